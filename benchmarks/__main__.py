@@ -23,15 +23,15 @@ from .vectors import DATA
 MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "fitting", "vectors_table", "both", "forest"),
     *("incremental", "edit", "filters", "catalogue", "columns", "cluster", "codebook", "oasis", "pairs", "aroma"),
-    *("comparison", "open", "defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus"),
-    *("milvus_dense", "service", "label_edits"),
+    *("comparison", "open", "defaults", "held_out", "annotators", "wsabie", "musl", "search", "dense", "two_stage"),
+    *("milvus", "milvus_dense", "service", "label_edits"),
     *("checks", "webpage", "feedback", "growth", "configurations", "spatial", "tuning", "scale", "teachers"),
     *("probabilities", "trying", "alike", "labelling", "explaining", "precision", "million"),
 )
-LONG = ("scale", "tuning", "teachers", "trying", "million")  # take long: run only when named
+LONG = ("held_out", "scale", "tuning", "teachers", "trying", "million")  # take long: run only when named
 # Without the photos of $VISTERM_DATA they have nothing to measure.
 PHOTOS = (
-    *("photo_sizes", "deep", "fitting", "vectors_table", "both", "open", "defaults", "dense", "webpage"),
+    *("photo_sizes", "deep", "fitting", "vectors_table", "both", "open", "defaults", "held_out", "dense", "webpage"),
     *("feedback", "configurations", "spatial", "tuning", "teachers", "probabilities", "trying"),
     *("alike", "labelling", "explaining", "precision", "million", "milvus_dense"),
 )

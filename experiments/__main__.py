@@ -6,8 +6,9 @@ pages, the summary and coverage.md are written again from the pages' records, af
 
 An experiment is declared once, in three files of its name, and named in `NAMES` and in coverage.py. A module in
 measured/ has its systems, grids and data, and `measure`, which runs one job. A module here has `jobs`, the parameters
-of all calls of `measure`; `ALONE`, whether jobs run one at a time; and `facts`, the numbers, rows and drawings of its
-page. A template in templates/ has the page's prose, and the claims with the rule that judges each.
+of all calls of `measure`, none where a quick run leaves it out; `ALONE`, whether jobs run one at a time; and `facts`,
+the numbers, rows and drawings of its page, and as `notes` sentences for other pages, by name. A template in templates/
+has the page's prose, and the claims with the rule that judges each. Two experiments may share a module in measured/.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from .coverage import write_coverage
 from .jobs import ROOT, code_of, run_jobs
 from .pages import render_again, write_page, write_summary
 
-NAMES = ("retrieval", "learning", "lead", "variants", "newsgroups", "annotation", "corel", "musl", "speed")
+NAMES = ("seeds", "retrieval", "learning", "lead", "variants", "details", "newsgroups", "annotation", "corel")
+NAMES += ("pamir", "musl", "musl_r", "speed")
 
 
 def main() -> int:
@@ -44,12 +46,16 @@ def main() -> int:
     folder = ROOT / "build" / "results-quick" if quick else ROOT / "docs" / "results"
     modules = {name: importlib.import_module(f"experiments.{name}") for name in NAMES}
     codes = {name: code_of(module.measure) for name, module in modules.items()}
+    folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     if arguments.render:
         render_again(folder, codes)
     for name in () if arguments.render else arguments.names or NAMES:
         module = modules[name]
-        results = run_jobs(module.measure, module.jobs(quick), alone=module.ALONE)
+        if not (jobs := module.jobs(quick)):
+            print(f"{name}: left out of a quick run", flush=True)
+            continue
+        results = run_jobs(module.measure, jobs, alone=module.ALONE)
         command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
         write_page(folder, module, results, command=command, code=codes[name], quick=quick)
         print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)

@@ -103,6 +103,9 @@ def facts(results: Results) -> dict[str, Any]:
             {loss.upper(): [{"edges": one["early_edges"]} for one in words[loss]] for loss in ("warp", "auc")}
         ),
         "best": {loss: [one["p@1"] for one in own] for loss, own in words.items()},
+        "rate_edges": open_text(
+            {loss.upper(): [{"edges": one["rate_edges"]} for one in own] for loss, own in words.items()}
+        ),
         "word_edges": open_text({loss.upper(): words[loss] for loss in ("warp", "auc")}),
         "times": trained(seconds, tests) if "owpc" in words else None,
         "step_us": {loss: 1e6 * seconds[loss][-1] / own[0]["steps"][-1] for loss, own in words.items()},
@@ -166,6 +169,7 @@ def best_trace(curves: list[dict[str, Any]]) -> dict[str, Any]:
         "p@1": curve["test"][curve["steps"].index(n_steps)],
         "early": soonest["test"][early],
         "settings": {"learning_rate": curve["rate"], "n_steps": n_steps},
+        "rate_edges": ["learning_rate"] * (curve["rate"] in outside),
         "edges": ["learning_rate"] * (curve["rate"] in outside) + ["n_steps"] * (n_steps == curve["steps"][-1]),
         "early_edges": ["learning_rate"] * (soonest["rate"] in outside),
     }

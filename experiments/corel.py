@@ -39,7 +39,8 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     wanted = []
     for vectors in ["visterms"] if quick or not has_deep() else NAMES:
         similarities = SIMILARITIES if vectors == "visterms" else DEEP_SIMILARITIES
-        systems = QUICK if quick else {"words": [*ANNOTATORS[vectors]], "images": [*similarities]}
+        every = {"words": [*ANNOTATORS[vectors]], "images": [*similarities]}
+        systems = QUICK if quick else every
         wanted += [
             {"part": part, "vectors": vectors, "system": name, "quick": quick}
             for part, names in systems.items()
@@ -72,6 +73,10 @@ def facts(results: Results) -> dict[str, Any]:
         "edges": lambda systems, *names: open_text({name: [systems[name]] for name in names}),
         "word_rows": {
             kind: [[name, *cells(one), one["form"], settings(one)] for name, one in own.items()]
+            for kind, own in words.items()
+        },
+        "form_rows": {
+            kind: [[name, *of_forms(one)] for name, one in own.items() if "forms" in one["figures"][0]]
             for kind, own in words.items()
         },
         "published_rows": [[name, f"{p:.2f}", f"{r:.2f}", what] for name, (p, r, what) in PUBLISHED.items()],
@@ -110,6 +115,12 @@ def cells(result: dict[str, Any]) -> list[str]:
     }
     recalled = f"{mean_of(result, 'n_recalled'):.0f} of {figures[0]['n_words']}"
     return [texts["precision"], texts["recall"], recalled, texts["map_one_word"], texts["map_two_words"]]
+
+
+def of_forms(result: dict[str, Any]) -> list[str]:
+    """Precision and recall by the scores as they are and standardised, with the settings chosen for the better form."""
+    found = [[one["forms"][form] for one in result["figures"]] for form in ("raw", "standardised")]
+    return [plus_minus([one[key] for one in own]) for own in found for key in ("precision", "recall")]
 
 
 def settings(result: dict[str, Any]) -> str:

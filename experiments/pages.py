@@ -141,11 +141,12 @@ class Plot(NamedTuple):
 
 @dataclass
 class Page:
-    """One experiment: its text as Markdown, and the findings and plots that its template stated."""
+    """One experiment: its text as Markdown, the findings and plots of its template, and its notes for other pages."""
 
     text: str = ""
     findings: list[Finding] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def claim(
         self,
@@ -191,11 +192,21 @@ def joined(text: str) -> str:
     return re.sub(r"\n(?!\||- )", " ", lines)
 
 
-def render(experiment: Any, results: Results, quick: bool = False, *, command: str = "", seconds: float = 0.0) -> Page:
-    """The page of an experiment's module."""
+def render(
+    experiment: Any,
+    results: Results,
+    quick: bool = False,
+    *,
+    command: str = "",
+    seconds: float = 0.0,
+    noted: Sequence[str] = (),
+) -> Page:
+    """The page of an experiment's module, with what other experiments have `noted` for it."""
     page = Page()
-    names = vars(sys.modules[experiment.measure.__module__]) | vars(experiment) | experiment.facts(results)
-    given = {"claim": page.claim, "plot": page.plot, "findings": page.findings}
+    facts = experiment.facts(results)
+    page.notes = facts.get("notes", {})
+    names = vars(sys.modules[experiment.measure.__module__]) | vars(experiment) | facts
+    given = {"claim": page.claim, "plot": page.plot, "findings": page.findings, "noted": noted}
     page.text = _fill(name_of(experiment), names | given, quick=quick, command=command, minutes=seconds / 60)
     return page
 
@@ -213,7 +224,8 @@ def write_page(folder: Path, experiment: Any, results: Results, *, command: str,
     """Write `<name>.md`, its PNG and CSV files, and `<name>.json` with the findings and the `code` they come from."""
     folder.mkdir(parents=True, exist_ok=True)
     name, seconds = name_of(experiment), sum(result["seconds"] for result in results)
-    page = render(experiment, results, quick=quick, command=command, seconds=seconds)
+    noted = notes_for(name, folder)
+    page = render(experiment, results, quick=quick, command=command, seconds=seconds, noted=noted)
     for plot in page.plots:
         save(plot.figure, folder / f"{plot.stem}.png", few_colours=plot.photos)
         write_csv(folder / f"{plot.stem}.csv", plot.data)
@@ -225,6 +237,7 @@ def write_page(folder: Path, experiment: Any, results: Results, *, command: str,
         "quick": quick,
         "core_seconds": round(seconds),
         "vectors": checksums(results),
+        "notes": dict(page.notes),
         "findings": [asdict(finding) for finding in page.findings],
     }
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -281,7 +294,7 @@ def render_again(folder: Path, codes: Mapping[str, str]) -> None:
         _, figures, after = rest.partition(FINDINGS_END)
         if not (found and figures):
             raise ValueError(f"{page} has no findings between {FINDINGS_BEGIN.strip()!r} and {FINDINGS_END.strip()!r}")
-        own = "\n\n" + findings_text(record["findings"]) + "\n\n"
+        own = "\n\n" + findings_text(record["findings"], notes_for(name, folder)) + "\n\n"
         page.write_text(before + found.rstrip() + own + figures.lstrip() + after, encoding="utf-8")
 
 
@@ -335,8 +348,14 @@ def other_table(findings: Iterable[tuple[str, Finding]]) -> str:
     return markdown_table(["", "Difference", "Verdict", ""], rows)
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
-    """The findings as a table, then why verdicts are open, then why findings do not hold."""
+def notes_for(page: str, folder: Path) -> list[str]:
+    """What the experiments whose records are in the folder noted for this page."""
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    return [record["notes"][page] for record in records if page in record.get("notes", ())]
+
+
+def findings_text(findings: Sequence[Finding], noted: Sequence[str] = ()) -> str:
+    """The findings as a table, then why verdicts are open, why findings do not hold, and what others have noted."""
     rows = [[one.paper, one.here, one.lead, one.verdict, one.threshold, _counted(one)] for one in findings]
     columns = ["The paper", "Here", "Difference, 95 % interval", "Verdict", "Threshold of ours", "Counted"]
     parts = [markdown_table(columns, rows)]
@@ -345,7 +364,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
     for one in findings:
         if one.verdict != "holds" and not one.edges and one.why:
             reasons.setdefault(one.why, []).append(f"*{one.paper}*")
-    return "\n\n".join([*parts, *(f"{' '.join(papers)} {why}" for why, papers in reasons.items())])
+    return "\n\n".join([*parts, *(f"{' '.join(papers)} {why}" for why, papers in reasons.items()), *noted])
 
 
 def _counted(one: Finding) -> str:

@@ -88,6 +88,7 @@ def facts(results: Results) -> dict[str, Any]:
         "none_above": not any(
             clearly_above(above, plain) or above.mean() > 1.03 * plain.mean() for above, plain in pairs.values()
         ),
+        "lowest": min(above.mean() / plain.mean() for above, plain in pairs.values()),
         "edges": lambda *names: open_text(
             {f"{VARIANTS[v]}, {c} classes": variants[c, v] for c in classes for v in (None, *names)}
         ),

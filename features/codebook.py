@@ -304,6 +304,30 @@ class Codebook(BaseEstimator):
         return self._search.search(*self._search.project(descriptors))[0]
 
 
+class OtherCenters:
+    """A codebook as it is without the blocks of some images: what it makes of photos that it has not seen.
+
+    Half of 10,000 centres may hold blocks of one training image alone. A centre is moved to the mean of the blocks that
+    the others have there; where they have none it is gone.
+
+    Parameters
+    ----------
+    codebook : Codebook
+    descriptors : ndarray of float32, (n, n_features)
+        Those of the other images, at least one, that the centres were learned from.
+    """
+
+    def __init__(self, codebook: Codebook, descriptors: np.ndarray) -> None:
+        self._numbers, labels, sizes = np.unique(codebook.predict(descriptors), return_inverse=True, return_counts=True)
+        sums = np.zeros((len(sizes), descriptors.shape[1]))
+        np.add.at(sums, labels, descriptors)
+        self._codebook = Codebook().set_centers(sums / sizes[:, None])
+
+    def predict(self, descriptors: np.ndarray) -> np.ndarray:
+        """Return the number of the nearest of these centres, as the codebook numbers it; see `Codebook.predict`."""
+        return self._numbers[self._codebook.predict(descriptors)].astype(np.int32)
+
+
 def _as_points(points: Any) -> np.ndarray:
     points = np.ascontiguousarray(points, dtype=np.float32)
     if points.ndim != 2 or points.shape[1] == 0:

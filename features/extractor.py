@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from .batches import Distribute, Failure, Limits, check_images, read_pixels, run_batch, run_batches
 from .blocks import block_grid, check_grid
 from .cells import WHOLE, block_cells, check_cells, n_cells
-from .codebook import Codebook
+from .codebook import Codebook, OtherCenters
 from .color import Palette
 from .decoding import Picture, StrPath, decode_picture, enlarge_to_side
 from .descriptors import NORMALIZATIONS, describe
@@ -61,7 +61,7 @@ def _count_batch(
     limits: Limits,
     layout: _Layout,
     palette: Palette,
-    codebook: Codebook,
+    codebook: Codebook | OtherCenters,
     normalization: str,
 ) -> tuple[sp.csr_matrix, list[Failure]]:
     """Count the visterms of a batch of images."""
@@ -184,6 +184,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     codebook_ : Codebook or ForestCodebook
         Numbered so that visterms that occur together are neighbours; with a `ForestCodebook`, subtree by subtree.
     weighting_ : VistermWeighting
+    held_out_counts_ : list of csr_matrix of int32, (n_images_of_group, n_visterms)
+        Of ``fit(images, held_out=groups)``; `save` does not write it. Counts of each group of images as if the others
+        alone had made the centres. Those of `count` are not like those of new photos: many centres may hold blocks of
+        one training image alone.
 
     Notes
     -----
@@ -271,6 +275,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         *,
         callback: Progress | None = None,
         distribute: Distribute | None = None,
+        held_out: Sequence[Sequence[int]] = (),
     ) -> Self:
         """Learn palette, codebook and idf from training images.
 
@@ -286,6 +291,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         distribute : callable, optional
             Called as ``distribute(function, tasks)``, must return ``function(*task)`` of each task, in order. The tasks
             read the images, for example on other machines, instead of `n_jobs` threads; the result is the same.
+        held_out : sequence of sequences of int, optional
+            Groups of images, by their numbers, that are to be counted as new ones, too: `held_out_counts_`. Early
+            stopping and other measurements on training images need these; they change nothing else. A forest has none.
 
         Returns
         -------
@@ -300,7 +308,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             A setting is out of range, or no image is left. With a forest also if labels are missing, several per image,
             or all the same.
         """
-        self._fit_count(images, y, callback, distribute)
+        self._fit_count(images, y, callback, distribute, held_out)
         return self
 
     def fit_transform(self, images: Iterable[Any], y: Any = None) -> sp.csr_matrix:
@@ -320,29 +328,41 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return self.weighting_.transform(counts)
 
     def _fit_count(
-        self, images: Iterable[Any], y: Any, callback: Progress | None = None, distribute: Distribute | None = None
+        self,
+        images: Iterable[Any],
+        y: Any,
+        callback: Progress | None = None,
+        distribute: Distribute | None = None,
+        held_out: Sequence[Sequence[int]] = (),
     ) -> sp.csr_matrix:
         """Fit, and return the counts of the training images."""
         images = self._checked(images)
+        self.__dict__.pop("held_out_counts_", None)
         rng = check_random_state(self.random_state)
         seeds = [int(seed) for seed in rng.randint(2**31 - 1, size=4)]
         if self.codebook == "forest":
             y = check_labels(y, len(images))
             counts, failures = self._fit_forest(images, y, seeds, callback, distribute)
         else:
-            counts, failures = self._fit_kmeans(images, seeds, callback, distribute)
+            counts, failures = self._fit_kmeans(images, seeds, callback, distribute, held_out)
         _warn(failures, len(images))
         readable = np.setdiff1d(np.arange(len(images)), [index for index, *_ in failures])
         self.fit_weighting(counts[readable])
         return counts
 
     def _fit_kmeans(
-        self, images: Sequence[Any], seeds: Sequence[int], callback: Progress | None, distribute: Distribute | None
+        self,
+        images: Sequence[Any],
+        seeds: Sequence[int],
+        callback: Progress | None,
+        distribute: Distribute | None,
+        held_out: Sequence[Sequence[int]],
     ) -> tuple[sp.csr_matrix, list[Failure]]:
         """Learn palette and centres; return the counts of the images and the unreadable ones."""
         of_pixels = self._choose(len(images), self.max_color_samples // PIXELS_PER_IMAGE, seeds[0])
         of_blocks = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
-        tick = _ticker(callback, len(of_pixels) + len(of_blocks) + len(images))
+        n_again = sum(map(len, held_out))
+        tick = _ticker(callback, len(of_pixels) + len(of_blocks) + len(images) + n_again)
         pixels = self._gather(
             [images[i] for i in of_pixels],
             lambda pixels, i: _sample_pixels(pixels, np.random.default_rng((seeds[0], i))),
@@ -368,13 +388,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         )
         self.palette_ = palette
         rows = np.concatenate(_readable(descriptors))
+        image_of = np.repeat(of_blocks, [0 if part is None else len(part) for part in descriptors])
         del descriptors
         n, k = n_cells(layout.cells), layout.per_cell
         most = min(k, max(2, len(rows) // BLOCKS_PER_VISTERM))
         self.codebook_ = Codebook(
             n_visterms=most, max_iter=self.max_iter, random_state=seeds[3], n_jobs=self.n_jobs
         ).fit(rows)  # fmt: skip
-        del rows
+        if not held_out:
+            del rows
         n_centers = len(self.codebook_.centers_)
         if n_centers < k:
             warnings.warn(
@@ -388,6 +410,11 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         order = np.append(order, range(n_centers, k))
         counts = counts[:, np.append((np.arange(n)[:, None] * k + order).ravel(), range(n * k, self.n_visterms))]
         counts.sort_indices()
+        if held_out:
+            self.held_out_counts_ = []
+            for group in held_out:
+                centers = OtherCenters(self.codebook_, rows[~np.isin(image_of, group)])
+                self.held_out_counts_.append(self._count([images[i] for i in group], tick, distribute, centers)[0])
         return counts, failures
 
     def _fit_forest(
@@ -568,9 +595,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         images: Iterable[Any],
         tick: Callable[[int], object] = lambda n: None,
         distribute: Distribute | None = None,
+        centers: OtherCenters | None = None,
     ) -> tuple[sp.csr_matrix, list[Failure]]:
-        """Counts of all images, and the unreadable ones as (index, path, error)."""
-        palette, codebook, normalization = self.palette_, self.codebook_, self.normalization
+        """Counts of all images, by the codebook's centres or others; the unreadable ones as (index, path, error)."""
+        palette, codebook, normalization = self.palette_, centers or self.codebook_, self.normalization
         limits, layout = self._limits(), self._layout()
 
         def count_batch(start: int, batch: Iterable[Any]) -> tuple[sp.csr_matrix, list[Failure]]:

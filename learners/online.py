@@ -137,6 +137,7 @@ class OnlineLearner(ResumingLearner):
     pass_sums_: dict[str, Any]  # of the pass under way; not there between passes
     cosine_map_: float
     _quality: validation.Quality | None = None  # measured last
+    _as_new: tuple[np.ndarray, sp.csr_array] | None = None  # of `measure_as_new`
     _progress: Callback | None = None  # during `fit`, `partial_fit` and `resume`
     _distribute: Distribute | None = None  # during `fit` and `resume`, of a learner that distributes
 
@@ -323,6 +324,18 @@ class OnlineLearner(ResumingLearner):
         self.steps_done_, self.steps_total_ = 0, n_steps
         return self._run(X, y, callback, progress)
 
+    def start(self, n_features: int) -> Self:
+        """Set the fitted state to what it is before the first step; `partial_fit` continues from there."""
+        self._check_loop_params()
+        self._check_params()
+        self.n_features_in_ = n_features
+        self.seed_, self.history_ = draw_seed(self.random_state), []
+        self.held_out_, self.n_images_ = None, 0
+        self._begin_phase("train", 0)
+        self.steps_done_ = 0
+        self._end_phase()
+        return self
+
     def steps_for(self, n_images: int) -> int:
         """`n_steps`, or where that is None the number of steps for so many images."""
         if self.n_steps is not None:
@@ -370,11 +383,41 @@ class OnlineLearner(ResumingLearner):
                 self._run_phase(X, y, callback)
         finally:
             del self._progress, self._distribute
-            self._choice = self._quality = None  # of this fit alone
+            self._choice = self._quality = self._as_new = None  # of this fit alone
         return self
+
+    def measure_as_new(self, rows: Any, vectors: Any) -> Self:
+        """Measure images that the next `fit` or `resume` holds out by other vectors than those learned from.
+
+        For vectors that know their training images, as those of a codebook do: early stopping is to see what new images
+        look like.
+
+        Parameters
+        ----------
+        rows : array of int, (n,)
+            Rows of X, of any images; those that are not held out are learned from as they are in X.
+        vectors : CSR of shape (n, d)
+            Their vectors as those of new images.
+        """
+        self._as_new = np.asarray(rows), sp.csr_array(vectors)
+        return self
+
+    def _with_held_out_as_new(self, X: Any) -> Any:
+        """X with the vectors of `measure_as_new` for images that are held out."""
+        if self._as_new is None:
+            return X
+        rows, vectors = self._as_new
+        used = np.isin(rows, np.asarray(self.held_out_))
+        if not used.any():
+            return X
+        place = np.arange(X.shape[0])
+        place[rows[used]] = X.shape[0] + np.arange(used.sum())
+        return sp.csr_array(sp.vstack([X, vectors[used]], format="csr")[place])
 
     def _run_phase(self, X: Any, y: Any, callback: Callback | None) -> None:
         watch = measure_images = None
+        if self.phase_ == "search":
+            X = self._with_held_out_as_new(X)
         vectors, training = X, self._training_rows(X.shape[0])
         X = self._prepare(X, y, training)
         if self.phase_ == "search":

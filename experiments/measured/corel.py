@@ -18,6 +18,7 @@ from visterm.learners.annotation import AnnotatorMixin
 from visterm.retrieval import average_precision, evaluate_test_test, precision_recall_per_label
 
 from .grids import ROUNDS, Curve, Grid, Point, search
+from .pamir_images import ImagePAMIR
 from .protocol import ROOT, choose, chosen_settings, extracted
 from .retrieval import EmbeddingWSABIE
 
@@ -37,7 +38,7 @@ ANNOTATORS: dict[str, dict[str, Grid]] = {
     "visterms": {
         "k-NN": NEIGHBORS,
         "one-vs-rest": Grid(OneVsRestPA(n_steps=80_000, pass_steps=10_000, **COMMON), {"C": (0.003, 0.01, 0.03)}),
-        "PAMIR": Grid(PAMIR(n_steps=1_600_000, pass_steps=200_000, **COMMON), {"C": (0.01, 0.03, 0.1)}),
+        "PAMIR-IA": Grid(PAMIR(n_steps=1_600_000, pass_steps=200_000, **COMMON), {"C": (0.01, 0.03, 0.1)}),
         "linear WARP": Grid(
             LinearWARP(n_steps=320_000, pass_steps=40_000, **COMMON),
             {"learning_rate": (0.03, 0.1, 0.3), "max_norm": (10.0, 30.0)},
@@ -50,7 +51,7 @@ ANNOTATORS: dict[str, dict[str, Grid]] = {
     "deep": {
         "k-NN": NEIGHBORS,
         "one-vs-rest": Grid(OneVsRestPA(n_steps=80_000, pass_steps=10_000, **COMMON), {"C": (0.003, 0.01, 0.03)}),
-        "PAMIR": Grid(PAMIR(n_steps=800_000, pass_steps=100_000, **COMMON), {"C": (0.03, 0.1, 0.3)}),
+        "PAMIR-IA": Grid(PAMIR(n_steps=800_000, pass_steps=100_000, **COMMON), {"C": (0.03, 0.1, 0.3)}),
         "linear WARP": Grid(
             LinearWARP(max_norm=30.0, n_steps=160_000, pass_steps=20_000, **COMMON),
             {"learning_rate": (0.03, 0.1, 0.3)},
@@ -59,6 +60,19 @@ ANNOTATORS: dict[str, dict[str, Grid]] = {
             WSABIE(whiten=False, n_steps=160_000, pass_steps=20_000, **COMMON),
             {"learning_rate": (0.01, 0.03), "max_norm": (0.3, 1.0)},
         ),
+    },
+}
+# Of photos for words, where precision of the photos chooses.
+RANKERS: dict[str, dict[str, Grid]] = {
+    "visterms": {
+        "PAMIR": Grid(ImagePAMIR(n_steps=800_000, pass_steps=100_000, **COMMON), {"C": (0.01, 0.03, 0.1)}),
+        "PAMIR-IA": ANNOTATORS["visterms"]["PAMIR-IA"],
+        "one-vs-rest": ANNOTATORS["visterms"]["one-vs-rest"],
+    },
+    "deep": {
+        "PAMIR": Grid(ImagePAMIR(n_steps=200_000, pass_steps=25_000, **COMMON), {"C": (0.03, 0.1, 0.3)}),
+        "PAMIR-IA": ANNOTATORS["deep"]["PAMIR-IA"],
+        "one-vs-rest": ANNOTATORS["deep"]["one-vs-rest"],
     },
 }
 SIMILARITIES: dict[str, Grid] = {
@@ -73,6 +87,11 @@ SIMILARITIES: dict[str, Grid] = {
 DEEP_SIMILARITIES: dict[str, Grid] = {
     "cosine": Grid(Cosine(), {}),
     "OASIS": Grid(OASIS(whiten=False, n_steps=400_000, pass_steps=50_000, **COMMON), {"C": (0.01, 0.03, 0.1)}),
+    "AROMA": Grid(AROMA(whiten=False, n_steps=200_000, pass_steps=25_000, **COMMON), {"r": (1.0, 10.0, 100.0)}),
+    "WSABIE": Grid(
+        EmbeddingWSABIE(whiten=False, n_steps=160_000, pass_steps=20_000, **COMMON),
+        {"learning_rate": (0.01, 0.03), "max_norm": (1.0, 1.5)},
+    ),
 }
 
 
@@ -144,18 +163,22 @@ def query_maps(scores: np.ndarray, words: np.ndarray) -> dict[str, float]:
     The score for two words is the mean of the scores for each, as in ``visterm search --label a --label b``.
     """
     together = words.T.astype(int) @ words
-    singles = [(word,) for word in np.flatnonzero(words.any(axis=0))]
-    pairs = list(zip(*np.nonzero(np.triu(together >= 2, 1)), strict=True))
-    found = {}
-    for name, queries in (("map_one_word", singles), ("map_two_words", pairs)):
-        values = []
-        for query in queries:
-            columns = list(query)
-            order = np.argsort(-scores[:, columns].mean(axis=1), kind="stable")
-            relevant = words[:, columns].all(axis=1)
-            values.append(average_precision(relevant[order][None], int(relevant.sum()))[0])
-        found[name] = float(np.mean(values))
-    return found
+    pairs = zip(*np.nonzero(np.triu(together >= 2, 1)), strict=True)
+    return {
+        "map_one_word": float(np.mean(word_precisions(scores, words))),
+        "map_two_words": float(np.mean([query_precision(scores, words, [*pair]) for pair in pairs])),
+    }
+
+
+def word_precisions(scores: np.ndarray, words: np.ndarray) -> list[float]:
+    """Average precision of the photos ranked for each word that a photo has."""
+    return [query_precision(scores, words, [word]) for word in np.flatnonzero(words.any(axis=0))]
+
+
+def query_precision(scores: np.ndarray, words: np.ndarray, query: list[int]) -> float:
+    order = np.argsort(-scores[:, query].mean(axis=1), kind="stable")
+    relevant = words[:, query].all(axis=1)
+    return float(average_precision(relevant[order][None], int(relevant.sum()))[0])
 
 
 def image_figures(system: Any, X: Any, words: np.ndarray) -> dict[str, Any]:
@@ -179,18 +202,23 @@ def measure(part: str, vectors: str, system: str, quick: bool) -> dict[str, Any]
     """Settings, steps and the form of the scores chosen on held-out training photos; then all training photos."""
     X, Y, Q, T = load(vectors, quick)
     held_out = np.random.default_rng(0).random(len(Y)) < HELD_OUT
-    return (measure_words if part == "words" else measure_images)(X, Y, Q, T, held_out, vectors, system, quick)
+    measure_part = {"words": measure_words, "queries": measure_queries, "images": measure_images}[part]
+    return measure_part(X, Y, Q, T, held_out, vectors, system, quick)
+
+
+def quick_grid(grid: Grid) -> Grid:
+    """A smaller grid, and two passes at most."""
+    small = grid.small()
+    if hasattr(small.learner, "n_steps"):
+        return replace(small, learner=clone(small.learner).set_params(n_steps=2 * small.learner.pass_steps))
+    return small
 
 
 def measure_words(
     X: Any, Y: np.ndarray, Q: Any, T: np.ndarray, held_out: np.ndarray, vectors: str, system: str, quick: bool
 ) -> dict[str, Any]:
     """Annotation; settings, steps and the form of the scores by F1 on held-out photos."""
-    grid = ANNOTATORS[vectors][system]
-    if quick:
-        grid = grid.small()
-        if hasattr(grid.learner, "n_steps"):
-            grid = replace(grid, learner=clone(grid.learner).set_params(n_steps=2 * grid.learner.pass_steps))
+    grid = quick_grid(ANNOTATORS[vectors][system]) if quick else ANNOTATORS[vectors][system]
     forms: dict[float, str] = {}  # by F1
 
     def measure(point: Point) -> Curve:
@@ -225,15 +253,53 @@ def measure_words(
     for seed in range(1 if quick or not hasattr(grid.learner, "n_steps") else N_SEEDS):
         learner = grid.at(found.point).set_params(random_state=seed)
         learner.fit(X, sp.csr_array(Y.astype(float)))
-        raw, of_training = learner.label_scores(Q), learner.label_scores(X)
-        scores = raw if form == "raw" else standardised(raw, of_training)
-        results.append(annotation_figures(scores, T) | query_maps(raw, T))
+        raw = learner.label_scores(Q)
+        forms_found = {
+            "raw": annotation_figures(raw, T),
+            "standardised": annotation_figures(standardised(raw, learner.label_scores(X)), T),
+        }
+        results.append(forms_found[form] | query_maps(raw, T) | {"forms": forms_found})
     return {
         "figures": results,
         "validation": found.figure,
         "form": form,
         "settings": found.point,
         "edges": found.edges,
+    }
+
+
+def measure_queries(
+    X: Any, Y: np.ndarray, Q: Any, T: np.ndarray, held_out: np.ndarray, vectors: str, system: str, quick: bool
+) -> dict[str, Any]:
+    """Photos for words: average precision by word, mean of the seeds; settings by its mean on held-out photos."""
+    grid = quick_grid(RANKERS[vectors][system]) if quick else RANKERS[vectors][system]
+
+    def measure(point: Point) -> Curve:
+        curve: dict[int | None, float] = {}
+
+        def look(learned: AnnotatorMixin) -> None:
+            scores = learned.label_scores(X[held_out])
+            curve[learned.n_steps_] = float(np.mean(word_precisions(scores, Y[held_out])))
+
+        grid.at(point).fit(X[~held_out], sp.csr_array(Y[~held_out].astype(float)), callback=look)
+        return [*curve.items()]
+
+    chosen = search(
+        grid.points(),
+        lambda points: [measure(point) for point in points],
+        limits=grid.limits,
+        rounds=0 if quick else ROUNDS,
+    )
+    precisions = []
+    for seed in range(1 if quick else N_SEEDS):
+        learner = grid.at(chosen.point).set_params(random_state=seed)
+        learner.fit(X, sp.csr_array(Y.astype(float)))
+        precisions.append(word_precisions(learner.label_scores(Q), T))
+    return {
+        "precisions": np.mean(precisions, axis=0).tolist(),
+        "validation": chosen.figure,
+        "settings": chosen.point,
+        "edges": chosen.edges,
     }
 
 

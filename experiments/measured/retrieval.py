@@ -62,8 +62,13 @@ CANDIDATES: dict[str, Grid] = {
         {"max_norm": (0.6, 1.0, 1.7), "learning_rate": (0.02, 0.08, 0.32)},
     ),
     "MCML": Grid(MCML(n_steps=6, pass_steps=1), {"trace_penalty": (0.001, 0.002)}),
-    # The paper's three.
-    "LEGO": Grid(LEGO(loss="pairs", n_steps=28_000, pass_steps=4_000, random_state=0), {"eta": (0.02, 0.08, 0.32)}),
+    # The paper's three values of eta. It does not give the distances: with `far` below the 2 at which unit rows begin,
+    # no pair of two classes would be pushed at first, and `near` is to be below `far`.
+    "LEGO": Grid(
+        LEGO(loss="pairs", n_steps=20_000, pass_steps=4_000, random_state=0),
+        {"eta": (0.02, 0.08, 0.32), "near": (1.0, 1.5), "far": (2.0, 3.0)},
+        {"near": (0.0, 1.9), "far": (2.0, np.inf)},
+    ),
     "LEGO, triplets": Grid(LEGO(n_steps=28_000, pass_steps=4_000, random_state=0), {"eta": (0.005, 0.02, 0.08)}),
     "HIER": Grid(RankingHIER(n_steps=30_000, pass_steps=3_000, random_state=0), {"C": (0.01, 0.03, 0.1, 0.3)}),
     "RCA": Grid(RCA(), {"shrinkage": (0.3, 0.9, 1.0)}, {"shrinkage": (0.0, 1.0)}),

@@ -61,8 +61,8 @@ def update(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_js
     else:
         make_console().say(
             f"{learner}, version {result['from_version']} to {result['to_version']}: learned from "
-            f"{result['n_relevant']} relevant, {result['n_not']} not, in {result['milliseconds']:.0f} ms; held-out mAP "
-            f"{result['map_before']:.4f} to {result['map_after']:.4f}"
+            f"{result['n_relevant']} relevant, {result['n_not']} not, in {result['milliseconds']:.0f} ms; "
+            f"{_figures(result)}"
         )
 
 
@@ -106,13 +106,19 @@ def forget(
         print(f"id:{image['id']}  {one_line(image['path'])}")
     parts = [count(len(result[kind]), kind.removesuffix("s")) for kind in ("images", "marks") if result[kind]]
     done = f"forgot {' and '.join(parts)} in {result['milliseconds']:.0f} ms"
-    if result["map_after"] is None:
+    if result["from_version"] == result["to_version"]:
         make_console().say(f"{learner}: {done}; it had learned nothing from them")
         return
     make_console().say(
-        f"{learner}, version {result['from_version']} to {result['to_version']}: {done}; held-out mAP "
-        f"{result['map_before']:.4f} to {result['map_after']:.4f}"
+        f"{learner}, version {result['from_version']} to {result['to_version']}: {done}; {_figures(result)}"
     )
+
+
+def _figures(result: dict) -> str:
+    """Say what an update did to held-out images."""
+    if result["map_after"] is None:
+        return "no image is labelled, so that nothing was measured; 'visterm feedback undo' goes back"
+    return f"held-out mAP {result['map_before']:.4f} to {result['map_after']:.4f}"
 
 
 def _say_in_force(change: dict, as_json: bool) -> None:

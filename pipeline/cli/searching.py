@@ -223,7 +223,7 @@ def annotate(
         typer.Option(
             "--learner",
             metavar="NAME",
-            help="A learner that ranks labels (default: the best on held-out images).",
+            help="A learner that ranks labels; knn needs no training (default: the best on held-out images, else knn).",
         ),
     ] = None,
     label: LabelOption = None,
@@ -251,7 +251,7 @@ def annotate(
     most = max(len(answer["labels"]) for answer in results)
     if k is not None and 0 < most < k:
         known = count(most, "other label" if label else "label")
-        console.warn(f"-k {k}: the learner knows {known}, all of them are ranked")
+        console.warn(f"-k {k}: the learner ranks {known}, no more")
     rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in results for r in answer["labels"]]
     if not print_rows(results, ["query", "rank", "label", "score"], rows, wanted):
         _print_tables(results, "labels", "label")

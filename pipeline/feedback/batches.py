@@ -14,7 +14,7 @@ from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
-from .held_out import HeldOut, draw_held_out, sparse_vectors
+from .held_out import HeldOut, NothingHeldOut, draw_held_out, sparse_vectors
 from .marks import Mark, RelevanceMarks
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TrainingData(NamedTuple):
     batches: list[FeedbackBatch]
     marks: dict[int, Mark]  # that count, by number
     n_left_out: int  # of them: image or query is gone, or the query has marks of one kind only
-    held_out: HeldOut
+    held_out: HeldOut | None  # None: no images are labelled
 
 
 def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Container[int] = ()) -> TrainingData:
@@ -59,7 +59,9 @@ def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Co
             by_content.setdefault(image.sha256, image)
         wanted = {key for key in standing if key in by_content}
         wanted.update(mark.sha256 for some in standing.values() for mark in some if mark.sha256 in by_content)
-        held_out = draw_held_out(run, learner, collection, images, wanted)
+        held_out = None
+        with contextlib.suppress(NothingHeldOut):
+            held_out = draw_held_out(run, learner, collection, images, wanted)
         place = {sha256: row for row, sha256 in enumerate(sorted(wanted))}
         X = sparse_vectors(run, collection, [by_content[sha256] for sha256 in place]) if place else None
     batches: list[FeedbackBatch] = []

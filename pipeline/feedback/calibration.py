@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 
-from .held_out import TEST_IMAGES, HeldOut, draw_held_out
+from .held_out import TEST_IMAGES, HeldOut, NothingHeldOut, draw_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _PRIOR_PAIRS = 5  # of the base rate, that each step of the function is averaged with
+NO_CALIBRATION = {"reason": "no labelled images were held out"}
 FEWEST_QUERIES = 10  # held-out images that have another one of their label
 
 
@@ -47,7 +47,7 @@ def calibrate(held_out: HeldOut, scores: np.ndarray) -> dict[str, Any]:
     from sklearn.isotonic import IsotonicRegression
 
     if held_out.what != TEST_IMAGES:
-        return {"reason": "no labelled images were held out"}
+        return dict(NO_CALIBRATION)
     others = np.arange(held_out.X.shape[0]) != held_out.own[:, None]
     relevant, n_queries = held_out.relevant[others], int(((held_out.relevant & others).any(axis=1)).sum())
     if n_queries < FEWEST_QUERIES:
@@ -85,8 +85,8 @@ def measure_calibration(run: Run, learner: str, model: Any, collection: Collecti
         return {"reason": f"{learner} compares images by their labels"}
     try:
         held_out = draw_held_out(run, learner, collection, images, set())
-    except UserError:
-        return {"reason": "no labelled images were held out"}
+    except NothingHeldOut:
+        return dict(NO_CALIBRATION)
     return calibrate(held_out, held_out.scores(model))
 
 

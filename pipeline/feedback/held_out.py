@@ -23,6 +23,10 @@ TEST_IMAGES = "test images"
 MIN_QUERIES = 20  # among images without marks; with fewer these are not measured on their own
 
 
+class NothingHeldOut(UserError):
+    """A run without labelled images to measure a learner on."""
+
+
 class HeldOut(NamedTuple):
     """Labelled images that a version is measured on: some of them are queries, and all are ranked for each."""
 
@@ -103,7 +107,13 @@ def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
 
 
 def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]) -> HeldOut:
-    """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split."""
+    """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split.
+
+    Raises
+    ------
+    NothingHeldOut
+        No two labelled images are relevant to each other.
+    """
     import numpy as np
 
     from visterm.learners.triplets import related_images
@@ -124,7 +134,4 @@ def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequen
         if relevant.sum() > len(own):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
             return HeldOut(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
-    raise UserError(
-        f"run {run.name}: no labelled images; an update needs some to measure its effect on. "
-        f"'visterm train --run {run.name}' learns from marks without"
-    )
+    raise NothingHeldOut(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")

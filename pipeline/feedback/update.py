@@ -31,7 +31,8 @@ from .batches import (
     learn_batch,
     prepare_learner,
 )
-from .calibration import Calibration, calibrate, read_calibration
+from .calibration import NO_CALIBRATION, Calibration, calibrate, read_calibration
+from .first import can_start, start_learner
 from .held_out import HeldOut, largest_fall
 from .marks import Mark, RelevanceMarks
 from .tables import teaching_ids, without_taught
@@ -75,7 +76,9 @@ class FeedbackTrainer:
     Each version starts from the base, with `STEPS_PER_MARK` triplets per standing mark, so marks that were taken back
     and images that were forgotten leave no trace. It is refused if mean average precision falls by more than `MAX_FALL`
     below that of the base, among all held-out images or among those that no mark names. Its new marks are then set
-    aside until `undo`.
+    aside until `undo`. Where no images are labelled, nothing can be measured, and nothing is refused.
+
+    In a run without labels the first update starts OASIS at the identity, which ranks as cosine does; it is the base.
     """
 
     def __init__(self, run: Run) -> None:
@@ -102,7 +105,7 @@ class FeedbackTrainer:
             ``learner``, ``accepted``, ``reason`` (None where accepted), ``from_version``, ``to_version``;
             ``n_relevant`` and ``n_not`` of the marks that are new, ``n_marks`` learned in all, ``n_left_out`` (image or
             query is gone, or the query has marks of one kind only); ``map_base``, ``map_before``, ``map_after`` of
-            held-out images that no mark names (of all, where these are few; None where nothing was measured),
+            held-out images that no mark names (of all, where these are few; None where nothing could be measured),
             ``map_error`` (standard error of the difference of base and after), ``measured_on`` (these images in words);
             ``milliseconds``.
 
@@ -112,8 +115,8 @@ class FeedbackTrainer:
             The learner is not trained, or cannot learn from marks.
         """
         started = time.perf_counter()
-        with self._changing(learner) as state:
-            known = set(self._versions.marks(learner, state.version))
+        with self._changing(learner, starts=True) as state:
+            known = self._learned(learner, state.version)
             data = collect_batches(self.run, self.marks, learner, set(state.set_aside))
             numbers = sorted(number for batch in data.batches for number in batch.numbers)
             new = [number for number in numbers if number not in known]
@@ -129,9 +132,13 @@ class FeedbackTrainer:
                 "n_left_out": data.n_left_out,
                 **dict.fromkeys(("map_base", "map_before", "map_after", "map_error", "measured_on")),
             }
-            if set(numbers) == known:
+            of_training = known.difference(self._versions.marks(learner, state.version))
+            if known.symmetric_difference(numbers) <= of_training:  # training again takes these out, an update cannot
                 answer["reason"] = _nothing_new(data, bool(known))
             else:
+                if not state.base:
+                    start_learner(self.run)
+                    state.base = self._versions.base_fingerprint(learner)
                 self._train_version(learner, state, data, new, answer)
         return answer | {"milliseconds": _since(started)}
 
@@ -360,11 +367,15 @@ class FeedbackTrainer:
             model.teachers_ = sparse.csr_array((0, 0), dtype=np.float32)  # of the marks alone
         for batch in data.batches:
             learn_batch(model, batch)
-        scores = {"after": data.held_out.scores(model)}
-        for when, version in (("base", 0), ("before", state.version)):
-            scores[when] = self._held_out_scores(learner, state, version, data.held_out)
+        scores: dict[str, np.ndarray] = {}
+        if data.held_out is not None:
+            scores["after"] = data.held_out.scores(model)
+            for when, version in (("base", 0), ("before", state.version)):
+                scores[when] = self._held_out_scores(learner, state, version, data.held_out)
         if self._versions.base_fingerprint(learner) != state.base:  # part of the scores may be of another base
             raise UserError(f"{learner} was retrained during the update; update again to learn the marks")
+        if data.held_out is None:
+            return _Made(model, scores, None)
         fall, figures = largest_fall(data.held_out, scores)
         answer |= figures
         refused = (
@@ -398,7 +409,8 @@ class FeedbackTrainer:
         result = {key: value for key, value in answer.items() if key not in unkept}
         record = make_record("feedback", {"steps_per_mark": STEPS_PER_MARK, **UPDATABLE[learner]}, {"base": state.base})
         record |= {"marks": sorted(n for batch in data.batches for n in batch.numbers), "result": result}
-        record["calibration"] = calibrate(data.held_out, made.scores["after"])
+        held_out = data.held_out
+        record["calibration"] = NO_CALIBRATION if held_out is None else calibrate(held_out, made.scores["after"])
         if forgotten:
             record["forgotten"] = sorted(forgotten)
         taught = None
@@ -414,12 +426,14 @@ class FeedbackTrainer:
         """Put the version in force that was saved last."""
         state.version = state.last = state.last + 1
         self._versions.put_in_force(learner, state)
+        answer |= {"accepted": True, "to_version": state.version}
+        if data.held_out is None:
+            return
         # Keep the scores of the base and of this version for the next update.
         digest = data.held_out.digest()
         self._scores = {key: kept for key, kept in self._scores.items() if key[0] != learner}
         self._scores[learner, state.base, 0, digest] = made.scores["base"]
         self._scores[learner, state.base, state.version, digest] = made.scores["after"]
-        answer |= {"accepted": True, "to_version": state.version}
 
     def _images_named(self, given: str) -> dict[int, tuple[str, str | None]]:
         """Path and SHA-256 of the images that a name stands for, by id; removed ones, too."""
@@ -445,10 +459,11 @@ class FeedbackTrainer:
         return self._scores[key]
 
     @contextlib.contextmanager
-    def _changing(self, learner: str, *, damaged: bool = False) -> Iterator[InForce]:
+    def _changing(self, learner: str, *, damaged: bool = False, starts: bool = False) -> Iterator[InForce]:
         """Wait for other updates of the learner, in this process and in others, to end; yield the version in force.
 
-        With `damaged` a damaged state yields the base.
+        With `damaged` a damaged state yields the base. With `starts` the learner need not be trained where marks may
+        start it; its `base` is then "".
         """
         if learner not in UPDATABLE:
             raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
@@ -456,7 +471,8 @@ class FeedbackTrainer:
         folder = self.run.feedback(learner)
         explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
         with locked(folder / ".lock", wait=True), explained:
-            check_trained(self.run, learner)
+            if not (starts and can_start(self.run, learner)):
+                check_trained(self.run, learner)
             yield self._versions.in_force(learner, damaged=damaged)
 
 

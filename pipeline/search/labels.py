@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import difflib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.models import TRAINED, how_to_train
 
+from .filters import NO_FILTER, Filter
 from .gallery import Gallery
+from .rank import rank
+
+if TYPE_CHECKING:
+    from .queries import Queries
 
 
 class UnknownLabel(UserError):
@@ -66,3 +72,24 @@ def label_results(names: Sequence[str], numbers: Iterable[int], scores: Iterable
         {"rank": rank, "label": names[number], "score": round(float(score), 6)}
         for rank, (number, score) in enumerate(zip(numbers, scores, strict=True), start=1)
     ]
+
+
+def labels_of_nearest(searcher: Any, read: Queries, k: int) -> list[list[dict[str, Any]]]:
+    """Rank the labels of the nearest labelled images for each query, as `KNNAnnotator` does.
+
+    Nothing is trained: the index of cosine searches, and labels count as they are now. Labels that no neighbour has are
+    left out.
+    """
+    settings = searcher.config.knn
+    wanted = Filter(label=tuple(searcher.gallery.albums.labels))
+    if len(searcher.gallery.rows_of(wanted)) == len(searcher.images):
+        wanted = NO_FILTER
+    answers = []
+    for nearest in rank(searcher, read.Q, read.own, settings.n_neighbors, "cosine", wanted=wanted):
+        votes: dict[str, float] = defaultdict(float)
+        for row, similarity in nearest:
+            for label in searcher.images[row].labels if similarity > 0 else ():
+                votes[label] += similarity if settings.weights == "similarity" else 1
+        names = sorted(votes, key=lambda label: (-votes[label], label))[:k]
+        answers.append(label_results(names, range(len(names)), [votes[label] for label in names]))
+    return answers

@@ -37,7 +37,14 @@ from .examples import Region, refined
 from .filters import NO_FILTER, Filter
 from .gallery import Gallery
 from .indexes import forget_index, make_index
-from .labels import annotators, check_labels, label_numbers, label_results, with_label_vectors
+from .labels import (
+    annotators,
+    check_labels,
+    label_numbers,
+    label_results,
+    labels_of_nearest,
+    with_label_vectors,
+)
 from .queries import Queries, read_queries
 from .rank import FilteredIndexes, rank
 from .state import OnceCache, disk_state, learner_inputs
@@ -647,7 +654,8 @@ class Searcher:
         k : int
             Labels for each image, fewer if the learner knows fewer.
         learner : str, optional
-            One of `annotators`; by default ``default_learner(of_labels=True)``.
+            One of `annotators`, by default ``default_learner(of_labels=True)``; or "knn", which needs no training, and
+            is the default where `annotators` is empty.
 
         Returns
         -------
@@ -658,9 +666,16 @@ class Searcher:
         Raises
         ------
         UserError
-            The learner is not trained, or does not rank labels.
+            The learner is not trained, or does not rank labels; no image has a label.
         """
         _check_k(k)
+        if self._asks_nearest(learner):
+            read = self.queries(queries)
+            answers = read.answers("labels")
+            if read.place:
+                for i, labels in zip(read.place, labels_of_nearest(self, read, k), strict=True):
+                    answers[i]["labels"] = labels
+            return answers
         annotator, _, names = self._annotator(learner)
         read = self.queries(queries)
         answers = read.answers("labels")
@@ -703,6 +718,15 @@ class Searcher:
             {"query": label, "labels": label_results(names, row, values)}
             for label, row, values in zip(labels, indices, scores, strict=True)
         ]
+
+    def _asks_nearest(self, learner: str | None) -> bool:
+        """Whether the nearest labelled images rank labels, and no trained learner: see `labels_of_nearest`."""
+        if "knn" in self._trained or not self.gallery.albums.labels or learner not in (None, "knn"):
+            return False
+        if learner is None and not self.annotators:
+            why = f"no learner of run {self.run.name} that ranks labels is trained"
+            self._once(("said", "knn"), lambda: self._console.say(f"by knn, which needs no training; {why}"))
+        return learner == "knn" or not self.annotators
 
     def _annotator(self, name: str | None) -> tuple[Any, str, list[str]]:
         """A trained learner that ranks labels, its name, and those of its labels by number."""

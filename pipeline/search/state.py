@@ -14,6 +14,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.records import read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.sqlite_files import read_blocks
 
 
 class DiskState(NamedTuple):
@@ -37,8 +38,9 @@ def disk_state(run: Run) -> DiskState:
             with contextlib.suppress(OSError):
                 status = os.stat(file)
                 stamps.append((os.fspath(file), status.st_ino, status.st_mtime_ns, status.st_size))
-    with contextlib.suppress(OSError), open(catalogue, "rb") as stream:
-        state.collection.append(stream.read(28)[24:])  # SQLite's change counter: two changes may share one clock tick
+    with contextlib.suppress(OSError):
+        header = b"".join(read_blocks(catalogue, 28))
+        state.collection.append(header[24:])  # SQLite's change counter: two changes may share one clock tick
     return state
 
 

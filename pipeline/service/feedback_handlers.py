@@ -10,6 +10,7 @@ from scipy import sparse
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.first import FIRST, can_start
 from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.search.rank import rank
 
@@ -29,12 +30,14 @@ class FeedbackHandlers:
         self.trainer = FeedbackTrainer(handlers.run)
 
     def models(self) -> dict[str, dict[str, int]]:
-        """Make `schemas.FeedbackModel` of every learner that can be updated."""
+        """Make `schemas.FeedbackModel` of every learner that can be updated, or that marks can start."""
         try:
             learners = self.trainer.status()["learners"]
         except UserError as error:  # unreadable marks: the page shows everything else
             _log.warning("%s", error)
             return {}
+        if not learners and can_start(self.handlers.run, FIRST):
+            return {FIRST: {"version": 0, "marks": 0}}
         return {name: {"version": model["version"], "marks": model["marks"]} for name, model in learners.items()}
 
     def marks(self, key: str) -> dict[str, Any]:
@@ -75,7 +78,8 @@ class FeedbackHandlers:
         """Update a learner from the marks, and return once searches use it."""
         self.handlers.run_folder.check()
         old = self.handlers.snapshot
-        before = [] if key is None else self._top(old, learner, key)
+        ranks_before = learner if learner in old.searcher.learners else "cosine"  # at which marks start it
+        before = [] if key is None else self._top(old, ranks_before, key)
         result = self.trainer.update(learner)
         new = self.handlers.reloader.refresh()
         if key is not None:

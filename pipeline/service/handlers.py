@@ -379,7 +379,9 @@ class RequestHandlers:
 
     def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: QueryVector) -> dict[str, Any]:
         """Compute `schemas.AnnotationResponse` for an image."""
-        learner = self.annotator(snapshot, request.learner)
+        learner = request.learner
+        if learner not in (None, "knn"):  # which needs no training
+            learner = self.annotator(snapshot, learner)
         queries = Queries([query.name], query.Q, [0], [query.row], {}, [None])
         labels = snapshot.searcher.annotate(queries, request.k, learner)[0]["labels"]
         return {"query": query.name, "version": snapshot.searcher.version, "labels": labels}

@@ -64,6 +64,10 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         if (record := _whole_record(run.learner(name))) is None:
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
+        labelled = training is not None and bool(training.images) and not training.marks
+        if record.get("result", {}).get("n_images") == 0 and not labelled:
+            description["learners"][name] = "learns from marks alone"
+            continue
         try:
             record_now = None if training is None else train_record(run, config, name, training)
             is_current = record_now is not None and is_up_to_date(run.learner(name), record_now)

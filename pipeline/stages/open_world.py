@@ -14,6 +14,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.report.text import WORLDS
+from visterm.pipeline.store.as_new import measure_as_new
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, load_trained
@@ -144,6 +145,7 @@ def _trained_on(run: Run, config: Config, collection: Collection, name: str, spl
     learner = kind(**constructor_parameters(kind, config, name, len(images), y, labels))
     X = vectors_for(learner, run, collection, images)
     rows = held_out_rows(run, learner, images)
+    measure_as_new(run, learner, images)
     options = world_settings(config, name)
     try:
         return learner.fit(X, y, validation_rows=rows, progress=lambda _: tick(), **options)

@@ -20,6 +20,7 @@ from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.evaluation.is_a import parents_of
 from visterm.pipeline.feedback.calibration import measure_calibration
 from visterm.pipeline.feedback.versions import LearnerVersions
+from visterm.pipeline.store.as_new import measure_as_new
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
@@ -219,6 +220,7 @@ def _train(
         watch = _CheckpointCallback(
             phase, console, checkpoint, record, started, config.compute.checkpoint_seconds, time_limit
         )
+        measure_as_new(run, learner, images)
         options: dict[str, Any] = {"progress": watch, "distribute": None if cluster is None else cluster.map}
         # On a cluster a pass may take minutes: there a signal ends the training at once, with the checkpoint before.
         signals_wait = kind.resumes and cluster is None
@@ -228,6 +230,7 @@ def _train(
                     console.say("resuming from the checkpoint of an interrupted training")
                     steps = getattr(learner, "n_steps", None)
                     learner = load_learner(checkpoint / "files")
+                    measure_as_new(run, learner, images)
                     if steps is not None and steps != learner.n_steps:
                         learner.set_params(n_steps=steps).end_after(steps)
                     phase.start_at(learner.steps_done_)
@@ -298,14 +301,21 @@ def vectors_for(learner: Any, run: Run, collection: Collection, images: Sequence
 def held_out_rows(run: Run, learner: Any, images: Sequence[Image]) -> Any:
     """Return the numbers of the images that are held out; None where the learner is to draw them itself, if any.
 
-    These are the images of a folder validation/, else those that grew no trees of a forest codebook.
+    These are the images of a folder validation/, else those that `features` chose, whose vectors are known as those of
+    new photos. Where less than three quarters as many of these are left as the learner holds out, because labels came
+    later or many photos were added, it draws.
     """
     import numpy as np
 
+    from visterm.learners.validation import MAX_IMAGES
+
     rows = np.flatnonzero([image.split == "validation" for image in images])
-    if not len(rows) and learner.get_params().get("validation_fraction") is not None:
+    fraction = learner.get_params().get("validation_fraction")
+    if not len(rows) and fraction is not None:
         kept = set((read_record(run.extractor) or {}).get("held_out", ()))
         rows = np.flatnonzero([image.path in kept for image in images])
+        if 4 * len(rows) < 3 * min(fraction * len(images), MAX_IMAGES):
+            return None
     return rows if len(rows) else None
 
 

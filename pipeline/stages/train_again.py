@@ -26,6 +26,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.batches import UPDATABLE
+from visterm.pipeline.feedback.first import FIRST
 from visterm.pipeline.feedback.held_out import draw_held_out
 from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.feedback.versions import LearnerVersions
@@ -39,7 +40,6 @@ from .supervision import TrainingData, read_training_data
 from .train import LearnerRefused, checkpoint_path, train, train_record
 
 TOLERANCE = 0.02  # of held-out mAP below that of the old model: a new model that loses more is not taken
-_FIRST = "oasis"  # the learner of a run that has none
 _NOTED = "again"  # what the record of a model says of the training
 _TOLD_EVERY = 0.2  # seconds
 
@@ -52,11 +52,13 @@ def stale_learners(run: Run, config: Config, training: TrainingData) -> list[str
     if training.triplets is None and not any(image.split == "train" for image in training.images):
         return []
     trained = [name for name in TRAINED if name in run.learners()]
-    return [name for name in trained if _is_stale(run, config, name, training)] if trained else [_FIRST]
+    return [name for name in trained if _is_stale(run, config, name, training)] if trained else [FIRST]
 
 
 def _is_stale(run: Run, config: Config, name: str, training: TrainingData) -> bool:
     try:
+        if training.marks and FeedbackTrainer(run).settled().get(name, set()).issuperset(training.marks):
+            return False
         return trained_record(run, name)["inputs"] != train_record(run, config, name, training)["inputs"]
     except UserError:  # damaged: `visterm repair` is for that
         return False

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count
+from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
@@ -29,6 +29,7 @@ from .train import LearnerRefused, train
 
 MOST_IMAGES = 600
 MOST_CLASSES = 50  # with twelve images each: fewer say little of what a learner makes of a class
+_EACH = 8  # images per class at least, where there are fewer than MOST_IMAGES
 HELD_OUT = 0.2
 LEARNERS = (
     "oasis",
@@ -43,6 +44,11 @@ SPATIAL = {  # configs/spatial.yaml, which an installed visterm does not have
     "oasis.C": 0.3,
 }
 _SECONDS_EACH = 5.0  # that a training has at least, where the time is over
+_PILOT = 30  # images whose vectors are made first, to know how long those of more take
+_FEWEST = 120  # images, below which the slowest kind of vectors is not tried, so that the others can have more
+_OF_TIMING = 0.3  # share of the time after which no further kind is timed
+_OF_VECTORS = 0.5  # share of the time for vectors; learners have the rest
+_OF_PILOT = 0.65  # of the time of an image of these, that of one more: half was starting, but more centres take longer
 
 
 class _Silent(Console):
@@ -75,7 +81,9 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
         Says where the labels are, and what the similarity is for.
     console : Console
     budget : float
-        Seconds. Kinds of vectors that are not begun by then are skipped, but for the first.
+        Seconds. Vectors of a few images are made first: from their time follow the number of images to try, and which
+        kinds of vectors are skipped, if any; the first kind never is. Learners stop early, in five seconds each at
+        least.
 
     Returns
     -------
@@ -96,23 +104,43 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
     with tempfile.TemporaryDirectory(prefix="visterm-try-", ignore_cleanup_errors=True) as temporary:
         folder, silent = Path(temporary), _Silent()
         sample = _sample(root, config, folder)
-        config = _link(sample, root, config, folder)
+        seconds = dict.fromkeys(kinds, 0.0)  # per image, for its vectors
+        if len(sample.labels) > _PILOT:
+            with console.phase("timing a few images", len(kinds), "kinds") as phase:
+                few = _fewer(sample, config, _PILOT)
+                timed = _link(few, root, config, folder / "few")
+                for number, (kind, settings) in enumerate(list(kinds.items())):
+                    phase.advance_to(number, note=kind)
+                    if number and time.perf_counter() - started > _OF_TIMING * budget:
+                        skipped[kind] = "the time was over"
+                        del kinds[kind], seconds[kind]
+                        continue
+                    run, own = Run(folder / "few" / kind), with_settings(timed, settings)
+                    spent = features(run, own, folder / "few" / "photos", silent)["seconds"]
+                    seconds[kind] = _OF_PILOT * spent / len(few.labels)
+            most = _plan(kinds, seconds, skipped, budget - (time.perf_counter() - started))
+            if most < len(sample.labels):
+                sample = _fewer(sample, config, most)
+                console.say(f"{count(len(sample.labels), 'image')} are tried, as many as {budget:.0f} s allow")
+        config = _link(sample, root, config, folder / "tried")
         title = f"trying {count(len(sample.labels), 'image')} of {sample.n_images:,}"
         with console.phase(title, len(kinds) * (1 + len(LEARNERS)), "steps") as phase:
             done = 0
-            for kind, settings in kinds.items():
+            for number, (kind, settings) in enumerate(kinds.items()):
                 if tried and time.perf_counter() - started > budget:
                     skipped[kind] = "the time was over"
                     continue
                 run, own = Run(folder / kind), with_settings(config, settings)
                 phase.advance_to(done, note=f"{kind}: vectors")
-                vectors = _seconds_of_vectors(run, own, folder / "photos", sample, silent)
+                vectors = _seconds_of_vectors(run, own, folder / "tried" / "photos", sample, silent)
                 done += 1
+                later = len(sample.labels) * sum(list(seconds.values())[number + 1 :])
                 results: dict[str, dict[str, Any]] = {}
                 refusals = []
-                for name in LEARNERS:
+                for place, name in enumerate(LEARNERS):
                     phase.advance_to(done, note=f"{kind}: {name}")
-                    limit = max(_SECONDS_EACH, budget - (time.perf_counter() - started))
+                    left = budget - (time.perf_counter() - started) - later
+                    limit = max(_SECONDS_EACH, left / ((len(kinds) - number) * len(LEARNERS) - place))
                     try:
                         results[name] = train(run, own, name, silent, time_limit=limit)
                     except LearnerRefused as error:
@@ -163,10 +191,22 @@ def _kinds(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     return kinds | {"visterms": visterms, "spatial": visterms | SPATIAL}, skipped
 
 
+def _plan(kinds: dict[str, dict[str, Any]], seconds: dict[str, float], skipped: dict[str, str], budget: float) -> int:
+    """Return how many images can be tried in so many seconds; remove kinds without which there are enough.
+
+    `seconds` are those of the vectors of one image. The first kind stays.
+    """
+    while True:
+        most = int(_OF_VECTORS * budget / sum(seconds.values()))
+        if most >= _FEWEST or len(kinds) == 1:
+            return max(most, 2 * _PILOT)
+        slowest = max(list(kinds)[1:], key=lambda kind: seconds[kind])
+        skipped[slowest] = f"vectors of {_FEWEST} images would take {duration(_FEWEST * seconds[slowest])}"
+        del kinds[slowest], seconds[slowest]
+
+
 def _sample(root: Path, config: Config, folder: Path) -> _Sample:
     """Choose the images to try, and those of them that are held out, among the training images."""
-    import numpy as np
-
     with Collection(folder / "all" / "collection", create=True) as collection:
         collection.scan(root.absolute(), config)
         labels = collection.labels()
@@ -176,21 +216,36 @@ def _sample(root: Path, config: Config, folder: Path) -> _Sample:
         raise UserError(f"{root}: no images")
     if not training:
         raise UserError(f"{root}: no labels, and without them nothing can be compared: {WAYS_TO_LABEL}")
-    rng = np.random.default_rng([config.seed, 6])
-    if config.collection.clicks is not None or any(len(labels[path]) != 1 for path in training):
-        paths = [training[i] for i in rng.permutation(len(training))[:MOST_IMAGES]]
-        held_out = set(paths[: round(HELD_OUT * len(paths))])
-    else:
-        paths, held_out = _of_classes({path: next(iter(labels[path])) for path in training}, rng, config.seed)
-    if len(held_out) < 2 or len(paths) - len(held_out) < 2:
+    sample = _draw({path: labels[path] for path in training}, config, MOST_IMAGES, n_images, len(training))
+    if len(sample.held_out) < 2 or len(sample.labels) - len(sample.held_out) < 2:
         raise UserError(
             f"{root}: too few labelled images to hold some out; a class needs four training images, and two classes "
             "are needed"
         )
-    return _Sample({path: labels[path] for path in paths}, held_out, n_images, len(training))
+    return sample
 
 
-def _of_classes(label_of: dict[str, str], rng: Any, seed: int) -> tuple[list[str], set[str]]:
+def _fewer(sample: _Sample, config: Config, most: int) -> _Sample:
+    """Choose among the images of a sample."""
+    return _draw(sample.labels, config, most, sample.n_images, sample.n_training)
+
+
+def _draw(labels: dict[str, dict[str, float]], config: Config, most: int, n_images: int, n_training: int) -> _Sample:
+    """Draw at most so many of these images, and those of them that are held out, if there are enough."""
+    import numpy as np
+
+    rng = np.random.default_rng([config.seed, 6])
+    if config.collection.clicks is not None or any(len(own) != 1 for own in labels.values()):
+        drawn = list(labels)
+        paths = [drawn[i] for i in rng.permutation(len(drawn))[:most]]
+        held_out = set(paths[: round(HELD_OUT * len(paths))])
+    else:
+        label_of = {path: next(iter(own)) for path, own in labels.items()}
+        paths, held_out = _of_classes(label_of, rng, config.seed, most)
+    return _Sample({path: labels[path] for path in paths}, held_out, n_images, n_training)
+
+
+def _of_classes(label_of: dict[str, str], rng: Any, seed: int, most: int) -> tuple[list[str], set[str]]:
     """Choose about as many images of each class, of at most MOST_CLASSES, and hold some of each class out."""
     import numpy as np
 
@@ -202,10 +257,11 @@ def _of_classes(label_of: dict[str, str], rng: Any, seed: int) -> tuple[list[str
     able = sorted(label for label, paths in members.items() if len(paths) >= 4)
     if len(able) < 2:
         return [], set()
-    chosen = [able[i] for i in rng.permutation(len(able))[:MOST_CLASSES]]
+    n_classes = max(2, min(MOST_CLASSES, most // _EACH))
+    chosen = [able[i] for i in rng.permutation(len(able))[:n_classes]]
     drawn = [[members[label][i] for i in rng.permutation(len(members[label]))] for label in chosen]
-    each = 1  # the largest number of images per class with which they are MOST_IMAGES at most
-    while each < MOST_IMAGES and sum(min(len(paths), each + 1) for paths in drawn) <= MOST_IMAGES:
+    each = 1  # the largest number of images per class with which they are `most`
+    while each < most and sum(min(len(paths), each + 1) for paths in drawn) <= most:
         each += 1
     paths = sorted(path for some in drawn for path in some[:each])
     try:
@@ -218,6 +274,7 @@ def _of_classes(label_of: dict[str, str], rng: Any, seed: int) -> tuple[list[str
 def _link(sample: _Sample, root: Path, config: Config, folder: Path) -> Config:
     """Make the directory of the sample and its table of labels; return the configuration of its runs."""
     photos, table = folder / "photos", folder / "labels.csv"
+    folder.mkdir(exist_ok=True)
     clicks = config.collection.clicks is not None
     for split in ("train", "validation"):
         (photos / split).mkdir(parents=True)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, publish, write_text
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import has_segments
-from visterm.pipeline.store.vectors import extractor_content, extractor_of
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
 
 from .dask_cluster import connected
 from .extraction import ImageSource, Source, try_read
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
 _OF_CODEBOOK = ("training_images", "last_image", "held_out")  # what a record keeps when idf alone is learned again
-HELD_OUT = 0.2  # share of each label's training images that grow no trees, as learners hold out for early stopping
+HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
 
 
 def vector_kind(run: Run, config: Config) -> VectorKind:
@@ -92,6 +93,7 @@ def reweight(run: Run, config: Config, collection: Collection) -> None:
     record = make_record("extractor", settings, old["inputs"])
     with publish(run.extractor, record) as folder:
         extractor.save(folder / "files")
+        keep_counts_as_new(run, folder)
         record |= {key: old[key] for key in _OF_CODEBOOK if key in old}
         record["content"] = _content(record, folder)
     collection["extractor"] = record["content"]
@@ -240,7 +242,7 @@ class _VistermVectors(_ImageVectors):
     def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
         from visterm.features import VistermExtractor, silence_decoders
 
-        paths, y, held_out = self._training_images(collection, root)
+        paths, y, held_out, measured = self._training_images(collection, root)
         features = self.config.features
         silence_decoders()
         extractor = VistermExtractor(
@@ -258,16 +260,21 @@ class _VistermVectors(_ImageVectors):
             publish(self.run.extractor, record) as folder,
         ):
             distribute = None if cluster is None else cluster.map
+            images = [root / path for path in paths]
+            of_few, of_all = ([i for i, path in enumerate(paths) if path in some] for some in measured)
+            groups = [of_few, of_all] if len(of_all) > len(of_few) else [of_few] if of_few else []
             try:
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: reported at the end
-                    extractor.fit([root / path for path in paths], y, callback=phase.advance_to, distribute=distribute)
+                    extractor.fit(images, y, callback=phase.advance_to, distribute=distribute, held_out=groups)
             except ValueError as error:
                 raise UserError(f"{root}: {error}") from None
             extractor.save(folder / "files")
+            if groups:
+                save_counts_as_new(folder, collection.ids_of(paths), groups, extractor.held_out_counts_)
             record["training_images"] = len(paths)
             if extractor.palette_ is not None:
                 _say_centers(extractor, features.n_visterms, console)
-            if held_out or len(paths) == features.max_training_images:
+            if len(paths) < len(collection.training_paths()):
                 record["idf_of"] = "sample"  # until `finish` has the counts of all
             if held_out:
                 record["held_out"] = held_out
@@ -292,39 +299,52 @@ class _VistermVectors(_ImageVectors):
         record = make_record("extractor", old["config"], old["inputs"])
         with publish(self.run.extractor, record) as folder:
             extractor.save(folder / "files")
+            keep_counts_as_new(self.run, folder)
             record |= {key: old[key] for key in _OF_CODEBOOK if key in old}
             record["content"] = _content(record, folder)
         collection["extractor"] = record["content"]
 
-    def _training_images(self, collection: Collection, root: Path) -> tuple[list[str], list[str] | None, list[str]]:
-        """Return paths of at most ``max_training_images`` images, and what a codebook that learns from labels needs.
+    def _training_images(
+        self, collection: Collection, root: Path
+    ) -> tuple[list[str], list[str] | None, list[str], tuple[set[str], set[str]]]:
+        """Return the images that the codebook is made from, with their labels for a forest, and those to hold out.
 
-        That is the labels of these images, and paths of training images that are kept from it, for early stopping:
-        trees fit the labels of their own images so well that figures of these would say nothing.
+        That is paths of at most ``max_training_images`` images, their labels or None, paths for early stopping, and
+        what is to be measured as new photos: these paths, and these with those of whole classes.
+
+        Vectors of other training images are not like those of new photos: half of 10,000 k-means centres hold blocks of
+        one image alone, and trees fit the labels of their images. So these images make no codebook, where there are
+        more than enough or it is a forest. Else they do, as test mAP is higher where learners learn from vectors of
+        such images, and they are counted once more without the blocks that they have in it.
         """
         paths = collection.training_paths()
         if not paths:
             raise UserError(
                 f"{root}: no training images to learn visterms from; see the split section of the configuration"
             )
-        if self.config.features.codebook.kind != "forest":
-            return self._sample(paths), None, []
-        labels = collection.labels()
-        paths = [path for path in paths if path in labels]
-        if not paths:
-            raise UserError(
-                f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
-                "or give a table: --set collection.labels=labels.csv (columns path,label)"
-            )
-        if self.config.collection.clicks is not None or any(len(labels[path]) > 1 for path in paths):
-            raise UserError(
-                f"{root}: a forest codebook learns from one label per image; "
-                "with several, or with clicks, use features.codebook.kind=kmeans"
-            )
-        label_of = {path: next(iter(labels[path])) for path in paths}
-        held_out = set() if collection.has_validation() else self._held_out(paths, label_of)
-        paths = self._sample([path for path in paths if path not in held_out])
-        return paths, [label_of[path] for path in paths], sorted(held_out)
+        labels, clicks = collection.labels(), self.config.collection.clicks is not None
+        forest = self.config.features.codebook.kind == "forest"
+        if forest:
+            paths = [path for path in paths if path in labels]
+            if not paths:
+                raise UserError(
+                    f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
+                    "or give a table: --set collection.labels=labels.csv (columns path,label)"
+                )
+            if clicks or any(len(labels[path]) > 1 for path in paths):
+                raise UserError(
+                    f"{root}: a forest codebook learns from one label per image; "
+                    "with several, or with clicks, use features.codebook.kind=kmeans"
+                )
+        labelled = [] if collection.has_validation() else [path for path in paths if path in labels]
+        held_out, unseen = self._held_out(labelled, [labels[path] for path in labelled], clicks)
+        if forest:
+            paths = self._sample([path for path in paths if path not in held_out])
+            return paths, [next(iter(labels[path])) for path in paths], sorted(held_out), (set(), set())
+        both = held_out | unseen
+        if len(paths) > self.config.features.max_training_images:
+            paths = self._sample([path for path in paths if path not in both])
+        return paths, None, sorted(held_out), (held_out, both)
 
     def _sample(self, paths: list[str]) -> list[str]:
         from numpy.random import default_rng
@@ -334,17 +354,21 @@ class _VistermVectors(_ImageVectors):
             return paths
         return [paths[i] for i in sorted(default_rng(self.config.seed).choice(len(paths), most, replace=False))]
 
-    def _held_out(self, paths: list[str], label_of: dict[str, str]) -> set[str]:
-        """Return paths for early stopping; none where no label has enough images."""
-        import numpy as np
+    def _held_out(self, paths: list[str], labels: list[dict[str, float]], clicks: bool) -> tuple[set[str], set[str]]:
+        """Return what learners hold out of these images: some for early stopping, and whole classes; both may be empty.
 
-        from visterm.learners.validation import split
+        Classes are those that a learner of the same seed draws, see `visterm.learners.validation`.
+        """
+        from visterm.learners.validation import NothingHeldOut, split, unseen_rows
 
+        if not paths:
+            return set(), set()
+        y, _ = supervision_of(labels, clicks=clicks)
         try:
-            rows = split(np.array([label_of[path] for path in paths]), HELD_OUT, self.config.seed)
-        except ValueError:
-            return set()
-        return {paths[row] for row in rows}
+            rows = split(y, HELD_OUT, self.config.seed)
+        except NothingHeldOut:
+            return set(), set()
+        return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, self.config.seed)}
 
 
 class _ModelVectors(_ImageVectors):

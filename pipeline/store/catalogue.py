@@ -396,6 +396,12 @@ class Collection(Database):
             rows = self.execute(query.format("")).fetchall()
         return [os.fsdecode(path) for (path,) in rows]
 
+    def ids_of(self, paths: Sequence[str]) -> list[int]:
+        """Return the numbers of images that are extracted or pending."""
+        rows = self.execute("SELECT path, id FROM images WHERE status IN ('ok', 'pending')")
+        id_of = {os.fsdecode(path): id_ for path, id_ in rows}
+        return [id_of[path] for path in paths]
+
     def has_validation(self) -> bool:
         """Whether images that are extracted or pending are marked as validation images."""
         query = "SELECT 1 FROM images WHERE status IN ('ok', 'pending') AND split = 'validation' LIMIT 1"

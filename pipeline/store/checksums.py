@@ -6,6 +6,7 @@ and again only after it changed. Records of earlier versions have none; what the
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import threading
@@ -13,6 +14,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from .sqlite_files import read_blocks
 
 OWN = "checksum"  # the key of a record's own checksum
 _BLOCK = 1 << 24  # bytes read at a time
@@ -26,6 +29,8 @@ class DamagedFile(ValueError):
 
 def file_crc32(file: str | os.PathLike[str]) -> int:
     """Return the CRC-32 of a file's bytes."""
+    if os.fspath(file).endswith(".sqlite"):
+        return functools.reduce(lambda crc32, block: zlib.crc32(block, crc32), read_blocks(file), 0)
     crc32, buffer = 0, bytearray(min(_BLOCK, max(1, os.stat(file).st_size)))
     view = memoryview(buffer)
     with open(file, "rb", buffering=0) as stream:

@@ -21,10 +21,10 @@ from .files import discard, replaced, write_bytes
 from .paths import decoded
 from .records import repair_hint
 from .segments import FORMAT, has_segments
+from .sqlite_files import read_blocks
 
 _log = logging.getLogger(__name__)
 CATALOGUE, COPY, CHECKSUM = "catalogue.sqlite", "catalogue.copy.sqlite", "catalogue.checksum.json"
-_BLOCK = 1 << 20  # bytes copied at a time
 BUSY_SECONDS = 30  # to wait for a process that holds the catalogue: a scan of many images writes for some seconds
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL);
@@ -223,8 +223,8 @@ class Database:
         try:
             with self._unchanging():
                 counter, crc32 = change_counter(self.file) or b"", 0
-                with open(self.file, "rb") as source, replaced(self.copy) as target:
-                    while block := source.read(_BLOCK):
+                with replaced(self.copy) as target:
+                    for block in read_blocks(self.file):
                         crc32 = zlib.crc32(block, crc32)
                         target.write(block)
                 seal = json.dumps(sealed({"counter": counter.hex(), "crc32": crc32}))
@@ -338,8 +338,8 @@ class Database:
 
 def change_counter(file: Path) -> bytes | None:
     """Return SQLite's counter of the transactions that changed a file; None if it is no file of SQLite."""
-    with contextlib.suppress(OSError), open(file, "rb") as stream:
-        header = stream.read(28)
+    with contextlib.suppress(OSError):
+        header = b"".join(read_blocks(file, 28))
         if len(header) == 28 and header.startswith(b"SQLite format 3\0"):
             return header[24:]
     return None

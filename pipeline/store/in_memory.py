@@ -15,6 +15,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from .sqlite_files import read_blocks
+
 _MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # of a -wal file: byte order of the numbers that checksums are made of
 _WAL_HEADER, _FRAME_HEADER = struct.Struct(">8I"), struct.Struct(">6I")
 _TRIES = 10  # to read both files while nothing writes to them
@@ -40,7 +42,7 @@ def _read(file: Path) -> tuple[bytearray, bytes]:
     log = Path(f"{file}-wal")
     for _ in range(_TRIES):
         before = _stamps(file, log)
-        data, wal = bytearray(file.read_bytes()), b""
+        data, wal = bytearray(b"".join(read_blocks(file))), b""
         with contextlib.suppress(FileNotFoundError):
             wal = log.read_bytes()
         if _stamps(file, log) == before:

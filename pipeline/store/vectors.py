@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
@@ -143,17 +143,24 @@ def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.nd
     Labels are (n,) strings if each image has exactly one; otherwise, and for clicks, CSR weights with a column per
     name.
     """
+    return supervision_of([image.labels for image in images], clicks=clicks)
+
+
+def supervision_of(
+    labels: Sequence[Mapping[str, float]], *, clicks: bool
+) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
+    """Return `supervision` from the labels of each image, with their weights."""
     import numpy as np
     from scipy import sparse
 
-    names = sorted({name for image in images for name in image.labels})
-    if not clicks and all(len(image.labels) == 1 for image in images):
-        return np.array([next(iter(image.labels)) for image in images]), names
+    names = sorted({name for own in labels for name in own})
+    if not clicks and all(len(own) == 1 for own in labels):
+        return np.array([next(iter(own)) for own in labels]), names
     place = {name: i for i, name in enumerate(names)}
-    rows = [row for row, image in enumerate(images) for _ in image.labels]
-    columns = [place[name] for image in images for name in image.labels]
-    weights = [weight for image in images for weight in image.labels.values()]
-    y = sparse.csr_matrix((weights, (rows, columns)), shape=(len(images), len(names)), dtype=np.float32)
+    rows = [row for row, own in enumerate(labels) for _ in own]
+    columns = [place[name] for own in labels for name in own]
+    weights = [weight for own in labels for weight in own.values()]
+    y = sparse.csr_matrix((weights, (rows, columns)), shape=(len(labels), len(names)), dtype=np.float32)
     return y, names
 
 

@@ -26,6 +26,7 @@ import mutants  # noqa: E402
 import pairs  # noqa: E402
 import power  # noqa: E402
 import service_kills  # noqa: E402
+import training_kills  # noqa: E402
 from world import World  # noqa: E402
 
 
@@ -47,6 +48,9 @@ CATEGORIES = {
     "people": Category("label edits, marks and ratings, or their copies, damaged and repaired", damage.people, 400, 10),
     "kills": Category("SIGKILL, SIGINT and SIGTERM at a random moment of a command", kills.attempt, 1000, 20),
     "service": Category("the service killed at a random moment among uploads and marks", service_kills.attempt, 100, 4),
+    "trainings": Category(
+        "the service or its child process killed while it learns again or adds photos", training_kills.attempt, 100, 2
+    ),
     "disk": Category("a full disk during a command", disk.attempt, 300, 10),
     "power": Category("a power loss during a command: writes that were not synced are gone", power.attempt, 300, 10),
     "pairs": Category("two commands at once on one run", pairs.attempt, 350, 8),

@@ -29,7 +29,7 @@ def attempt(world: World, seed: int) -> str | None:
         uploads: list[str] = []
         marks: Counter[tuple] = Counter()
         service = start("serve", "--run", "fruit", "--port", "0", cwd=folder)
-        if (address := _address(service)) is None:
+        if (address := listening(service)) is None:
             return f"does not start: {service.wait().err[-300:]}"
         work = [
             threading.Thread(target=_upload, args=(address, [seed, 0], uploads)),
@@ -47,7 +47,7 @@ def attempt(world: World, seed: int) -> str | None:
         if number == signal.SIGKILL and ended.code != -number or number != signal.SIGKILL and ended.problem():
             return f"{signal.Signals(number).name}: {ended.problem() or ended.code}"
         again = start("serve", "--run", "fruit", "--port", "0", cwd=folder)
-        if (address := _address(again)) is None:
+        if (address := listening(again)) is None:
             return f"does not start again: {again.wait().err[-300:]}"
         try:
             problem = _lost(address, uploads, marks) or _half_written(folder / "runs/fruit/service")
@@ -67,7 +67,7 @@ def _state(world: World) -> dict[str, Any]:
         return {part: value for part, value in state(folder).items() if part in _UNTOUCHED}
 
 
-def _address(service: start) -> str | None:
+def listening(service: start) -> str | None:
     """Where it listens, once it does; None if it ends or says nothing in time."""
     end = time.monotonic() + _STARTS
     while time.monotonic() < end:

@@ -8,7 +8,7 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 
 from experiments import annotation
 from experiments.measured import annotation as measured
-from experiments.pages import render
+from experiments.pages import FEWEST, render
 from visterm.learners import WSABIE, KNNAnnotator
 from visterm.pipeline.evaluation.is_a import siblings_of
 
@@ -202,3 +202,8 @@ def test_verdicts_follow_the_rules_of_the_page():
     assert not agrees("When WARP is well", slow=1.0)
     assert agrees("Approximate k-NN loses", knn=0.10)
     assert not agrees("Approximate k-NN loses", knn=0.20)
+
+
+def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
+    assert not unflagged(annotation, results(False))
+    assert min(annotation.FOLDS, *(annotation.N_WORD_REPEATS[loss] for loss in ("warp", "auc"))) >= FEWEST

@@ -11,8 +11,11 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 from experiments import corel
 from experiments.measured import corel as measured
 from experiments.measured import protocol
+from experiments.measured.pamir_images import ImagePAMIR, image_pass
 from experiments.pages import render
 from visterm.learners import Cosine, KNNAnnotator, OneVsRestPA
+from visterm.learners.draws import stream
+from visterm.learners.rows import as_rows
 
 # Words: sky, sea, tree. Photo 0: sky, sea; 1: sky; 2: tree; 3: sky, sea.
 WORDS = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [1, 1, 0]], bool)
@@ -102,3 +105,28 @@ def test_from_photos_to_the_page(small):
     assert [row.split(" | ")[0] for row in table.splitlines()[4:6]] == ["| k-NN", "| one-vs-rest"]
     (finding,) = page.findings
     assert "OASIS learns from several labels" in finding.paper
+
+
+def test_a_step_of_pamir_by_hand():
+    """One word, which photo (2, 0, 1) has and photo (0, 1, 1) lacks."""
+    rows = as_rows(sp.csr_array(np.array([[2, 0, 1], [0, 1, 1.0]], np.float32)))
+    has = np.array([[True], [False]])
+    given = rows, np.array([0, 1]), np.array([0]), np.array([0, 1]), has
+    W = np.array([[0.1, 0.2, 0.3]], np.float32)
+    # x+ - x- = (2, -1, 0): margin 0.2 - 0.2 = 0, loss 1, square 5, tau 0.2.
+    loss, violating = image_pass(*given, 10.0, 1, stream(0), W)
+    assert (loss, violating) == (pytest.approx(1.0), 1)
+    np.testing.assert_allclose(W, [[0.5, 0.0, 0.3]], atol=1e-6)
+    # The margin is 1 now: nothing more is learned.
+    assert image_pass(*given, 10.0, 5, stream(0), W)[0] == pytest.approx(0.0, abs=1e-5)
+    W[:] = [[0.1, 0.2, 0.3]]
+    image_pass(*given, 0.05, 1, stream(0), W)
+    np.testing.assert_allclose(W, [[0.2, 0.15, 0.3]], atol=1e-6)
+
+
+def test_pamir_ranks_photos_for_words():
+    rng = np.random.default_rng(0)
+    Y = rng.random((60, 5)) < 0.3
+    X = sp.csr_array((Y @ rng.random((5, 20)) * (rng.random((60, 20)) < 0.6)).astype(np.float32))
+    learner = ImagePAMIR(C=0.1, n_steps=20_000, random_state=0).fit(X, sp.csr_array(Y.astype(float)))
+    assert np.mean(measured.word_precisions(learner.label_scores(X), Y)) > 0.85

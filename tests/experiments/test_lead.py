@@ -8,7 +8,7 @@ from PIL import Image
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import lead
 from experiments.measured import lead as measured
-from experiments.pages import render
+from experiments.pages import FEWEST, render
 
 pytestmark = pytest.mark.slow
 
@@ -103,3 +103,8 @@ def test_a_job_chooses_within_the_training_images(monkeypatch):
     euclidean = lead.measure(condition=name, system="Euclidean", start="", chosen=False, fold=0, quick=True)
     assert euclidean["settings"] == {}
     assert 0.25 < euclidean["p1"] <= 1
+
+
+def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
+    assert not unflagged(lead, made_up())
+    assert lead.FOLDS >= FEWEST

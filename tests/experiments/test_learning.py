@@ -11,7 +11,7 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 
 from experiments import learning
 from experiments.measured import learning as measured
-from experiments.pages import render
+from experiments.pages import FEWEST, render
 
 pytestmark = pytest.mark.slow
 
@@ -203,3 +203,8 @@ def test_5_fold_split_learns_visterms_from_its_training_images(monkeypatch):
         np.testing.assert_array_equal(np.flatnonzero(learned[fold]), X.toarray().ravel())
         tests += test_X.toarray().ravel().tolist()
     assert sorted(tests) == list(range(204))
+
+
+def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
+    assert not unflagged(learning, made_up())
+    assert min(learning.N_FOLDS, learning.FEW_FOLDS) >= FEWEST

@@ -29,10 +29,10 @@ Twice is more.
 def run(tmp_path, monkeypatch):
     """Function (arguments, holds) that runs the command on one small experiment and returns its exit status."""
 
-    def run(*arguments, holds=True):
+    def run(*arguments, holds=True, quick_jobs=({"number": 1},)):
         module = types.ModuleType("experiments.small")
         module.ALONE = True
-        module.jobs = lambda quick: [{"number": 1 if quick else 2}]
+        module.jobs = lambda quick: [*quick_jobs] if quick else [{"number": 2}]
         module.measure = lambda number: {"double": 2 * number}
         module.facts = lambda results: {"double": results[0]["double"], "holds": holds}
         loader = jinja2.ChoiceLoader([jinja2.DictLoader({"small.md.jinja": TEMPLATE}), pages._TEMPLATES.loader])
@@ -59,6 +59,15 @@ def test_writes_a_page_and_a_summary_and_when_quick_elsewhere(run, tmp_path):
     assert run("small") == 0
     assert "Doubled: 4" in (tmp_path / "docs" / "results" / "small.md").read_text()
     assert "Of 1 claims that the papers state, 1 hold" in (tmp_path / "docs" / "results" / "README.md").read_text()
+
+
+def test_a_quick_run_leaves_out_what_has_no_quick_jobs(run, tmp_path, monkeypatch):
+    def run_jobs(*given, **options):
+        raise AssertionError("nothing is to be run")
+
+    monkeypatch.setattr(command, "run_jobs", run_jobs)
+    assert run("--quick", quick_jobs=()) == 0
+    assert not (tmp_path / "build" / "results-quick" / "small.md").exists()
 
 
 def test_fails_where_an_ordering_that_must_hold_does_not(run, capsys):

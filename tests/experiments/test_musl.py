@@ -12,7 +12,7 @@ from experiments import musl
 from experiments.measured import musl as measured
 from experiments.measured.musl import corrected_stability, match, measure, metrics_of_sources, stability
 from experiments.musl import GRID, TUNED, choose, jobs
-from experiments.pages import render
+from experiments.pages import FEWEST, render
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +127,13 @@ class TestPage:
         ]
         assert "| joint | 5 | 57.7 ± 0.0 |  |" in text
         assert "| k-means | 5 | 52.6 ± 0.0 | +5.0 ± 0.0 |" in text
+
+
+def test_no_claim_is_decided_at_the_edge_or_by_too_few_trials(made_up, unflagged, monkeypatch):
+    results = made_up(as_in_the_paper)
+    monkeypatch.setattr(musl, "alpha_beyond", lambda *given: 8.0)
+    assert not unflagged(musl, results)
+    assert min(musl.TRIALS.values()) >= FEWEST
 
 
 class TestChoice:

@@ -12,7 +12,7 @@ from experiments import newsgroups
 from experiments.measured import newsgroups as measured
 from experiments.measured import posts as read
 from experiments.measured.protocol import chosen_settings
-from experiments.pages import render, settings_by_fold
+from experiments.pages import FEWEST, render, settings_by_fold
 
 pytestmark = pytest.mark.slow
 
@@ -167,3 +167,8 @@ def test_steps_to_reach_are_read_between_looks():
     assert newsgroups.steps_to_reach(trace[3], trace) == pytest.approx(newsgroups.TRACED[3])
     assert newsgroups.TRACED[3] < newsgroups.steps_to_reach(trace[3] + 0.01, trace) < newsgroups.TRACED[4]
     assert newsgroups.steps_to_reach(2.0, trace) == np.inf
+
+
+def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
+    assert not unflagged(newsgroups, results(False))
+    assert newsgroups.N_REPEATS >= FEWEST

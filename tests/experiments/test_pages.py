@@ -234,3 +234,15 @@ def test_mean_and_its_standard_error():
     assert ratio_and_error([3.9, 4.1], [2.0, 2.0]) == pytest.approx((2.0, 0.05))
     assert ratio_text([3.9, 4.1], [2.0, 2.0]) == "2.00 ± 0.05"
     assert ratio_text([3.0], [2.0]) == "1.50"
+
+
+def test_a_page_shows_what_others_note_for_it(tmp_path):
+    experiment = ranking(Finding("OASIS leads.", "yes", True, **LEADS), name="musl")
+    facts = experiment.facts
+    experiment.facts = lambda results: facts(results) | {"notes": {"ranking": "A seed is worth 0.01."}}
+    write_page(tmp_path, experiment, [{"seconds": 1}], command="make reproduce", code="code", quick=False)
+    text = write(tmp_path, Finding("OASIS leads.", "yes", True, **LEADS))
+    assert "A seed is worth 0.01." in text.partition("## Figures")[0]
+    render_again(tmp_path, {"ranking": "code", "musl": "code"})
+    assert (tmp_path / "ranking.md").read_text() == text
+    assert "A seed" not in (tmp_path / "musl.md").read_text()

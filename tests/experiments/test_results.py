@@ -7,11 +7,12 @@ from collections import Counter
 import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments import seeds
 from experiments.__main__ import NAMES
 from experiments.claims import CLAIMS
 from experiments.coverage import ROWS
 from experiments.jobs import ROOT, code_of
-from experiments.pages import FEWEST, VERDICTS, count_text, findings_text, read_records
+from experiments.pages import FEWEST, VERDICTS, count_text, findings_text, notes_for, read_records
 
 FOLDER = ROOT / "docs" / "results"
 
@@ -57,8 +58,12 @@ def test_the_summary_is_a_screen_per_paper(records):
 
 def test_pages_show_what_their_records_hold(records):
     for name, record in records.items():
-        assert findings_text(record["findings"]) in (FOLDER / f"{name}.md").read_text()
+        assert findings_text(record["findings"], notes_for(name, FOLDER)) in (FOLDER / f"{name}.md").read_text()
         assert json.loads((FOLDER / f"{name}.json").read_text())["title"] == record["title"]
+
+
+def test_every_page_of_photos_says_what_the_codebooks_seed_is_worth(records):
+    assert set(records["seeds"]["notes"]) == set(seeds.PAGES)
 
 
 def test_words_of_a_claim_are_few():

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import retrieval
 from experiments.measured import retrieval as measured
-from experiments.pages import render
+from experiments.pages import FEWEST, render
 from visterm.retrieval import evaluate_test_test
 
 pytestmark = pytest.mark.slow
@@ -166,3 +166,22 @@ def test_a_job_chooses_by_images_that_query_images(data, monkeypatch):
     assert retrieval.chance(10)[0] < found["map"] < 1
     assert len(found["precision"]) == 50
     assert found["settings"]["n_steps"] in (1000, 2000)
+
+
+def test_no_claim_is_decided_at_the_edge_and_each_can_hold(unflagged, not_holding):
+    assert not unflagged(retrieval, made_up(AS_IN_THE_PAPERS))
+    assert not not_holding(retrieval, made_up(AS_IN_THE_PAPERS))
+    assert min(n_folds for _, n_folds in retrieval.DATA.values()) >= FEWEST
+
+
+def test_legos_distances_stay_apart_however_the_grid_grows():
+    grid, tried = measured.CANDIDATES["LEGO"], []
+
+    def measure(points):
+        tried.extend(points)
+        return [[(4000, point["near"] - point["far"]), (8000, point["near"] - point["far"])] for point in points]
+
+    chosen = measured.search(grid.points(), measure, limits=grid.limits)
+    assert chosen.point["near"] == 1.9
+    assert chosen.point["far"] == 2.0
+    assert all(point["near"] < point["far"] for point in tried)

@@ -114,3 +114,15 @@ def test_a_time_to_early_stopping_is_of_all_seeds_and_open_where_the_cap_ended_t
     (finding,) = (one for one in render(speed, results).findings if one.name == "time-linear")
     assert finding.verdict == "open"
     assert "10,000 images: n_steps" in finding.edges
+
+
+def test_no_claim_is_decided_at_the_edge_and_each_can_hold(unflagged, not_holding):
+    results = [one | {"edges": []} for one in made_up()]
+    for one in results:
+        if one.get("stops"):
+            one["settings"] = {"n_steps": 10**9}
+    assert not not_holding(speed, results)
+    for one in results:
+        if one.get("stops"):
+            one["settings"] = {"n_steps": one["ended"]}
+    assert not unflagged(speed, results)

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 
-from visterm.features.codebook import Codebook, kmeans
+from visterm.features.codebook import Codebook, OtherCenters, kmeans
 
 
 def histograms(n, n_features=79, seed=0):
@@ -161,3 +161,21 @@ def test_the_search_is_made_at_first_use_and_copied_with_the_codebook():
     assert "_search" in vars(copy)
     assert copy.predict([[8.0, 8.0]]) == codebook.predict([[8.0, 8.0]]) == [1]
     assert codebook.set_centers([[9.0, 9.0], [0.0, 0.0]]).predict([[8.0, 8.0]]) == [0]
+
+
+def test_centres_without_the_blocks_of_some_images():
+    """Beside the slow way: each centre is the mean of the others' blocks, and is gone where they have none."""
+    points, own = histograms(90), np.arange(30, 60)
+    codebook = Codebook(n_visterms=25, random_state=0).fit(points)
+    labels, others = codebook.predict(points), np.setdiff1d(np.arange(90), own)
+    centers = np.full((25, 79), 1e6)
+    for c in range(25):
+        rows = others[labels[others] == c]
+        if len(rows):
+            centers[c] = points[rows].astype(float).mean(axis=0)
+    assert (centers[labels[own]] > 1e5).any()  # some centres had blocks of these images alone
+    expected = ((points[own, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+    found = OtherCenters(codebook, points[others]).predict(points[own])
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected)
+    assert (found != labels[own]).any()

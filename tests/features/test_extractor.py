@@ -599,3 +599,31 @@ def test_parts_need_fitted_weights_of_as_many_visterms():
         VistermWeighting().transform_parts(counts)
     with pytest.raises(ValueError, match="counts have 2 visterms, the weights 3"):
         VistermWeighting().fit(counts).transform_parts(counts[:, :2])
+
+
+@pytest.mark.parametrize("cells", [(1,), (1, 2)])
+def test_training_images_can_be_counted_as_new_ones(train, cells):
+    settings = {"n_visterms": 28 * (5 if cells == (1, 2) else 1), "cells": cells, "enlarge_to": None, "random_state": 0}
+    plain = VistermExtractor(**settings).fit(train)
+    assert not hasattr(plain, "held_out_counts_")
+    groups = [[1, 4, 7], [0, 1, 4, 7, 9]]
+    extractor = VistermExtractor(**settings, n_jobs=2).fit(train, held_out=groups)
+    assert extractor.codebook_.centers_.tobytes() == plain.codebook_.centers_.tobytes()
+    assert extractor.weighting_.idf_.tobytes() == plain.weighting_.idf_.tobytes()
+    counts = extractor.count(train)
+    for group, as_new in zip(groups, extractor.held_out_counts_, strict=True):
+        assert as_new.dtype == np.int32
+        np.testing.assert_array_equal(as_new.sum(axis=1), counts[group].sum(axis=1))
+        others = counts[np.setdiff1d(np.arange(len(train)), group)][:, :28]  # of the whole image
+        alone = np.diff(others.tocsc().indptr) == 0
+        assert counts[group][:, :28][:, alone].nnz
+        assert not as_new[:, :28][:, alone].nnz  # there is no such centre without these images
+    assert not hasattr(extractor.fit(train), "held_out_counts_")
+
+
+def test_held_out_images_that_cannot_be_read_have_no_counts(folder):
+    paths = sorted(folder.iterdir())
+    with pytest.warns(UserWarning, match="could not be read"):
+        extractor = VistermExtractor(n_visterms=20, random_state=0, on_error="skip").fit(paths, held_out=[[4, 5, 6]])
+    (as_new,) = extractor.held_out_counts_
+    assert [bool(row.nnz) for row in as_new] == [True, False, True]

@@ -268,3 +268,14 @@ def test_noisy_negatives_do_little_harm(synonyms, unseen_synonyms):
 def test_bad_parameters(params, message, synonyms):
     with pytest.raises(ValueError, match=message):
         OASIS(**params).fit(*synonyms)
+
+
+def test_a_learner_that_was_only_started_ranks_as_the_inner_product_and_goes_on(synonyms):
+    X, y = synonyms
+    parameters = {"whiten": False, "n_steps": 500, "record_teachers": True, "random_state": 0}
+    learner = OASIS(**parameters).start(X.shape[1])
+    np.testing.assert_allclose(learner.similarity(X[:3], X), (X[:3] @ X.T).toarray(), rtol=1e-6)
+    assert (learner.n_steps_, learner.phase_) == (0, "done")
+    whole = OASIS(**parameters).partial_fit(X, y)
+    np.testing.assert_array_equal(learner.partial_fit(X, y).W_, whole.W_)
+    assert (learner.teachers_ != whole.teachers_).nnz == 0

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA
+from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA, load_learner
 from visterm.learners.base import SimilarityLearner
 from visterm.learners.rows import as_rows, take_rows
 from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
@@ -237,3 +237,49 @@ class TestFiguresOfHeldOutImages:
         longer.end_after(400)
         whole = OASIS(n_steps=400, **settings).fit(*synonyms)
         assert (longer.resume(*synonyms).W_ == whole.W_).all()
+
+
+@pytest.mark.parametrize("world", ["seen", "open"])
+def test_held_out_images_are_measured_as_new_and_learned_from_as_they_are(world, several, tmp_path):
+    X, y = several
+    rows = np.arange(0, X.shape[0], 2)
+    as_new = sp.csr_array(X)[np.random.default_rng(0).permutation(X.shape[0])][rows]  # of other images: to no avail
+    settings = {"n_steps": 60, "pass_steps": 20, "validation_fraction": 0.4, "refit": True, "random_state": 0}
+    plain = OASIS(**settings).fit(X, y, world=world)
+    learner = OASIS(**settings).measure_as_new(rows, as_new).fit(X, y, world=world)
+    np.testing.assert_array_equal(learner.held_out_, plain.held_out_)
+    assert learner.validation_map_ != plain.validation_map_
+    assert learner.cosine_map_ != plain.cosine_map_
+    other = sp.csr_array(X).tolil()
+    for row, vector in zip(rows, as_new.toarray(), strict=True):
+        if row in learner.held_out_:
+            other[row] = vector
+    replaced = OASIS(**settings).fit(sp.csr_array(other), y, world=world)
+    assert learner.validation_map_ == pytest.approx(replaced.validation_map_)
+    assert learner.best_step_ == replaced.best_step_
+    # the refit is of the images as they are
+    refit = OASIS(n_steps=max(1, learner.best_step_), pass_steps=20, random_state=0).fit(X, y)
+    if learner.best_step_:
+        np.testing.assert_allclose(learner.W_, refit.W_, rtol=1e-5, atol=1e-6)
+    # and a second fit knows nothing of it
+    assert learner.fit(X, y, world=world).validation_map_ == plain.validation_map_
+
+
+def test_a_resumed_search_measures_as_new(several, tmp_path):
+    X, y = several
+    rows = np.arange(X.shape[0])
+    as_new = sp.csr_array(X)[np.random.default_rng(0).permutation(X.shape[0])]
+    learner = OASIS(n_steps=60, pass_steps=20, validation_fraction=0.4, refit=False, random_state=0)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(learner):
+        if learner.n_steps_ == 20:
+            learner.save(tmp_path / "checkpoint")
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        clone(learner).measure_as_new(rows, as_new).fit(X, y, callback=stop)
+    resumed = load_learner(tmp_path / "checkpoint").measure_as_new(rows, as_new).resume(X, y)
+    assert resumed.history_ == learner.measure_as_new(rows, as_new).fit(X, y).history_

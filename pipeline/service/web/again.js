@@ -76,9 +76,10 @@ function draw() {
   const stale = training.stale.length > 0;
   if (!news && !stale) return fill();
   const first = state.run.learners.every((name) => name === "cosine");
+  const what = state.run.n_labels ? "Labels" : "Marks";
   const offer = first
-    ? "Nothing has been learned from the labels yet."
-    : "Labels have changed since the model learned them.";
+    ? `${what} have not been learned from yet.`
+    : `${what} have changed since the model learned them.`;
   const dismiss = () => {
     remember(DISMISSED, last);
     draw();

@@ -340,7 +340,7 @@ function training(learners) {
 }
 
 async function feedback() {
-  const learner = Object.keys(state.run.models)[0];
+  const learner = Object.keys(state.run.models).find((name) => state.run.learners.includes(name));
   if (!learner) return null;
   const found = await get("api/feedback/effect", { learner }).catch(() => null);
   if (!found) return null;

@@ -239,7 +239,7 @@ export function labelEditor(image) {
   };
   draw();
   read().catch(() => {});
-  if (state.run.annotators.length) propose().catch(() => {});
+  if (state.run.n_labels) propose().catch(() => {});
   section.replaceChildren(
     el("h3", {}, "Labels"),
     chips,

@@ -126,7 +126,7 @@ export async function update() {
   const { map_before: before, map_after: after } = done;
   const held =
     before === null || after === null
-      ? ""
+      ? " No photo has a label, so nothing could be measured: Undo if results are worse."
       : ` mAP on held-out queries before and after: ${before.toFixed(3)}, ${after.toFixed(3)}.`;
   say(
     `Learned from your ${plural(done.n_relevant + done.n_not, "mark")} ` +

@@ -29,8 +29,8 @@ export function bindLetters(view) {
 }
 
 /**
- * A function that runs an act and then shows what follows. An answer meanwhile does nothing: it would be
- * to the photo that is leaving. An undo waits.
+ * A function that runs an act and then shows what follows. An answer meanwhile does nothing: it
+ * would be to the photo that is leaving. An undo waits.
  * @param {() => Promise<unknown>} next
  */
 export function oneByOne(next) {

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 from running import refused, visterm
 
-from visterm.learners import Blend, load_learner
+from visterm.learners import Blend, KNNAnnotator, load_learner
 from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
-from visterm.pipeline import Searcher
+from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.run import Run
 
 
 def test_as_many_results_as_there_are(searcher):
@@ -193,3 +195,42 @@ def test_deleted_photos_do_not_fit_a_label(mine):
     assert fitting(k=4) == left[:4]
     assert fitting(k=3, offset=2) == left[2:5]
     assert fitting(k=30) == left
+
+
+def test_the_nearest_labels_need_no_training(searcher, outside, mine, capsys):
+    """They are the votes of `KNNAnnotator`, of all labelled images but the query."""
+    query, rest = 3, [row for row in range(len(searcher.images)) if row != 3]
+    labels = [next(iter(searcher.images[row].labels)) for row in rest]
+    knn = KNNAnnotator(n_neighbors=searcher.config.knn.n_neighbors).fit(searcher.X[rest], labels)
+    numbers, scores = knn.annotate(searcher.X[[query]], 3)
+    ((first, *others),) = [
+        answer["labels"] for answer in searcher.annotate(f"id:{searcher.images[query].id}", learner="knn")
+    ]
+    assert first["label"] == next(iter(searcher.images[query].labels))
+    expected = [(knn.classes_[number], score) for number, score in zip(numbers[0], scores[0], strict=True) if score > 0]
+    assert [one["label"] for one in (first, *others)] == [name for name, _ in expected]
+    np.testing.assert_allclose([one["score"] for one in (first, *others)], [score for _, score in expected], rtol=1e-4)
+
+    shutil.rmtree(mine / "runs/fruit/learners/wsabie")
+    told = Searcher(mine / "runs/fruit", console=Console())
+    assert told.annotators == []
+    by_default = told.annotate(outside)
+    assert [answer["labels"][0]["label"] for answer in by_default] == ["apple", "pear", "plum"]
+    assert by_default == told.annotate(outside, learner="knn") == searcher.annotate(outside, learner="knn")
+    assert capsys.readouterr().err.count("by knn, which needs no training; no learner of run fruit") == 1
+    with pytest.raises(UserError, match="no trained wsabie"):
+        told.search_label("plum")
+
+
+def test_the_nearest_labels_are_those_of_the_moment(mine):
+    run = Run(mine / "runs/fruit")
+    images = Searcher(run).images
+    plums = [image.id for image in images if "plum" in image.labels]
+    editor = LabelEditor(run)
+    for name in ("apple", "pear", "plum"):
+        editor.remove(name, [image.id for image in images if name in image.labels])
+    with pytest.raises(UserError, match="no labels that knn could learn from"):
+        Searcher(run).annotate(f"id:{plums[0]}", learner="knn")
+    editor.add("ripe", plums[:2])
+    ((suggested,),) = [answer["labels"] for answer in Searcher(run).annotate(f"id:{plums[5]}", learner="knn")]
+    assert suggested["label"] == "ripe"  # of all images, only few have a label

@@ -166,6 +166,20 @@ def own(made, tmp_path):
 
 
 @pytest.fixture
+def flat(build_once, write_images, tmp_path):
+    """A run of a folder of 18 images without labels, of one's own; nothing is trained."""
+
+    def build(folder):
+        write_images(folder / "photos", [f"{name}{i}.jpg" for name in ("pear", "plum", "fig") for i in range(6)])
+        run, config = Run(folder / "runs/flat"), load_config(None, SETTINGS)
+        features_stage(run, config, folder / "photos", Console(quiet=True))
+
+    run = Run(tmp_path / "runs" / "flat")
+    shutil.copytree(build_once("flat", "photos", build) / "runs/flat", run.folder)
+    return run
+
+
+@pytest.fixture
 def own_photos(own, searcher, tmp_path):
     """The folder of the images of `own`, a copy that tests may change."""
     folder = tmp_path / "photos"

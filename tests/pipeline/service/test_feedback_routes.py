@@ -46,6 +46,46 @@ def test_update_and_undo(own, serving, photos):
         assert client.post("/feedback/reset", json={}).json()["to_version"] == 0
 
 
+def test_first_marks_of_a_flat_folder_start_oasis_at_the_identity(flat, serving):
+    images = {image.path: image for image in Searcher(flat).images}
+    ask = {"id": images["plum0.jpg"].id, "k": 17}
+
+    def ranked(answer):
+        return [(row["id"], row["score"]) for row in answer["results"]]
+
+    with serving(flat) as client:
+        assert client.get("/api/run").json()["models"] == {"oasis": {"version": 0, "marks": 0}}
+        nothing = client.post("/feedback/update", json={}).json()
+        assert (nothing["accepted"], nothing["reason"]) == (False, "there are no marks to learn from")
+        (before,) = client.get("/search", params=ask).json()
+        assert (before["learner"], client.get("/api/run").json()["learners"]) == ("cosine", ["cosine"])
+        first, last = before["results"][0]["id"], before["results"][-1]["id"]
+        for image, mark in ((last, 1), (first, -1)):
+            body = {"query": before["key"], "image": image, "mark": mark, "learner": "cosine"}
+            client.post("/marks", json=body)
+        made = schemas.UpdateResult.model_validate(
+            client.post("/feedback/update", json={"query": before["key"]}).json()
+        )
+        assert (made.accepted, made.from_version, made.to_version) == (True, 0, 1)
+        assert (made.map_before, made.map_after) == (None, None)  # there is nothing to measure on
+        (after,) = client.get("/search", params=ask).json()
+        assert after["learner"] == "oasis"  # searches by it from now on
+        order = [row["id"] for row in after["results"]]
+        assert order.index(last) < order.index(first)
+        assert made.changed_in_top == sum(a["id"] != b for a, b in zip(before["results"], order, strict=True))
+        assert client.get("/api/train").json()["stale"] == []  # these marks are learned
+    with serving(flat) as client:  # started again
+        (again,) = client.get("/search", params=ask).json()
+        assert ranked(again) == ranked(after)
+        assert client.get("/api/run").json()["models"] == {"oasis": {"version": 1, "marks": 2}}
+        assert client.post("/feedback/undo", json={}).json()["to_version"] == 0
+        (undone,) = client.get("/search", params=ask).json()
+        assert ([row["id"] for row in undone["results"]], undone["learner"]) == (
+            [row["id"] for row in before["results"]],
+            "oasis",
+        )
+
+
 def test_marks_of_an_upload_outlive_it(own, tmp_path, write_images, serving):
     write_images(tmp_path, ["plum/outside.jpg"])
     with serving(own) as client:

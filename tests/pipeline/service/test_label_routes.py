@@ -125,6 +125,11 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     labels.get_by_role("button", name="Remove label plum").click()
     expect(labels.get_by_role("listitem")).to_have_text(["ripe"])
     expect(labels.get_by_role("button", name="Undo plum removed")).to_be_visible()  # it is kept
+    labels.get_by_role("button", name="Add suggested label plum").click()  # without an annotator
+    expect(labels.get_by_role("listitem")).to_have_text(["ripe", "plum"])
+    labels.get_by_role("button", name="Undo plum added").click()
+    expect(labels.get_by_role("listitem")).to_have_text(["ripe"])
+    expect(labels.get_by_role("button", name="Undo plum removed")).to_be_visible()
     page.reload()
     labels.get_by_role("button", name="Undo").click()
     labels.get_by_role("button", name=re.compile("Undo ripe added")).click()

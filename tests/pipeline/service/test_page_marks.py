@@ -80,6 +80,33 @@ def test_marks_are_kept_taken_back_and_undone(page, ids):
     expect(page.locator("#marks .tray li")).to_have_count(1)
 
 
+def test_marks_on_a_flat_folder_teach_from_the_first_on(page, flat, serving):
+    with serving(flat) as client:
+        page.goto(f"{client.base_url}?id=1")
+        results = page.results()
+        expect(page.locator("#marks")).to_be_hidden()
+        page.tile(0).get_by_role("button", name="Not relevant").click()
+        page.tile(9).get_by_role("button", name="Relevant", exact=True).click()
+        expect(page.locator("#marks .status")).to_have_text("Saved")
+        page.keyboard.press("u")
+        notes = page.locator("#notes")
+        expect(notes).to_contain_text("Learned from your 2 marks (1 relevant, 1 not relevant)")
+        expect(notes).to_contain_text("No photo has a label, so nothing could be measured")
+        learned = page.results()
+        assert learned.index(results[9]) < 9
+        page.reload()
+        assert page.results() == learned
+        page.options(advanced=True)
+        expect(page.locator("#options")).to_contain_text("model 1, 2 marks used since training")
+        page.keyboard.press("Escape")
+        page.tile(1).get_by_role("button", name="Relevant", exact=True).click()
+        page.get_by_role("button", name="Update ranking").click()
+        expect(notes).to_contain_text("Learned from your 1 mark")
+        notes.get_by_role("button", name="Undo").click()
+        expect(notes).to_contain_text("Update undone")
+        assert page.results() == learned
+
+
 @pytest.mark.slow
 def test_undo_in_a_message_is_of_the_query_that_it_speaks_of(page, ids):
     page.ask(ids["fig/5.jpg"])

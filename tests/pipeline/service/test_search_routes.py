@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import io
+import shutil
 
 import pytest
 from PIL import Image as Pillow
@@ -226,6 +227,18 @@ def test_filter_scores_only_the_images_with_its_label(made, serving):
         client.handlers.snapshot.searcher.index = lambda name, learned: 1 / 0
         (answer,) = client.get("/search", params={"id": 1, "label": "plum", "k": 50}).json()
         assert len(answer["results"]) == answer["n_searched"] == 6
+
+
+def test_labels_without_a_learner_that_ranks_labels(own, serving, photos):
+    shutil.rmtree(own.learner("knn"))
+    with serving(own) as client:
+        assert client.get("/api/run").json()["annotators"] == []
+        asked = {"id": photos.id("plum/1.jpg"), "k": 1}
+        for learner in ({}, {"learner": "knn"}):
+            (label,) = client.post("/annotate", data=asked | learner).json()["labels"]
+            assert label["label"] == "plum"
+        client.check_error(client.post("/annotate", data=asked | {"learner": "oasis"}), 409, "does not rank labels")
+        client.check_error(client.get("/search?query_label=plum"), 409, "no learner of this run ranks labels")
 
 
 def test_unknown_ids_in_every_question(client):

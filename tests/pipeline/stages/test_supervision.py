@@ -1,5 +1,7 @@
 """Learning from triplets, of a table or of relevance marks, in place of labels."""
 
+import shutil
+
 import numpy as np
 import pytest
 from running import CLASSES, SMALL, json_of, refused, visterm
@@ -8,6 +10,7 @@ from scipy import sparse
 from visterm.learners import OASIS, load_learner
 from visterm.pipeline import FeedbackTrainer, Searcher, open_run
 from visterm.pipeline.store.models import trained_record
+from visterm.pipeline.store.run import Run
 
 HEADER = "query,relevant,irrelevant\n"
 
@@ -115,3 +118,53 @@ def test_marks_alone_teach_a_run_without_labels(flat):
     assert len(taught["pairs"]) > 0
     status = FeedbackTrainer(searcher.run).status()["learners"]["oasis"]
     assert (status["marks"], status["waiting"]) == (6, 1)  # that of the query which is gone
+
+
+@pytest.mark.parametrize("kind", ["visterms", "vectors"])
+def test_updates_from_marks_alone_start_at_the_identity(flat, tmp_path, kind):
+    if kind == "vectors":  # dense ones
+        names = [f"{i}.jpg" for i in range(18)]
+        np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(18, 12)).astype(np.float32))
+        (tmp_path / "ids.txt").write_text("".join(f"{name}\n" for name in names))
+        visterm("features", "--vectors", "v.npy", "--ids", "ids.txt", "--run", "fruit", cwd=tmp_path)
+    else:
+        of_others = shutil.ignore_patterns("learners", "*feedback*")
+        shutil.copytree(flat / "runs", tmp_path / "runs", ignore=of_others)
+    run = Run(tmp_path / "runs" / "fruit")
+    trainer, searcher = FeedbackTrainer(run), Searcher(run)
+    query = searcher.images[0]
+    (before,) = searcher.search(f"id:{query.id}", k=17)
+    line = visterm("feedback", "update", cwd=tmp_path).stderr
+    assert "oasis: there are no marks to learn from" in line
+    assert run.learners() == []  # and none was started
+    first, last = before["results"][0], before["results"][-1]
+    trainer.marks.add(query.sha256, searcher.images[searcher.place[last["id"]]], 1, learner="cosine")
+    assert "none is marked not relevant" in visterm("feedback", "update", cwd=tmp_path).stderr
+    trainer.marks.add(query.sha256, searcher.images[searcher.place[first["id"]]], -1, learner="cosine")
+    line = visterm("feedback", "update", cwd=tmp_path).stderr
+    assert "oasis, version 0 to 1: learned from 1 relevant, 1 not, in" in line
+    assert "no image is labelled, so that nothing was measured; 'visterm feedback undo' goes back" in line
+
+    after = Searcher(run)
+    assert after.default_learner() == "oasis"
+    order = [result["id"] for result in after.search(f"id:{query.id}", k=17)[0]["results"]]
+    assert order.index(last["id"]) < len(order) - 1
+    with pytest.raises(AssertionError):
+        np.testing.assert_array_equal(after.learner("oasis").W_, np.eye(searcher.X.shape[1]))
+    taught = json_of("explain", f"id:{query.id}", f"id:{last['id']}", "--teachers", "--learned", "1", cwd=tmp_path)
+    assert {pair["mark"]["number"] for pair in taught["pairs"]} <= {1, 2}
+    assert taught["pairs"][0]["together"]
+    assert json_of("info", cwd=tmp_path)["learners"] == {"oasis": "learns from marks alone"}
+    learned = trainer.status()["learners"]["oasis"]
+    assert (learned["version"], learned["marks"], learned["waiting"]) == (1, 2, 0)
+    assert trainer.update()["reason"].startswith("nothing new to learn")
+
+    trainer.undo()
+    undone = Searcher(run)
+    np.testing.assert_array_equal(undone.learner("oasis").W_, np.eye(searcher.X.shape[1]))
+    assert [result["id"] for result in undone.search(f"id:{query.id}", k=17)[0]["results"]] == [
+        result["id"] for result in before["results"]
+    ]
+    assert trainer.update()["to_version"] == 2  # learned again
+    visterm("train", cwd=tmp_path)  # from the marks alone, and for long
+    assert trainer.update()["reason"].startswith("nothing new to learn")  # what training has learned, too

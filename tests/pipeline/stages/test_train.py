@@ -332,7 +332,7 @@ def test_labels_near_a_label(done):
     (answer,) = json.loads(result.stdout)
     assert answer["query"] == "pear"
     assert sorted(labels_of(answer)) == ["apple", "plum", "quince"]
-    assert "-k 9: the learner knows 3 other labels" in result.stderr
+    assert "-k 9: the learner ranks 3 other labels, no more" in result.stderr
     line = refused("annotate", "--label", "pear", "--learner", "knn", cwd=done)
     assert "knn has no label vectors to compare; wsabie, pamir, warp, ovr, hier have them" in line
     with_vectors = [name for name in ANNOTATORS if LEARNERS[TRAINED[name]].labels_have_vectors]

@@ -1,5 +1,6 @@
 """Trying photos: which vectors and which learner suit them."""
 
+import json
 import shlex
 
 import pytest
@@ -61,6 +62,40 @@ def test_a_sample_has_as_many_of_each_class_and_no_test_images(monkeypatch, tmp_
     assert of == [4, 13, 13]
     assert [sum(path.split("/")[1] == c for path in sample.held_out) for c in CLASSES] == [2, 3, 3]
     assert (sample.n_images, sample.n_training) == (108, 54)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "budget", "most", "left"),
+    [
+        ({"deep": 0.01, "visterms": 0.02, "spatial": 0.07}, 120, 600, ["deep", "visterms", "spatial"]),
+        ({"deep": 0.01, "visterms": 0.02, "spatial": 0.07}, 30, 150, ["deep", "visterms", "spatial"]),
+        ({"deep": 0.01, "visterms": 0.02, "spatial": 0.07}, 20, 333, ["deep", "visterms"]),
+        ({"deep": 0.01, "visterms": 0.07, "spatial": 0.02}, 20, 333, ["deep", "spatial"]),
+        ({"deep": 1.0, "visterms": 0.1}, 20, 60, ["deep"]),  # the first one stays
+        ({"deep": 1.0, "visterms": 0.1}, -5, 60, ["deep"]),
+    ],
+)
+def test_kinds_without_which_there_is_time_for_enough_images_are_skipped(seconds, budget, most, left):
+    kinds, skipped = {kind: {} for kind in seconds}, {}
+    names = list(kinds)
+    assert module._plan(kinds, seconds, skipped, budget) == most
+    assert list(kinds) == list(seconds) == left
+    assert set(skipped) == set(names) - set(left)
+    for reason in skipped.values():
+        assert reason.startswith("vectors of 120 images would take ")
+
+
+def test_fewer_images_are_tried_where_the_time_is_short(without_network, tmp_path, write_images):
+    names = [f"{label}/{i}.jpg" for label in CLASSES for i in range(60)]
+    write_images(tmp_path / "fruit", names)
+    whole = visterm("try", "fruit", *QUICK, "--json", "--budget", "1h", cwd=tmp_path)
+    assert json.loads(whole.stdout)["n_tried"] == 108  # the training images
+    short = visterm("try", "fruit", *QUICK, "--json", "--budget", "0.01s", cwd=tmp_path)
+    tried = json.loads(short.stdout)
+    assert tried["n_tried"] == 60
+    assert {row["vectors"] for row in tried["tried"]} == {"visterms"}
+    assert "60 images are tried, as many as 0 s allow" in short.stderr
+    assert tried["skipped"]["spatial"] == "the time was over"
 
 
 @pytest.mark.parametrize(

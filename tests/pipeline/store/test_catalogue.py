@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.state import disk_state
 from visterm.pipeline.store import database
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import file_crc32
+from visterm.pipeline.store.database import change_counter
+from visterm.pipeline.store.in_memory import opened_in_memory
+from visterm.pipeline.store.run import Run
 
 
 def test_counts_come_in_the_order_asked_for(collection, scan, extract):
@@ -61,3 +68,18 @@ def test_a_refused_transaction_is_rolled_back(collection):
     with pytest.raises(sqlite3.IntegrityError):
         enter()
     assert collection["a"] is None
+
+
+def test_looking_at_a_catalogue_leaves_the_locks_of_its_writers(mine):
+    """A process that closes a descriptor of a file loses the locks that SQLite has on it."""
+    run = Run(mine / "runs/fruit")
+    file = run.collection / "catalogue.sqlite"
+    write = f"import sqlite3; sqlite3.connect({str(file)!r}, timeout=0).execute('BEGIN IMMEDIATE')"
+    with Collection(run.collection) as collection, collection.transaction():
+        collection["looked"] = "at"
+        disk_state(run)
+        change_counter(file)
+        file_crc32(file)
+        opened_in_memory(file).close()
+        other = subprocess.run([sys.executable, "-c", write], capture_output=True, text=True)
+    assert "database is locked" in other.stderr

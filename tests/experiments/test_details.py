@@ -1,0 +1,92 @@
+"""What the OASIS paper says in a sentence: the rules of the page on made-up figures, and theorem 1 on small vectors."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments import details
+from experiments.measured import details as measured
+from experiments.pages import FEWEST, render
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def peers(monkeypatch):
+    monkeypatch.setattr(details, "has_peers", lambda: True)
+
+
+def made_up(*, eta=0.001, dissim=2.5, overfit=0.2, mistakes=100):
+    results = []
+    for job in details.jobs(quick=False):
+        fold = 0.01 * job["fold"]
+        if job["part"] == "eta":
+            found = {"map": 0.2 + eta * details.ETAS.index(job["eta"]) + fold}
+        elif job["part"] == "dissim":
+            found = {"step_us": (5 * dissim if job["variant"] else 5) * (1 + fold), "violating": 0.1}
+        elif job["part"] == "theorem":
+            found = {"mistakes": mistakes, "triplets": 2000, "identity": 400.0, "learned": 500.0}
+        else:
+            found = fit_of(job["system"], fold, overfit)
+        results.append(job | found | {"seconds": 1.0})
+    return results
+
+
+def fit_of(system, fold, overfit):
+    gain = {"Euclidean": (0, 0), "OASIS": (0.2, 0.1), "LMNN": (overfit, 0.02)}[system]
+    fits = {"train": 0.3 + gain[0] * (1 + fold), "test": 0.3 + gain[1]}
+    return {"fits": {f"{push:g}": fits for push in measured.PUSHES} if system == "LMNN" else {"": fits}, "edges": []}
+
+
+def verdicts(results):
+    return {one.name: one.agrees for one in render(details, results).findings}
+
+
+def test_page_of_all_jobs_and_each_claim_can_hold(not_holding, unflagged):
+    assert all(verdicts(made_up()).values())
+    assert not not_holding(details, made_up())
+    assert not unflagged(details, made_up())
+    assert not_holding(details, made_up(dissim=1.9)) == {"dissim-time": "contradicted"}  # twice is the lower bound
+    assert min(details.N_FOLDS, details.PEER_FOLDS) >= FEWEST
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [
+        ({"eta": 0.05}, "lego-eta"),
+        ({"dissim": 1.5}, "dissim-time"),
+        ({"overfit": 0.01}, "lmnn-overfits"),
+        ({"mistakes": 450}, "theorem-1"),
+    ],
+)
+def test_a_broken_finding_does_not_agree(broken, name):
+    assert [key for key, agrees in verdicts(made_up(**broken)).items() if not agrees] == [name]
+
+
+def test_a_peer_that_fails_is_left_out():
+    results = made_up()
+    for one in results:
+        if one.get("system") == "LMNN":
+            del one["fits"]
+            one["failed"] = "peer metric-learn:\nno network"
+    page = render(details, results)
+    assert "LMNN is absent: it did not finish (no network)." in page.text
+    assert "lmnn-overfits" not in {one.name for one in page.findings}
+
+
+def test_mistakes_are_bounded_and_counted_on_the_triplets_that_were_learned(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 20)
+    X = rng.random((80, 40)) * (rng.random((80, 40)) < 0.15)
+    X[np.arange(80), y] += 0.3
+    X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    monkeypatch.setattr(measured, "THEOREM_STEPS", 50)
+    found = measured.measure_mistakes(X, y, X, y, fold=0)
+    assert 0 < found["mistakes"] <= 50
+    assert found["mistakes"] <= min(found["identity"], found["learned"])
+    # Where nothing is learned, the losses are those of the identity: its bound is twice their sum.
+    losses = []
+    learner = measured.OASIS(C=1e-12, n_steps=50, pass_steps=1, random_state=0, **measured.ONE_PAIR)
+    learner.fit(X, y, callback=lambda learned: losses.append(learned.history_[-1]["loss"]))
+    assert found["identity"] == pytest.approx(2 * sum(losses), rel=1e-4)
