@@ -4,7 +4,7 @@ import { addressOf, queryOf } from "./address.js";
 import { $, $$, activeElement, copy, el, percent, plural, present, seconds } from "./dom.js";
 import { change } from "./history.js";
 import { drawLearned } from "./learned.js";
-import { drawOptions, setHideMarked } from "./options.js";
+import { setHideMarked } from "./options.js";
 import { queryPicture } from "./queryimage.js";
 import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
@@ -25,7 +25,6 @@ export function drawQuery() {
   drawExamples();
   if (tabAt >= 0) $$("#tabs > *")[tabAt]?.focus();
   if (onChip) ($("#chips button") ?? $("#options summary")).focus();
-  if ($("#options[open]")) drawOptions();
 }
 
 // The bar stands there before the first results come, so that it does not push them down.

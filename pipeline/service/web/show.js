@@ -7,6 +7,7 @@ import { leaveDialog, openDialog } from "./dialog.js";
 import { placeFocus, pressMarks, refreshTiles } from "./grid.js";
 import { tray } from "./learning.js";
 import { cancelSearch, failure, note } from "./messages.js";
+import { drawOptions } from "./options.js";
 import { hasGallery } from "./photos.js";
 import { drawQuery } from "./query.js";
 import { showComparison, showGrid, showRest } from "./results.js";
@@ -59,6 +60,7 @@ export async function show(request, { scroll } = {}) {
   else if (queryOf(state.request)) drawQuery();
   for (const [id, views] of PANELS) $(id).hidden = !views.includes(view);
   showOnly(state.request.view);
+  if ($("#options[open]")) drawOptions();
   // What was above a gallery has gone: it draws what came into sight.
   dispatchEvent(new Event("scroll"));
   // A query by label takes no marks.

@@ -434,6 +434,17 @@ def test_photos_by_date_and_a_period_of_them(page, serving, own, own_photos):
         page.goto("about:blank")
 
 
+def test_options_opened_while_the_page_loads_are_those_of_its_results(page, serving, own):
+    held = []
+    page.route("**/api/run", lambda route: held.append(route), times=1)
+    with serving(own) as client:
+        with page.expect_request("**/api/run"):
+            page.goto(f"{client.base_url}/?id=1", wait_until="commit")
+        page.options(advanced=False)
+        held[0].continue_()
+        page.get_by_text("Hide marked images").wait_for()
+
+
 def test_a_condition_on_a_field_is_a_filter_of_a_search(page, serving, own, own_photos):
     page.set_default_timeout(20_000)
     paths = sorted(path.relative_to(own_photos) for path in own_photos.rglob("*.*"))
