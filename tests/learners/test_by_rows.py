@@ -56,7 +56,12 @@ def state_of(learner):
     return {name: value for name, value in vars(learner).items() if name.endswith("_")}
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+FAST = {"oasis", "diagonal"}  # the others take twelve seconds each
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in LEARNERS]
+)
 def test_the_same_to_the_last_bit(name, halves, tmp_path):
     X, y = halves
     options = {"world": "open", "learned": None}
