@@ -83,6 +83,9 @@ def _client_class():
     return ServiceClient
 
 
+_open_pages = []  # of the browser
+
+
 @contextmanager
 def _serving(run, *, token=None, local=True, settings=None, **options):
     import uvicorn
@@ -101,6 +104,8 @@ def _serving(run, *, token=None, local=True, settings=None, **options):
                 client.handlers, client.feedback = app.state.handlers, app.state.feedback
                 client.connections = server.server_state.connections
                 yield client
+                for page in _open_pages:
+                    page.goto("about:blank")  # it would ask a service that is gone
         finally:
             server.should_exit = True
             thread.join(PATIENCE)
@@ -367,7 +372,9 @@ def page(request, browser, site):
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
+    _open_pages.append(page)
     yield page
+    _open_pages.remove(page)
     page.pictures()
     while len(refused := [error for error in errors if error.startswith("Failed to load resource")]) < page.refusals:
         page.wait_for_event("console")

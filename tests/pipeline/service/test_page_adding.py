@@ -60,7 +60,6 @@ def test_a_folder_is_added_and_what_is_there_or_no_image_is_said(page, run, serv
         line.get_by_role("link", name="Show them").click()
         expect(page.locator("#added .tile").first).to_have_attribute("aria-setsize", "79")
         expect(line).to_be_hidden()
-        page.goto("about:blank")
 
 
 def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, run, serving, holiday, monkeypatch):
@@ -88,4 +87,3 @@ def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, run, se
         line.get_by_role("button", name="Dismiss").click()
         expect(line).to_be_hidden()
         expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("2.jpg"))
-        page.goto("about:blank")

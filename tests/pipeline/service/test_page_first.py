@@ -211,7 +211,6 @@ def pear(page, own, serving):
         page.locator(f"#results [data-id='{images['pear/3.jpg']}'] a.open").click()
         expect(page.get_by_role("dialog").get_by_label("Add a label")).to_be_visible()
         yield images["pear/3.jpg"]
-        page.goto("about:blank")  # before the service ends
 
 
 # Milliseconds from sending a label to the frame that shows it.

@@ -273,7 +273,6 @@ def test_removal_is_asked_twice_and_undone(page, serving, shown, ids, tmp_path):
         client.check_error(client.post("/api/images/restore", json={"undo": "x"}), 404, "no longer be undone")
         every = list(ids.values())
         client.check_error(client.post("/api/images/remove", json={"ids": every}), 409, "keep at least one")
-        page.goto("about:blank")
 
 
 @pytest.mark.slow
@@ -327,7 +326,6 @@ def test_copies_are_one_tile_with_a_count(page, serving, own, own_photos):
         page.options(advanced=False)
         page.get_by_label("Show copies as one photo").uncheck()
         expect(page.locator("#results .copies")).to_have_count(0)
-        page.goto("about:blank")
 
 
 @pytest.mark.slow
@@ -341,7 +339,6 @@ def test_a_photo_that_cannot_be_read_is_a_tile_with_words(page, serving, own, ow
         expect(page.locator("#results .missing")).to_have_count(6)
         expect(page.locator("#results .missing").first).to_have_text("image not available")
         page.wait_for_timeout(100)
-        page.goto("about:blank")
 
 
 @pytest.mark.slow
@@ -432,7 +429,6 @@ def test_names_of_any_length_and_script(page, serving, own, own_photos, write_im
         page.goto(f"{client.base_url}/?view=photos&open={image['id']}")
         expect(page.locator("#viewer .path")).to_contain_text(name)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        page.goto("about:blank")
 
 
 def test_looks_are_read_once_and_kept(own, own_photos, serving):

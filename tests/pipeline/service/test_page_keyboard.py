@@ -148,7 +148,6 @@ def test_marks_teach_and_can_be_undone(keys, serving, shown, ids, tmp_path):
         keys.press_at(button(keys, "Update ranking"))
         note = keys.locator("#notes .note")
         expect(note).to_contain_text(re.compile(r"5 marks \(3 relevant, 2 not relevant\)|kept"))
-        keys.goto("about:blank")
 
 
 def test_several_are_selected_exported_and_removed(keys, serving, shown, ids, tmp_path):
@@ -170,7 +169,6 @@ def test_several_are_selected_exported_and_removed(keys, serving, shown, ids, tm
         expect(keys.locator("#end")).to_have_text("All 73 results shown.")
         keys.press_at(keys.locator(".toast").get_by_role("button", name="Undo"))
         expect(keys.locator("#end")).to_have_text("All 75 results shown.")
-        keys.goto("about:blank")
 
 
 def test_two_learners_side_by_side_and_photos_of_another_size(keys, ids):
@@ -246,4 +244,3 @@ def test_a_judge_decides(keys, serving, shown, tmp_path):
             expect(keys.locator(".count")).to_have_text(f"{i} / 3")
         keys.press_at(button(keys, "Cannot say"))
         expect(keys.get_by_role("heading", name="Done. Thank you!")).to_be_visible()
-        keys.goto("about:blank")

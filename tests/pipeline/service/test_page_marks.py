@@ -251,7 +251,6 @@ def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, 
         page.get_by_role("dialog").get_by_role("button", name="Reset").click()
         expect(note).to_contain_text("reset to its base model")
         expect(page.locator("#query")).not_to_contain_text("model")
-        page.goto("about:blank")
 
 
 @pytest.mark.slow

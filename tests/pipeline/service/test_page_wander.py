@@ -395,7 +395,6 @@ def test_a_few_photos_without_labels_or_learners_while_another_command_works(pag
             page.goto(f"{client.base_url}/{state}")
             expect(page.locator("#main")).to_contain_text(words, timeout=60_000)
             no_overflow(page)
-        page.goto("about:blank")
 
 
 def test_photos_by_date_and_a_period_of_them(page, serving, own, own_photos):
@@ -431,7 +430,6 @@ def test_photos_by_date_and_a_period_of_them(page, serving, own, own_photos):
         page.get_by_label("Taken from").fill("2024-01-01")
         expect(page.locator("#results .tile")).to_have_count(1)
         expect(page.locator("#chips")).to_contain_text("from 2024-01-01")
-        page.goto("about:blank")
 
 
 def test_options_opened_while_the_page_loads_are_those_of_its_results(page, serving, own):
@@ -466,7 +464,6 @@ def test_a_condition_on_a_field_is_a_filter_of_a_search(page, serving, own, own_
         page.refusals += 1
         page.get_by_label("Only where").press("Enter")
         expect(page.locator("#failure")).to_contain_text("did you mean X100?")
-        page.goto("about:blank")
 
 
 STATES = [
