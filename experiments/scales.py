@@ -102,7 +102,7 @@ def facts(results: Results) -> dict[str, Any]:
             ]
             for d in sizes
         },
-        "notes": notes(pairs, nearest, euclidean),
+        "notes": notes(pairs, nearest, euclidean, mixed),
         "length_plot": draw("scales", [length_panel(p1, d, float(euclidean[d].mean())) for d in sizes]),
         "mixture_plot": draw(
             "scales-mixtures", [mixture_panel(pairs, d) for d in sizes], title=f"learned from, of {N_TEST}"
@@ -121,7 +121,10 @@ def nearest_to_paper(pairs: Mapping[Any, Pair], d: int, mixtures: Iterable[int])
 
 
 def notes(
-    pairs: Mapping[Any, Pair], nearest: Mapping[int, tuple[int, float, int]], euclidean: Mapping[int, np.ndarray]
+    pairs: Mapping[Any, Pair],
+    nearest: Mapping[int, tuple[int, float, int]],
+    euclidean: Mapping[int, np.ndarray],
+    mixed: tuple[int, float, int],
 ) -> dict[str, str]:
     """What other pages say of AROMA's lead."""
     texts = []
@@ -134,7 +137,8 @@ def notes(
     text = (
         f"**How long the rows are** decides AROMA's lead with the paper's C = 0.1 and r = 0.01 ([scales](scales.md)). "
         f"Precision at 1 of test images that is nearest to the paper's {PAPER_AROMA} against {PAPER_OASIS}: "
-        f"{'; '.join(texts)}."
+        f"{'; '.join(texts)}; at d = {mixed[0]:,}, length {mixed[1]:g}, if {mixed[2]} of the {N_TEST} images of a class "
+        f"were learned from, {' against '.join(map(plus_minus, pairs[mixed]))}."
     )
     return {"lead": text, "retrieval": text}
 
