@@ -24,7 +24,7 @@ from .coverage import write_coverage
 from .jobs import ROOT, code_of, run_jobs
 from .pages import render_again, write_page, write_summary
 
-NAMES = ("seeds", "retrieval", "learning", "lead", "variants", "details", "newsgroups", "annotation", "corel")
+NAMES = ("seeds", "retrieval", "learning", "lead", "scales", "variants", "details", "newsgroups", "annotation", "corel")
 NAMES += ("pamir", "musl", "musl_r", "speed")
 
 

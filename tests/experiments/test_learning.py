@@ -62,6 +62,7 @@ def test_page_of_all_jobs(quick):
     assert stems == ["learning-oasis", "learning-steps", "learning-top", "learning-sensitivity"]
     assert "\n|  |" not in page.text.replace("\n|  | W starts at", "")
     assert not broken(page)
+    assert "AROMA leads,** 1.1" in page.notes["lead"]
     jobs = [repr(sorted(job.items())) for job in learning.jobs(quick)]
     assert len(set(jobs)) == len(jobs)
 

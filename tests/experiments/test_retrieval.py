@@ -129,6 +129,20 @@ def test_limits_of_a_peer_are_chosen_within_the_training_images(monkeypatch):
     assert seen == [(64, 5), (64, 10), (64, 20), (80, 10)]
 
 
+@pytest.mark.parametrize("best", [0.02, 0.2, 5.0])
+def test_lmnns_length_has_an_interior_and_the_papers_weights_have_no_edge(monkeypatch, best):
+    X, y = np.ones((80, 4)), np.repeat(np.arange(4), 20)
+
+    def learn(method, X, y, *, scale, regularization, **options):
+        return np.full((1, 4), abs(np.log(scale / best)) + 0.5 - regularization), 0.0
+
+    monkeypatch.setattr(measured, "learn_metric", learn)
+    monkeypatch.setattr(measured, "figures", lambda system, X, y: {"map": -system.components[0, 0]})
+    found = measured.measure_peer("LMNN", X, y, X, y)
+    assert (found["settings"]["scale"], found["settings"]["regularization"]) == (best, 0.5)
+    assert not found["edges"]
+
+
 def test_chance_is_what_random_rankings_have():
     classes = 3
     y = np.repeat(np.arange(classes), retrieval.N_TEST)
