@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from visterm.learners import PAMIR, WSABIE, KNNAnnotator, LinearWARP, OneVsRestPA
 from visterm.retrieval import average_precision, label_precision_at
 
-from .grids import Curve, Grid, Point, search
+from .grids import Curve, Grid, Point, saturation, search
 from .posts import TERM, read_posts
 from .protocol import chosen_settings
 
@@ -42,6 +42,7 @@ EARLY_LOOKS = WORD_LOOKS["warp"][:4]
 # Settings tried first: one value after the other with the middle ones of the rest; validation chooses, and grids grow,
 # but for the number of steps: all, a half, a quarter and so on are looked at.
 N_LOOKS, WORD_ROUNDS = 5, 2
+LONGER = {"WSABIE, WARP": 4}  # times the steps, where all are best: what the verdicts are about is to have its best
 WORD_GRIDS = {
     "k-NN, exact": Grid(KNNAnnotator(), {"n_neighbors": (3, 10, 30)}, {"n_neighbors": (1, 5000)}),
     "one-vs-rest": Grid(OneVsRestPA(n_steps=160_000, **COMMON), {"C": (0.3, 1.0, 3.0)}),
@@ -147,14 +148,18 @@ def measure_losses(repeat: int, losses: Sequence[str], small: bool) -> dict[str,
 # -- with settings chosen ----------------------------------------------------------------------------------------------
 
 
-def choose_on_posts(grid: Grid, learned: Posts, validating: Posts, small: bool) -> tuple[Any, list[str]]:
-    """The learner of a grid with the best precision at 1 on the posts that validate, and the settings at the edge."""
-    most = getattr(grid.learner, "n_steps", None)
-    steps = [most >> i for i in reversed(range(N_LOOKS))] if most else []
+def choose_on_posts(
+    grid: Grid, learned: Posts, validating: Posts, small: bool, longer: int = 1
+) -> tuple[Any, list[str]]:
+    """The learner of a grid with the best precision at 1 on the posts that validate, and the settings at the edge.
+
+    Where all steps are best, so many times `longer` are looked at, with the settings chosen.
+    """
 
     def measure(learner: Any) -> Curve:
-        if not steps:  # it learns at once
+        if not hasattr(learner, "n_steps"):  # it learns at once
             return [(None, clone(learner).fit(*learned).score(*validating))]
+        steps = [learner.n_steps >> i for i in reversed(range(N_LOOKS))]
         traced = trace(learner, *learned, {"validation": validating}, steps)
         return [*zip(steps, traced["validation"], strict=True)]
 
@@ -166,8 +171,12 @@ def choose_on_posts(grid: Grid, learned: Posts, validating: Posts, small: bool) 
         limits=grid.limits,
         rounds=0 if small else WORD_ROUNDS,
     )
-    at_end = steps and choice.point["n_steps"] == most
-    return grid.at(choice.point), choice.edges + ["n_steps"] * bool(at_end)
+    chosen, most = grid.at(choice.point), getattr(grid.learner, "n_steps", None)
+    if most and chosen.n_steps == most and longer > 1:
+        most *= longer
+        chosen.set_params(n_steps=most)
+        chosen.set_params(n_steps=saturation(measure(chosen))[0])
+    return chosen, choice.edges + ["n_steps"] * bool(most and chosen.n_steps == most)
 
 
 def measure_on_words(system: str, n_words: int | None, small: bool) -> dict[str, Any]:
@@ -177,7 +186,7 @@ def measure_on_words(system: str, n_words: int | None, small: bool) -> dict[str,
     """
     grid = WORD_GRIDS[system]
     learned, validating, _ = load_words(0, n_words)
-    chosen, edges = choose_on_posts(grid, learned, validating, small)
+    chosen, edges = choose_on_posts(grid, learned, validating, small, 1 if small else LONGER.get(system, 1))
     systems: dict[str, list[dict[str, Any]]] = {}
     for repeat in range(1 if small else N_WORD_REPEATS):
         *to_learn, test = load_words(repeat, n_words)

@@ -137,14 +137,27 @@ def test_systems_on_words_are_chosen_once_and_learn_from_posts_that_test_nowhere
     assert systems["one-vs-rest"][0]["bytes"] == pytest.approx(4 * 60 * 40, abs=8 * 41)
 
 
-def test_the_most_steps_are_an_edge_where_they_are_best(monkeypatch):
+def test_the_most_steps_are_an_edge_where_they_are_best_and_longer_ones_are_not(monkeypatch):
     at = {0.01: [1, 2, 3, 4, 5], 0.02: [1, 5, 6, 6, 6], 0.04: [1, 2, 3, 4, 5]}
-    monkeypatch.setattr(words, "trace", lambda learner, *_: {"validation": at[learner.learning_rate]})
+    longer = [3, 6, 7, 8, 8]
+    monkeypatch.setattr(
+        words,
+        "trace",
+        lambda learner, *_: {"validation": longer if learner.n_steps > 1600 else at[learner.learning_rate]},
+    )
     grid = words.Grid(WSABIE(n_steps=1600), {"learning_rate": (0.01, 0.02, 0.04)})
-    chosen, edges = words.choose_on_posts(grid, (None, None), (None, None), False)
-    assert (chosen.learning_rate, chosen.n_steps, edges) == (0.02, 400, [])
+
+    def choice(longer):
+        chosen, edges = words.choose_on_posts(grid, (None, None), (None, None), False, longer)
+        assert chosen.learning_rate == 0.02
+        return chosen.n_steps, edges
+
+    assert choice(1) == choice(4) == (400, [])
     at[0.02] = [1, 5, 6, 6, 7]
-    assert words.choose_on_posts(grid, (None, None), (None, None), False)[1] == ["n_steps"]
+    assert choice(1) == (1600, ["n_steps"])
+    assert choice(4) == (3200, [])
+    longer[-1] = 9
+    assert choice(4) == (6400, ["n_steps"])
 
 
 def test_examples_of_labels_and_images(split, monkeypatch):
