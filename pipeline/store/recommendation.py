@@ -18,11 +18,12 @@ from .run import Run
 def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> dict[str, Any] | None:
     """Return which of some learners did best on images held out of the training ones; None where none was validated.
 
-    Test images choose nothing. What counts is the mean of mAP and precision at 1. Of classes that were trained on, the
-    best learner is taken. For other classes a few held-out classes stand, which say little: there, of learners within
-    one standard error of the best it is the first, in the order of TRAINED, which begins with learners that are not
-    tied to a list of labels. The error is the largest that such means can have: numbers between 0 and 1 of mean m
-    have a variance of at most m (1 - m).
+    Test images choose nothing. What counts is mAP, which sees every relevant image, where precision at 1 is one bit of
+    a query; but a learner whose precision at 1 is clearly below that of cosine is not taken. Of classes that were
+    trained on, the best learner is taken. For other classes a few held-out classes stand, which say little: there, of
+    learners within one standard error of the best it is the first, in the order of TRAINED, which begins with learners
+    that are not tied to a list of labels. "Clearly" is one standard error, too. It is the largest that such means can
+    have: numbers between 0 and 1 of mean m have a variance of at most m (1 - m).
 
     Parameters
     ----------
@@ -58,13 +59,17 @@ def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> d
         }
         for measure in measures
     }
-    quality = {name: sum(by_name[name] for by_name in figures.values()) / len(figures) for name in (*names, "cosine")}
+    n_queries = min(max(result.get("n_validation", 1) for result in compared), MAX_QUERIES)
+
+    def lowest(figure: float) -> float:
+        """The lowest figure within one standard error of this one."""
+        return figure - math.sqrt(figure * (1 - figure) / n_queries)
+
+    quality = figures["validation_map"]
+    if p1 := figures.get("validation_p1"):
+        quality = {name: figure for name, figure in quality.items() if p1[name] >= lowest(p1["cosine"])}
     best = max(quality.values())
-    error = 0.0
-    if world != "seen":
-        n_queries = min(max(result.get("n_validation", 0) for result in compared), MAX_QUERIES)
-        error = math.sqrt(best * (1 - best) / n_queries)
-    chosen = next(name for name in quality if quality[name] >= best - error)
+    chosen = next(name for name in quality if quality[name] >= (best if world == "seen" else lowest(best)))
     unknown = [name for name in results if name != "cosine" and name not in names]
     return {"learner": chosen, "for": world, **figures, "not_validated": unknown}
 

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
+from itertools import chain
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from running import CHROMIUM
 from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
+from visterm.pipeline.feedback.marks import RelevanceMarks
 from visterm.pipeline.search.overview import overview_folder, overview_record
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage
@@ -290,8 +292,11 @@ def browser():
 
 
 @pytest.fixture(params=[{}])
-def page(request, browser, site):
-    """An empty page of the site; afterwards its console must hold no error but those expected (`page.refusals`)."""
+def page(request, browser, site, shown):
+    """An empty page of the site, without marks; afterwards its console holds errors only if told (`page.refusals`)."""
+    marks = RelevanceMarks(shown.marks)
+    for mark in chain(*marks.standing().values()):  # a page that was closed may not have taken its last ones back
+        marks.take_back(mark)
     context = browser.new_context(base_url=site, **({"viewport": {"width": 1280, "height": 860}} | request.param))
     page = context.new_page()
     page.set_default_timeout(1000 * PATIENCE)

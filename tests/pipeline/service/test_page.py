@@ -103,15 +103,19 @@ def test_a_file_that_is_no_image_is_refused_and_the_results_stay(page, ids, tmp_
 
 @pytest.mark.slow
 def test_a_picture_that_cannot_be_kept_is_searched_with_all_the_same(page, shown, ids):
-    page.refusals = 1  # the picture itself
     [answer] = page.request.get(f"search?id={ids['pear/2.jpg']}&k=48").json()
     page.route(re.compile("/search$"), lambda route: route.fulfill(json=[answer]))  # it names no upload
+    gone = []  # the picture itself, each time that the query is drawn
+    page.on("response", lambda response: gone.append(response.url) if response.status == 404 else None)
     page.goto("")
     page.locator("#file").set_input_files(photo(shown))
     expect(page.get_by_role("heading", level=1)).to_have_text("3.jpg")
     expect(page.locator("#end")).to_contain_text("results shown")
     expect(page.locator("#notes")).to_contain_text("could not store this image")
     expect(page.locator("#query .word")).to_have_text("3.jpg")  # in place of the picture
+    page.pictures()
+    assert len(set(gone)) == 1
+    page.refusals = len(gone)
 
 
 @pytest.mark.slow

@@ -239,9 +239,12 @@ def test_a_label_is_seen_at_once_and_the_search_right_after_uses_it(page, pear):
 
 def test_a_label_that_is_not_kept_goes_again_with_words(page, pear):
     page.unroute("**/api/labels")
-    page.refusals = 1
-    page.route("**/api/labels", lambda route: page.refuse(route, "the disk is full; nothing was changed", 507))
+    page.refusals, held = 1, []
+    page.route("**/api/labels", lambda route: held.append(route))
     labels = page.get_by_role("dialog").locator(".labels li bdi")
     page.evaluate(SHOWN_AFTER, "plum")
+    while not held:
+        page.wait_for_timeout(10)
+    page.refuse(held[0], "the disk is full; nothing was changed", 507)
     expect(page.locator(".toast")).to_contain_text("The label was not changed: the disk is full")
     expect(labels).to_have_text(["pear"])

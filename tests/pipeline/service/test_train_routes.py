@@ -152,6 +152,7 @@ def test_a_killed_service_leaves_the_old_or_the_new_model(own):
                 relabel(client, run)
                 told = client.post("/api/train").json()
                 while told["running"] and not (wait and told["phase"].startswith(wait)):
+                    time.sleep(0.01)
                     told = client.get("/api/train").json()
         finally:
             service.kill()

@@ -19,17 +19,18 @@ def validated(figure, world=None, *, p1=None, n=400):
     return {"validation_map": figure, "n_validation": n} | cosine | first | worlds
 
 
-def test_map_and_precision_at_1_count_alike():
+def test_map_decides_among_learners_whose_first_result_is_no_worse_than_by_cosine():
     """A learner that ranks all but the first place better than cosine is no gain to people who look at the first."""
-    results = {"oasis": validated(0.502, p1=0.4), "aroma": validated(0.45, p1=0.54)}
+    results = {"oasis": validated(0.6, p1=0.4), "aroma": validated(0.45, p1=0.54)}
     found = recommend(results)
     assert found["learner"] == "cosine"
     assert list(found["validation_p1"].items()) == [("oasis", 0.4), ("aroma", 0.54), ("cosine", 0.5)]
-    results["ovr"] = validated(0.51, p1=0.51)
+    results["ovr"] = validated(0.51, p1=0.48)  # a standard error of 400 queries is 0.025
     assert recommend(results)["learner"] == "ovr"
-    assert recommend({"oasis": validated(0.51, p1=0.48)})["learner"] == "cosine"
+    assert recommend({"ovr": validated(0.51, p1=0.47)})["learner"] == "cosine"
+    assert recommend({"ovr": validated(0.51, p1=0.47, n=100)})["learner"] == "ovr"  # 0.05
     # Of records from before precision at 1 was noted mAP alone counts.
-    found = recommend(results | {"pamir": validated(0.52)})
+    found = recommend(results | {"pamir": validated(0.61)})
     assert (found["learner"], "validation_p1" in found) == ("pamir", False)
 
 
