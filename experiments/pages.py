@@ -125,7 +125,8 @@ class Finding:
         if self.difference is None:
             return ""
         mean, low, high, _ = self.difference
-        places = 1 if abs(mean) >= 0.5 else 4 if abs(mean) < 0.003 else 3
+        largest = max(abs(end) for end in (mean, low, high) if end is not None)
+        places = 1 if largest >= 0.5 else 4 if abs(mean) < 0.003 else 3
         ends = "" if low is None or high is None else f" [{low:.{places}f}, {high:.{places}f}]"
         return f"{mean:+.{places}f}{ends}"
 

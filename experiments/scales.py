@@ -137,7 +137,7 @@ def notes(
     text = (
         f"**How long the rows are** decides AROMA's lead with the paper's C = 0.1 and r = 0.01 ([scales](scales.md)). "
         f"Precision at 1 of test images that is nearest to the paper's {PAPER_AROMA} against {PAPER_OASIS}: "
-        f"{'; '.join(texts)}; at d = {mixed[0]:,}, length {mixed[1]:g}, if {mixed[2]} of the {N_TEST} images of a class "
+        f"{'; '.join(texts)}; at d = {mixed[0]:,}, length {mixed[1]:g}, if {mixed[2]} of {N_TEST} images of a class "
         f"were learned from, {' against '.join(map(plus_minus, pairs[mixed]))}."
     )
     return {"lead": text, "retrieval": text}

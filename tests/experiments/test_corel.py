@@ -105,6 +105,8 @@ def test_from_photos_to_the_page(small):
     assert [row.split(" | ")[0] for row in table.splitlines()[4:6]] == ["| k-NN", "| one-vs-rest"]
     (finding,) = page.findings
     assert "OASIS learns from several labels" in finding.paper
+    (own,) = words["one-vs-rest"]["figures"]
+    assert f"one-vs-rest {own['precision']:.3f} and {own['recall']:.3f}" in page.notes["annotation"]
 
 
 def test_a_step_of_pamir_by_hand():
