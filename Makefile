@@ -12,6 +12,7 @@ QUICK   ?=
 DEEP    ?=
 ONLY    ?=
 SLOW    ?=
+WORKERS ?= logical
 COVERAGE ?=
 ARGS    ?=
 
@@ -105,8 +106,8 @@ repair: install  ## check every file of a run, rebuild what is damaged
 info: install  ## describe a run: contents, and what is up to date
 	@$(VISTERM) info $(NAME) $(ARGS)
 
-test: install  ## run the test suite; SLOW=1: campaigns of minutes, too
-	@$(BIN)/python -m pytest -n logical --dist worksteal $(if $(SLOW),--slow) $(ARGS)
+test: install  ## run the test suite; SLOW=1: campaigns of minutes, too; WORKERS=3: tests at a time
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(if $(SLOW),--slow) $(ARGS)
 
 # Two parts, as the fast suite is to cover nearly what all tests do. The figures come also where tests fail (pytest's 1),
 # but not where pytest was interrupted or misused; 5: ARGS names no test of this part.

@@ -21,8 +21,27 @@ import time
 import warnings
 
 import metric_learn
+import numpy as np
+import scipy.sparse as sp
+from metric_learn import lmnn
 
 warnings.simplefilter("ignore")  # that it was told to stop after so many iterations
+
+
+def sum_outer_products(X, i, j, weights=None):
+    W = sp.coo_array((np.ones(len(i)) if weights is None else weights, (i, j)), (len(X), len(X))).tocsr()
+    both = X.T @ (W @ X)
+    return X.T @ ((W.sum(axis=0) + W.sum(axis=1))[:, None] * X) - both - both.T
+
+
+def count_edges(active, others_active, impostors, targets):
+    nearer = np.hstack([impostors[0, active], impostors[1, others_active]])
+    found, counts = np.unique(nearer, return_counts=True)
+    return np.column_stack([found, targets[found]]), counts
+
+
+if inputs["rewritten"]:
+    lmnn._sum_outer_products, lmnn._count_edges = sum_outer_products, count_edges
 kind = {"lmnn": metric_learn.LMNN, "itml": metric_learn.ITML_Supervised, "nca": metric_learn.NCA}
 learner = kind[str(inputs["method"])](**json.loads(str(inputs["parameters"])))
 start = time.process_time()
@@ -56,6 +75,7 @@ def learn_metric(
     scale: float = 1.0,
     timeout: float = 600,
     threads: int = 2,
+    rewritten: bool = False,
     **parameters: Any,
 ) -> tuple[np.ndarray, float]:
     """Linear map under which Euclidean distances are those of the metric learned.
@@ -72,6 +92,9 @@ def learn_metric(
     timeout : float
         Seconds; `benchmarks.peers.PeerError` beyond.
     threads : int
+    rewritten : bool
+        Compute the sums over pairs of LMNN by a sparse matrix: the same but for rounding, in half the time. Not where
+        time is measured.
     **parameters
         Of the package's class.
 
@@ -88,6 +111,7 @@ def learn_metric(
     inputs = {
         "method": np.array(method),
         "parameters": np.array(json.dumps(parameters)),
+        "rewritten": np.array(rewritten),
         "X": dense @ axes.T,
         "y": np.unique(y, return_inverse=True)[1],
     }

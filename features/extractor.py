@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -338,8 +339,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         """Fit, and return the counts of the training images."""
         images = self._checked(images)
         self.__dict__.pop("held_out_counts_", None)
-        rng = check_random_state(self.random_state)
-        seeds = [int(seed) for seed in rng.randint(2**31 - 1, size=4)]
+        seeds = _seeds(self.random_state)
         if self.codebook == "forest":
             y = check_labels(y, len(images))
             counts, failures = self._fit_forest(images, y, seeds, callback, distribute)
@@ -371,25 +371,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         )
         palette = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(np.concatenate(_readable(pixels)))
 
-        quota, layout, normalization = (
-            max(self.max_descriptors // len(of_blocks), 1),
-            self._layout(),
-            self.normalization,
-        )
-        descriptors = self._gather(
-            [images[i] for i in of_blocks],
-            lambda pixels, i: _sample_rows(
-                describe(pixels, palette, **layout.grid, normalization=normalization),
-                quota,
-                np.random.default_rng((seeds[2], i)),
-            ),
-            tick,
-            distribute,
-        )
+        rows, image_of = self._sample_blocks(images, of_blocks, palette, seeds[2], tick, distribute)
+        layout = self._layout()
         self.palette_ = palette
-        rows = np.concatenate(_readable(descriptors))
-        image_of = np.repeat(of_blocks, [0 if part is None else len(part) for part in descriptors])
-        del descriptors
         n, k = n_cells(layout.cells), layout.per_cell
         most = min(k, max(2, len(rows) // BLOCKS_PER_VISTERM))
         self.codebook_ = Codebook(
@@ -411,11 +395,86 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         counts = counts[:, np.append((np.arange(n)[:, None] * k + order).ravel(), range(n * k, self.n_visterms))]
         counts.sort_indices()
         if held_out:
-            self.held_out_counts_ = []
-            for group in held_out:
-                centers = OtherCenters(self.codebook_, rows[~np.isin(image_of, group)])
-                self.held_out_counts_.append(self._count([images[i] for i in group], tick, distribute, centers)[0])
+            self.held_out_counts_ = self._count_groups(images, held_out, rows, image_of, tick, distribute)
         return counts, failures
+
+    def _sample_blocks(
+        self,
+        images: Sequence[Any],
+        chosen: Sequence[int] | np.ndarray,
+        palette: Palette,
+        seed: int,
+        tick: Callable[[int], object],
+        distribute: Distribute | None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return descriptors of blocks of the chosen images, and the number of the image of each."""
+        quota, normalization = max(self.max_descriptors // len(chosen), 1), self.normalization
+        grid = self._layout().grid
+        parts = self._gather(
+            [images[i] for i in chosen],
+            lambda pixels, i: _sample_rows(
+                describe(pixels, palette, **grid, normalization=normalization), quota, np.random.default_rng((seed, i))
+            ),
+            tick,
+            distribute,
+        )
+        return np.concatenate(_readable(parts)), np.repeat(chosen, [0 if part is None else len(part) for part in parts])
+
+    def _count_groups(
+        self,
+        images: Sequence[Any],
+        groups: Sequence[Sequence[int]],
+        rows: np.ndarray,
+        image_of: np.ndarray,
+        tick: Callable[[int], object],
+        distribute: Distribute | None,
+    ) -> list[sp.csr_matrix]:
+        """Return the counts of groups of images by the centres that the blocks of the others make."""
+        counts = []
+        for group in groups:
+            centers = OtherCenters(self.codebook_, rows[~np.isin(image_of, group)])
+            counts.append(self._count([images[i] for i in group], tick, distribute, centers)[0])
+        return counts
+
+    def count_as_new(
+        self,
+        images: Iterable[Any],
+        groups: Sequence[Sequence[int]],
+        *,
+        callback: Progress | None = None,
+        distribute: Distribute | None = None,
+    ) -> list[sp.csr_matrix]:
+        """Count groups of training images as new ones, after the fit: what `held_out_counts_` has of groups given then.
+
+        Parameters
+        ----------
+        images : sequence of path or ndarray
+            All images of the fit, in their order; those that the centres were learned from are read once more.
+        groups : sequence of sequences of int
+            Numbers of images.
+        callback, distribute : callable, optional
+            As in `fit`.
+
+        Returns
+        -------
+        list of csr_matrix of int32, (n_images_of_group, n_visterms)
+
+        Raises
+        ------
+        ImageError
+            A path cannot be read, unless `on_error` is "skip".
+        ValueError
+            The codebook is a forest, or `random_state` is no number, so that the blocks of the fit are not known.
+        """
+        check_is_fitted(self)
+        if self.palette_ is None or not isinstance(self.random_state, Integral):
+            raise ValueError("training images can be counted as new ones by a k-means codebook, random_state a number")
+        images = self._checked(images)
+        seeds = _seeds(self.random_state)
+        chosen = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
+        tick = _ticker(callback, len(chosen) + sum(map(len, groups)))
+        rows, image_of = self._sample_blocks(images, chosen, self.palette_, seeds[2], tick, distribute)
+        return self._count_groups(images, groups, rows, image_of, tick, distribute)
 
     def _fit_forest(
         self,
@@ -733,6 +792,11 @@ def _warn(failures: list[Failure], n_images: int) -> None:
             f"{len(failures)} of {n_images} images could not be read and have empty rows, the first: {failures[0][2]}",
             stacklevel=3,
         )
+
+
+def _seeds(random_state: Any) -> list[int]:
+    """Seeds of the parts of a fit."""
+    return [int(seed) for seed in check_random_state(random_state).randint(2**31 - 1, size=4)]
 
 
 def _ticker(callback: Progress | None, total: int) -> Callable[[int], None]:

@@ -28,7 +28,7 @@ WORLDS = ("seen", "open", "unseen")  # what a similarity is for: classes that it
 SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # of what was learned, among which one is chosen
 # Without evidence for another share: unseen classes lose next to nothing by these (docs/open-world.md). Most of what a
 # class teaches of sparse vectors is about visterms that other classes do not have: more of it does no harm, where
-# learning began at the vectors.
+# learning began at the vectors or W is of pairs of visterms.
 CAUTIOUS, CAUTIOUS_SPARSE = 0.25, 0.4
 _CLEARLY = 0.975  # quantile of Student's t
 FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from

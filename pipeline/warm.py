@@ -57,6 +57,8 @@ def learn(name: str, kind: str) -> None:
     learner.set_params(**{key: value for key, value in _SMALL.items() if key in known})
     learner.fit(X, np.arange(_IMAGES) % 4)
     ExactIndex(learner, X).search(X, 5)
+    if hasattr(learner, "annotate"):
+        learner.annotate(X, 2)
 
 
 def search() -> None:

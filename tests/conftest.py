@@ -29,6 +29,7 @@ import pytest
 import sklearn  # noqa: F401 - it sets environment variables when it is first imported
 from filelock import FileLock
 from hypothesis import settings
+from machines import make_machines, remove_machines
 from running import CHROMIUM
 
 from visterm.pipeline.warm import delete_stale_kernels
@@ -55,11 +56,17 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Delete stale kernels. With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser."""
+    """Delete stale kernels; make two machines for Dask.
+
+    With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser.
+    """
     config.addinivalue_line("markers", "slow: a campaign of many seconds; runs with --slow")
     if not hasattr(config, "workerinput"):  # once, before the workers of pytest-xdist load kernels
         for room in ("features", "learners", "retrieval"):
             delete_stale_kernels(REPOSITORY / room)
+        dask_tests = REPOSITORY / "tests/pipeline/stages/test_dask_cluster.py"
+        if any(dask_tests.is_relative_to(Path(given.partition("::")[0]).resolve()) for given in config.args):
+            make_machines()
     if os.environ.get("VISTERM_CI") == "1":
         packages = ("faiss", "fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
         packages += ("distributed", "milvus_lite", "pymilvus", "onnxruntime", "xdist")
@@ -68,6 +75,11 @@ def pytest_configure(config):
         missing += [] if CHROMIUM else ["chromium"]
         if missing:
             raise pytest.UsageError(f"VISTERM_CI is set, and there is no {', no '.join(missing)}")
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        remove_machines()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.models import TRAINED
@@ -29,7 +30,7 @@ def start_learner(run: Run) -> None:
     Raises
     ------
     UserError
-        Another command is at work in the run.
+        Another command is at work in the run, or has just trained OASIS.
     """
     from visterm.learners import LEARNERS
 
@@ -44,7 +45,10 @@ def start_learner(run: Run) -> None:
     record = make_record("train", {FIRST: section, "seed": config.seed}, inputs)
     record["calibration"] = dict(NO_CALIBRATION)
     record["result"] = {"n_images": 0, "n_validation": 0, "steps": 0, "seconds": 0.0}
-    with run.locked(), publish(run.learner(FIRST), record) as folder:
-        learner.save(folder / "files")
-        if learner.has_teachers:
-            save_teachers(folder, TaughtImages(no_vectors, []))
+    with run.locked():
+        if FIRST in run.learners():
+            raise UserError(f"{run.folder}: {FIRST} was trained meanwhile; update again")
+        with publish(run.learner(FIRST), record) as folder:
+            learner.save(folder / "files")
+            if learner.has_teachers:
+                save_teachers(folder, TaughtImages(no_vectors, []))

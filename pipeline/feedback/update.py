@@ -116,7 +116,8 @@ class FeedbackTrainer:
         """
         started = time.perf_counter()
         with self._changing(learner, starts=True) as state:
-            known = self._learned(learner, state.version)
+            own = self._versions.marks(learner, state.version)
+            known = self._with_training(learner, own)
             data = collect_batches(self.run, self.marks, learner, set(state.set_aside))
             numbers = sorted(number for batch in data.batches for number in batch.numbers)
             new = [number for number in numbers if number not in known]
@@ -132,11 +133,14 @@ class FeedbackTrainer:
                 "n_left_out": data.n_left_out,
                 **dict.fromkeys(("map_base", "map_before", "map_after", "map_error", "measured_on")),
             }
-            of_training = known.difference(self._versions.marks(learner, state.version))
+            of_training = known.difference(own)
             if known.symmetric_difference(numbers) <= of_training:  # training again takes these out, an update cannot
                 answer["reason"] = _nothing_new(data, bool(known))
             else:
                 if not state.base:
+                    if not can_start(self.run, learner):
+                        load_trained(self.run, learner, verify=False)  # it is damaged
+                        raise UserError(f"{self.run.folder}: {learner} was trained meanwhile; update again")
                     start_learner(self.run)
                     state.base = self._versions.base_fingerprint(learner)
                 self._train_version(learner, state, data, new, answer)
@@ -276,10 +280,8 @@ class FeedbackTrainer:
         """Calibration of the version of a learner that is in force, or why there is none."""
         if learner == "cosine":
             return "cosine is not trained"
-        version = self.version(learner)
-        return read_calibration(
-            self._versions.record(learner, version) if version else trained_record(self.run, learner)
-        )
+        record = self._versions.read_in_force(learner)[1] if learner in UPDATABLE else {}
+        return read_calibration(record or trained_record(self.run, learner))
 
     def load_teachers(self, learner: str, table: Any) -> TaughtImages:
         """Load what taught the version in force, see `LearnerVersions.load_teachers`."""
@@ -302,9 +304,8 @@ class FeedbackTrainer:
         for name in UPDATABLE:
             if name not in self.run.learners():
                 continue
-            state = self._versions.in_force(name)
-            learned = self._learned(name, state.version)
-            record = self._versions.record(name, state.version) if state.version else {}
+            state, record = self._versions.read_in_force(name)
+            learned = self._with_training(name, record.get("marks", ()))
             learners[name] = {
                 "version": state.version,
                 "marks": len(learned),
@@ -328,13 +329,16 @@ class FeedbackTrainer:
         settled = {}
         for name in UPDATABLE:
             if name in self.run.learners():
-                state = self._versions.in_force(name)
-                settled[name] = self._learned(name, state.version).union(state.set_aside)
+                try:
+                    state, record = self._versions.read_in_force(name)
+                except UserError:  # damaged
+                    state, record = self._versions.in_force(name), {}
+                settled[name] = self._with_training(name, record.get("marks", ())).union(state.set_aside)
         return settled
 
-    def _learned(self, learner: str, version: int) -> set[int]:
-        """Numbers of the marks that a version has learned; those that its training began with count."""
-        return set(self._versions.marks(learner, version)).union(trained_record(self.run, learner).get("marks", ()))
+    def _with_training(self, learner: str, marks: Iterable[int]) -> set[int]:
+        """Numbers of marks that a version has learned, with those of the training it began with."""
+        return {*marks, *trained_record(self.run, learner).get("marks", ())}
 
     def _train_version(
         self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]

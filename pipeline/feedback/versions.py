@@ -71,7 +71,7 @@ class LearnerVersions:
     def in_force(self, learner: str, *, damaged: bool = False) -> InForce:
         """Read which version is used: the base, if the versions are of a base that was retrained since.
 
-        With `damaged` a file that cannot be read is removed, and the base is in force.
+        With `damaged`, which needs the lock, a file that cannot be read is removed, and the base is in force.
         """
         base = self.base_fingerprint(learner)
         file = self.run.feedback(learner) / "in_force.json"
@@ -85,10 +85,11 @@ class LearnerVersions:
             gone = isinstance(error, FileNotFoundError)
             if gone and file.exists():  # the first update has just written it
                 return self.in_force(learner, damaged=damaged)
-            if not damaged and (numbers or not gone):
+            if damaged:  # never by a reader: an update may have written the file since
+                discard(file)
+            elif numbers or not gone:
                 problem = f"gone, beside versions of {learner}" if gone else "damaged"
                 raise UserError(f"{file}: {problem}; {_repair_hint(self.run, learner)}") from None
-            discard(file)
             return InForce(base=base, last=max(numbers, default=0))
         if state.base == base:
             return state
@@ -105,6 +106,16 @@ class LearnerVersions:
         for path in folder.iterdir():
             if path.is_dir() and path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
+
+    def read_in_force(self, learner: str) -> tuple[InForce, dict[str, Any]]:
+        """Read which version is used, and its record; that of the base is empty."""
+        while True:
+            state = self.in_force(learner)
+            try:
+                return state, self.record(learner, state.version) if state.version else {}
+            except UserError:
+                if self.in_force(learner) == state:  # otherwise an undo has just removed the version
+                    raise
 
     def record(self, learner: str, version: int) -> dict[str, Any]:
         """Read the record of a version."""

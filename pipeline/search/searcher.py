@@ -13,7 +13,7 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -153,11 +153,11 @@ class Searcher:
         self.pending: set[int] = gallery.pending
 
     def _open_learners(self, like: Searcher | None) -> None:
+        able = annotators()  # first, as it imports the learners: what follows is read at one moment
         run, content = self.run, self.gallery.content
         self.config = run.configure(None, [])
         self._trained = {name: inputs for name in TRAINED if (inputs := learner_inputs(run, name, content))}
         self.learners: list[str] = [*self._trained, "cosine"]
-        able = annotators()
         self.annotators: list[str] = [name for name in self._trained if name in able]
         self.version: str = fingerprint(content, self.gallery.fingerprint, self._trained)
         if like is not None and like.gallery is self.gallery:
@@ -245,22 +245,30 @@ class Searcher:
         UserError
             It is unknown, not trained, trained on other features, or retrained or updated after the run was opened.
         """
-        return self._loaded(name)[0]
+        return self._loaded(name).learner
 
-    def _loaded(self, name: str) -> tuple[SimilarityLearner, list[str]]:
-        """A learner, and the names of its labels by number."""
-
-        def load() -> tuple[SimilarityLearner, list[str]]:
+    def _loaded(self, name: str) -> _Loaded:
+        def load() -> _Loaded:
             check_learners([name])
-            loaded = FeedbackTrainer(self.run).load(name), trained_record(self.run, name).get("labels", [])
-            # Checked after everything is read: another model, perhaps of other visterms, must not pass for this one.
-            if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
-                raise UserError(f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run")
+            trainer = FeedbackTrainer(self.run)
+            with self.unchanged(name):
+                learner = trainer.load(name)
+                loaded = _Loaded(learner, trained_record(self.run, name).get("labels", []), trainer.calibration(name))
             if name in TRAINED:
                 warn_if_stale(self.run, name, self.gallery.training_images, self._console)
             return loaded
 
         return self._once(("learner", name), load)
+
+    @contextlib.contextmanager
+    def unchanged(self, name: str) -> Iterator[None]:
+        """Read files of a learner; UserError if they are not those it had when the run was opened.
+
+        It is checked after everything is read: another model, perhaps of other visterms, must not pass for this one.
+        """
+        yield
+        if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
+            raise UserError(f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run")
 
     def share(self, name: str, learned: float | None = None) -> float:
         """How much of what a learner has learned counts: `learned`, or by default what its training chose."""
@@ -549,7 +557,7 @@ class Searcher:
             return "it is known for one whole image as a query"
         if learned is not None and learned != self.share(name):
             return "it is known for the share of what was learned that training chose"
-        return self._once(("calibration", name), lambda: FeedbackTrainer(self.run).calibration(name))
+        return self._loaded(name).calibration
 
     def _shown(self, answers: list[dict[str, Any]], wanted: Filter) -> Answers:
         """Add the fields of each result, if the filter is about fields; let notebooks show pictures."""
@@ -737,8 +745,16 @@ class Searcher:
             raise UserError(f"{chosen} ranks images, not labels; {', '.join(able)} rank labels")
         if chosen not in self._trained:
             check_trained(self.run, chosen, able)
-        learner, names = self._loaded(chosen)
-        return learner, chosen, names
+        loaded = self._loaded(chosen)
+        return loaded.learner, chosen, loaded.labels
+
+
+class _Loaded(NamedTuple):
+    """A learner, the names of its labels by number, and its calibration or why there is none."""
+
+    learner: SimilarityLearner
+    labels: list[str]
+    calibration: Calibration | str
 
 
 class _Log:

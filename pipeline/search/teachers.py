@@ -33,8 +33,9 @@ def open_teachers(searcher: Searcher, name: str) -> tuple[Teachers, list[dict[st
         from visterm.learners import Teachers
 
         learner: Any = searcher.learner(name)
-        table = check_table(searcher.run, name, learner)
-        taught = FeedbackTrainer(searcher.run).load_teachers(name, table)
+        with searcher.unchanged(name):
+            table = check_table(searcher.run, name, learner)
+            taught = FeedbackTrainer(searcher.run).load_teachers(name, table)
         learner = copy.copy(learner)
         learner.teachers_ = taught.table
         try:

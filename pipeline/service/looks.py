@@ -61,8 +61,9 @@ class Looks:
         """Read the images of a snapshot in the background; an earlier reading ends first."""
         self._end()
         self._stop.clear()
-        self._thread = threading.Thread(target=self._read, args=(snapshot,), name="visterm-looks", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._read, args=(snapshot,), name="visterm-looks", daemon=True)
+        thread.start()
+        self._thread = thread  # only now: one that has not begun looks like one that has ended
 
     def _read(self, snapshot: Snapshot) -> None:
         searcher = snapshot.searcher

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -94,15 +95,8 @@ def damaged_artifacts(run: Run) -> list[str]:
     folders = sorted(folder for pattern in _ARTIFACTS for folder in run.folder.glob(pattern))
     for folder in (folder for folder in folders if folder.suffix in ("", ".checkpoint")):  # not half-written ones
         try:
-            record = read_record(folder)
-            if record is not None:
-                problem = damage(folder, record)
-            else:  # `features` writes that of the collection at its end
-                problem = None if folder == run.collection else "record.json: no such file or directory"
-            if problem is not None:
+            if (problem := _problem(run, folder)) is not None:
                 lines.append(f"{folder}: damaged ({problem}); {repair_hint(folder)}")
-            elif folder.parent.name == "evaluations":
-                read_metrics(folder)  # those of earlier versions have no checksum
         except UserError as error:
             lines.append(str(error))
     try:
@@ -110,6 +104,20 @@ def damaged_artifacts(run: Run) -> list[str]:
     except UserError as error:
         lines.append(str(error))
     return list(dict.fromkeys(lines))  # a damaged learner is named by its updates, too
+
+
+def _problem(run: Run, folder: Path) -> str | None:
+    """Return what is damaged in an artifact, or None; read it again if it was replaced while it was read."""
+    while True:
+        record, problem = read_record(folder), None
+        if record is not None:
+            problem = damage(folder, record)
+        elif folder != run.collection and os.path.lexists(folder):  # `features` writes that of the collection last
+            problem = "record.json: no such file or directory"
+        if problem is None and record is not None and folder.parent.name == "evaluations":
+            read_metrics(folder)  # those of earlier versions have no checksum
+        if problem is None or read_record(folder) == record:
+            return problem
 
 
 _ARTIFACTS = ("collection", "extractor", "learners/*", "tuning/*", "index/*", "evaluations/*", "feedback/*/[0-9]*")

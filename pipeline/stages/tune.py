@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import importlib
 import math
 import shutil
 import statistics
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.config.search_spaces import search_space, value_of
-from visterm.pipeline.console import Console, count, duration
+from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.files import file_sha256, publish
+from visterm.pipeline.store.files import file_sha256, publish, replaced
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
@@ -25,10 +28,11 @@ from visterm.pipeline.store.records import is_up_to_date, make_record, read_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_of, identity, supervision
 
+from .dask_cluster import connected
 from .features import check_features
 from .supervision import check_labels
 from .train import check_one_label, constructor_parameters, world_settings
-from .vector_kinds import reweight
+from .vector_kinds import learned_from, reweight
 
 if TYPE_CHECKING:
     from .trials import Curve, Trial
@@ -99,7 +103,11 @@ def tune(
         is_tuned = result is not None
         if result is None:
             data = _Data(run, start, collection, images, learner_name, visterms)
-            result = _tune(run, start, learner_name, data, space, record, console, budget, most, force)
+            _check_installed()
+            checkpoint = _checkpoint(run, learner_name, record, force)
+            if visterms:
+                data.count_as_new(run, start, collection, images, checkpoint / "as_new.npz", console)
+            result = _tune(start, learner_name, data, space, checkpoint, console, budget, most)
             _check_unchanged(run, config, collection, images, learner_name)
             _publish(run.tuning(learner_name), record, result)
         if apply:
@@ -131,6 +139,7 @@ class _Data:
         self.fold_of = _folds(self.y, config.seed, run.name)
         self.n_folds = int(self.fold_of.max()) + 1
         self._stored = collection.counts(images)
+        self._as_new: Any = None
         self._visterms = visterms
         self.vectors = functools.lru_cache(maxsize=N_FOLDS)(self._vectors)
 
@@ -140,13 +149,66 @@ class _Data:
 
         return np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
 
-    def _vectors(self, fold: int, tf: str) -> Any:
-        """Return vectors of all images; idf is learned without those of the fold."""
+    def _vectors(self, fold: int, tf: str) -> tuple[Any, Any]:
+        """Return vectors of all images, as they are and as those of new photos; idf is learned without the fold's."""
         from visterm.features import VistermWeighting
 
         if not self._visterms:
-            return self._stored
-        return VistermWeighting(tf=tf).fit(self._stored[self.rows(fold)[0]]).transform(self._stored)
+            return self._stored, self._stored
+        weighting = VistermWeighting(tf=tf).fit(self._stored[self.rows(fold)[0]])
+        X = weighting.transform(self._stored)
+        return X, X if self._as_new is None else weighting.transform(self._as_new)
+
+    def count_as_new(
+        self, run: Run, config: Config, collection: Collection, images: Sequence[Image], file: Path, console: Console
+    ) -> None:
+        """Count the images of each fold once more, as if they had made no centre of the codebook.
+
+        The counts are kept in a file, for an interrupted tuning. Of a forest, and where the codebook would now be made
+        from other images, folds are measured by the counts as they are.
+        """
+        import numpy as np
+        from scipy import sparse
+
+        if file.exists():
+            self._as_new = sparse.load_npz(file)
+            return
+        extractor: Any = copy.copy(extractor_of(run))
+        if extractor.palette_ is None:
+            return
+        paths, root = learned_from(run, config, collection), collection.root
+        if paths is None or root is None:
+            console.say("the codebook would now be made from other images: folds are measured as it knows them")
+            return
+        extractor.set_params(n_jobs=config.compute.n_jobs, on_error="skip")
+        row_of = {image.path: row for row, image in enumerate(images)}
+        rows = np.array([row_of.get(path, -1) for path in paths])  # -1: it has no label
+        fold_of = np.where(rows < 0, -1, self.fold_of[rows])
+        groups = [np.flatnonzero(fold_of == fold).tolist() for fold in np.unique(fold_of[rows >= 0])]
+        if len(groups) < 2:  # hardly any image of the codebook has a label
+            return
+        title = f"counting {count(sum(map(len, groups)), 'training image')} as new photos"
+        with (
+            connected(config, run, root / paths[0]) as cluster,
+            told_of_compiling(console),
+            console.phase(title, unit="images") as phase,
+            warnings.catch_warnings(action="ignore", category=UserWarning),
+        ):
+            distribute = None if cluster is None else cluster.map
+            try:
+                counts = extractor.count_as_new(
+                    [root / path for path in paths], groups, callback=phase.advance_to, distribute=distribute
+                )
+            except ValueError:
+                console.say(f"{root}: no image can be read; held-out ones are measured as the codebook knows them")
+                return
+        as_new, chosen = sparse.vstack(counts, format="csr"), rows[np.concatenate(groups)]
+        read = np.flatnonzero(np.diff(as_new.indptr))  # not the files that can no longer be read
+        places = np.arange(len(images))
+        places[chosen[read]] = len(images) + read
+        self._as_new = sparse.vstack([self._stored, as_new], format="csr")[places]
+        with replaced(file) as stream:
+            sparse.save_npz(stream, self._as_new)
 
 
 def _folds(y: Any, seed: int, name: str) -> Any:
@@ -191,7 +253,7 @@ def measure_fold(
     # One thread per trial. With refit a learner keeps no copy of its best state; the refit itself is not waited for.
     parameters |= {name: value for name, value in {"n_jobs": 1, "refit": True}.items() if name in parameters}
     learner = kind(**parameters)
-    X, y = data.vectors(fold, tried.features.weighting.tf), data.y
+    (X, as_new), y = data.vectors(fold, tried.features.weighting.tf), data.y
     training, held_out = data.rows(fold)
     if kind.validates:
 
@@ -200,15 +262,17 @@ def measure_fold(
             if learner.phase_ == "refit":
                 raise _Measured
 
+        if as_new is not X:
+            learner.measure_as_new(range(y.shape[0]), as_new)
         with contextlib.suppress(_Measured):
             learner.fit(X, y, validation_rows=held_out, progress=progress, **config.train.model_dump())
         checks = [e for e in learner.history_ if e["phase"] == "search" and e["validation"] is not None]
         return {"steps": [e["step"] for e in checks], "values": [float(e["validation"]) for e in checks]}
     learner.fit(X[training], y[training], progress=lambda _: tick())
     if learner.ranks_labels:
-        value = learner.score(X[held_out], y[held_out])
+        value = learner.score(as_new[held_out], y[held_out])
     else:
-        value = evaluate_test_test(learner, X[held_out], y[held_out]).mean_average_precision
+        value = evaluate_test_test(learner, as_new[held_out], y[held_out]).mean_average_precision
     return {"steps": [0], "values": [float(value)]}
 
 
@@ -216,28 +280,28 @@ class _Measured(Exception):
     """The part of a training that is measured has ended."""
 
 
+def _check_installed() -> None:
+    try:
+        importlib.import_module("optuna")
+    except ModuleNotFoundError as error:
+        raise UserError(f"tune needs {error.name}: pip install 'visterm[tune]'") from None
+
+
 def _tune(
-    run: Run,
     config: Config,
     learner_name: str,
     data: _Data,
     space: Mapping[str, Sequence[Any]],
-    record: dict[str, Any],
+    checkpoint: Path,
     console: Console,
     budget: float,
     most: int | None,
-    force: bool,
 ) -> dict[str, Any]:
     """Search, or resume a search; return the result."""
     import joblib
 
     from .trials import Search
 
-    try:
-        import optuna  # noqa: F401  # only whether it is installed
-    except ModuleNotFoundError as error:
-        raise UserError(f"tune needs {error.name}: pip install 'visterm[tune]'") from None
-    checkpoint = _checkpoint(run, learner_name, record, force)
     n_images = count(len(data.fold_of), "training image")
     total, unit = (math.ceil(budget), "s") if most is None else (most, "trials")
     with console.phase(f"tuning {learner_name} on {n_images}", total, unit) as phase:
@@ -337,7 +401,8 @@ def _record(
             "space": dict(space),
             "train": world_settings(config, learner_name),
         },
-        {"counts": counts, "images": identity(images), "clicks": config.collection.clicks is not None},
+        {"counts": counts, "images": identity(images), "clicks": config.collection.clicks is not None}
+        | ({"as_new": True} if visterms else {}),  # before, folds were measured as they are
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 import warnings
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 
 SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
-_OF_CODEBOOK = ("training_images", "last_image", "held_out")  # what a record keeps when idf alone is learned again
+# What a record keeps when idf alone is learned again.
+_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
 
 
@@ -109,6 +111,23 @@ def _say_centers(extractor: Any, n_visterms: int, console: Console) -> None:
             f"{made:,} of {n_visterms:,} visterms are used, as each needs four blocks of the training images; more or "
             "larger images give more"
         )
+
+
+def learned_from(run: Run, config: Config, collection: Collection) -> list[str] | None:
+    """Return the paths of the images that a codebook was made from, in their order; None if it would be others now.
+
+    They are not known either in runs of versions up to 0.3.
+    """
+    kind, root = vector_kind(run, config), collection.root
+    if root is None or not isinstance(kind, _VistermVectors):
+        return None
+    paths = kind._training_images(collection, root)[0]
+    digest = (read_record(run.extractor) or {}).get("learned_from")
+    return paths if digest == _digest(collection.ids_of(paths)) else None
+
+
+def _digest(ids: Sequence[int]) -> str:
+    return hashlib.sha256(repr(ids).encode()).hexdigest()
 
 
 def _content(record: dict[str, Any], folder: Path) -> str:
@@ -272,6 +291,7 @@ class _VistermVectors(_ImageVectors):
             if groups:
                 save_counts_as_new(folder, collection.ids_of(paths), groups, extractor.held_out_counts_)
             record["training_images"] = len(paths)
+            record["learned_from"] = _digest(collection.ids_of(paths))
             if extractor.palette_ is not None:
                 _say_centers(extractor, features.n_visterms, console)
             if len(paths) < len(collection.training_paths()):

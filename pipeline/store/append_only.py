@@ -65,11 +65,12 @@ class AppendOnlyStore:
             os.stat(self.file.parent)  # a run that was renamed is no run without rows
             if self.file.is_file():
                 return True
-        if os.path.lexists(self.file):
-            raise self._damaged("it is no file")
-        if os.path.lexists(self.copy) or self.is_expected():
-            raise self._damaged("it is gone")
-        return False
+        is_there = os.path.lexists(self.file)
+        if not (is_there or os.path.lexists(self.copy) or self.is_expected()):
+            return False
+        if self.file.is_file():  # another process has just made it
+            return True
+        raise self._damaged("it is no file" if is_there else "it is gone")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -120,15 +121,26 @@ def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def recover(place: Path) -> None:
-    """Restore artifacts that a kill left between two renames, and remove half-written ones."""
-    for old in place.glob("*.old"):
-        if old.with_suffix("").exists():
-            discard(old)
+def recover(place: Path, *, unlocked: tuple[str, ...] = ()) -> None:
+    """Restore artifacts that a kill left between two renames, and remove half-written ones.
+
+    What matches a pattern of `unlocked` is written without the lock of the place: what is younger than an hour stays.
+    """
+    for path in (*place.glob("*.old"), *place.glob("*.tmp")):
+        if any(path.match(pattern) for pattern in unlocked) and _is_young(path):
+            continue
+        if path.suffix == ".old" and not path.with_suffix("").exists():
+            path.rename(path.with_suffix(""))
         else:
-            old.rename(old.with_suffix(""))
-    for temporary in place.glob("*.tmp"):
-        discard(temporary)
+            discard(path)
+
+
+def _is_young(path: Path) -> bool:
+    """Whether a file was written, or a folder got its last file, within the hour."""
+    try:
+        return time.time() - path.lstat().st_mtime < 3600
+    except FileNotFoundError:  # just now renamed
+        return True
 
 
 def discard(path: Path) -> None:

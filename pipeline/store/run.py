@@ -92,7 +92,7 @@ class Run:
         with lock as free, self._removed_if_refused(new):
             if not free:
                 raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end")
-            recover(self.folder)
+            recover(self.folder, unlocked=("overview.*", "*.sqlite.*"))
             for name in ("collection", "learners", "evaluations", "tuning"):
                 recover(self.folder / name)
             yield

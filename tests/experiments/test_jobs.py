@@ -50,6 +50,15 @@ def test_goes_on_where_it_stopped(doubling, tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".json"]
 
 
+def test_experiments_are_finished_together_and_told_in_their_order(doubling):
+    wanted = {name: (doubling, [{"number": n} for n in own]) for name, own in (("a", (3, 1)), ("b", ()), ("c", (1, 2)))}
+    jobs.run_jobs(doubling, [{"number": 3}], alone=True)
+    told = [(name, list(doubling.calls)) for name in jobs.finish(wanted, alone=True)]
+    assert told == [("a", [3, 1]), ("b", [3, 1]), ("c", [3, 1, 2])]  # each once, and told when it is done
+    assert list(jobs.finish(wanted, alone=True)) == ["a", "b", "c"]
+    assert doubling.calls == [3, 1, 2]
+
+
 def test_a_result_half_written_is_not_taken(doubling, monkeypatch):
     def stopped(self, target):
         raise KeyboardInterrupt

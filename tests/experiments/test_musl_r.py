@@ -34,8 +34,7 @@ def test_page_of_all_jobs():
     assert all(one.agrees for one in page.findings)
     assert not any(one.stated for one in page.findings)  # musl has these claims
     assert all(one.verdict == "holds" for one in page.findings)
-    assert min(musl_r.TRIALS.values()) >= FEWEST
-    assert musl_r.TRIALS[3] == max(musl_r.TRIALS.values())  # of one metric there are as many
+    assert musl_r.TRIALS >= FEWEST
     assert "from 100 times today's r on" in page.text
 
 

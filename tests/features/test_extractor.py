@@ -618,7 +618,17 @@ def test_training_images_can_be_counted_as_new_ones(train, cells):
         alone = np.diff(others.tocsc().indptr) == 0
         assert counts[group][:, :28][:, alone].nnz
         assert not as_new[:, :28][:, alone].nnz  # there is no such centre without these images
+    for in_the_fit, after_it in zip(extractor.held_out_counts_, plain.count_as_new(train, groups), strict=True):
+        assert (in_the_fit != after_it).nnz == 0
     assert not hasattr(extractor.fit(train), "held_out_counts_")
+
+
+def test_images_of_a_forest_or_of_unknown_blocks_cannot_be_counted_as_new_ones(train, labels):
+    forest = VistermExtractor(n_visterms=40, codebook="forest", n_trees=2, random_state=0).fit(train, labels)
+    by_chance = VistermExtractor(n_visterms=20).fit(train)
+    for extractor in (forest, by_chance):
+        with pytest.raises(ValueError, match="by a k-means codebook, random_state a number"):
+            extractor.count_as_new(train, [[1]])
 
 
 def test_held_out_images_that_cannot_be_read_have_no_counts(folder):

@@ -399,10 +399,11 @@ def blocked(tmp_path, monkeypatch):
 
 @pytest.mark.timeout(60)
 def test_a_file_whose_read_does_not_end_is_refused_and_the_next_is_read(blocked, tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "READ_SECONDS", 0.4, raising=False)
     (tmp_path / "a.png").write_bytes(encode(picture(), "PNG"))
     for _ in range(2):
-        with pytest.raises(ImageError, match=r"blocked\.jpg: reading it takes longer than 0\.4 s"):
+        refused = pytest.raises(ImageError, match=r"blocked\.jpg: reading it takes longer than 0\.4 s")
+        with refused, monkeypatch.context() as patch:
+            patch.setattr(images, "READ_SECONDS", 0.4, raising=False)
             read_image(blocked)
         check(read_image(tmp_path / "a.png"))
     before = set(threading.enumerate())  # those of other tests may end at any time

@@ -48,6 +48,14 @@ class TestAnnotate:
         assert labels.tolist() == [[1], [0], [1]]
         assert scores.tolist() == [[2], [0], [-1]]
 
+    @pytest.mark.parametrize("k", [2, 10, 64, 65, 100])
+    def test_few_are_the_first_of_all(self, k):
+        many = Fixed().fit(np.zeros((200, 100)), np.arange(200) // 2)
+        images = np.random.default_rng(0).integers(0, 12, (30, 100)).astype(np.float32)  # many equal scores
+        labels, scores = many.annotate(images, k)
+        np.testing.assert_array_equal(labels, np.argsort(-images, axis=1, kind="stable")[:, :k])
+        np.testing.assert_array_equal(scores, np.take_along_axis(images, labels, axis=1))
+
     def test_piece_by_piece_is_the_same(self, synonyms, monkeypatch):
         X, y = synonyms
         learner = PAMIR(n_steps=500, random_state=0).fit(X, y)

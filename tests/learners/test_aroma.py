@@ -11,6 +11,7 @@ from visterm.learners.aroma import dense_diagonal_pass, dense_factored_pass, dia
 from visterm.learners.draws import stream
 from visterm.learners.rows import as_rows
 from visterm.learners.triplets import TripletSampler
+from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
 
 FORMS = ["diagonal", "factored"]
 
@@ -487,6 +488,12 @@ class TestLearner:
         np.testing.assert_allclose(zero.W_, 0, atol=1e-10)
         np.testing.assert_allclose(identity.W_, np.eye(X.shape[1]), atol=1e-10)
         np.testing.assert_allclose(identity.similarity(X, X), Cosine().fit(X).similarity(X, X), atol=1e-6)
+
+    @pytest.mark.parametrize(("rows", "share"), [("sparse", CAUTIOUS_SPARSE), ("dense", CAUTIOUS)])
+    def test_share_that_counts_where_no_class_can_be_held_out(self, rows, share, problem, dense_problem):
+        X, y = problem if rows == "sparse" else dense_problem
+        params = {"n_steps": 500, "pass_steps": 250, "validation_fraction": 0.2, "random_state": 0}
+        assert AROMA(**params).fit(X, y, world="open", learned=None).learned_ == share
 
     def test_queries_do_not_copy_the_model(self, synonyms):
         """A product with the strided W_ would, whole, for every query."""

@@ -34,6 +34,13 @@ export function refineLinks() {
 /** @param {number} weight */
 const signed = (weight) => `${weight < 0 ? "−" : "+"}${Math.abs(weight).toFixed(1)}`;
 
+/**
+ * Weights that sliders were moved to, by query, until a search has them: keys change them step by
+ * step, and a search that a pause has started draws the sliders again meanwhile.
+ * @type {Map<string, { value: number, timer: number }>}
+ */
+const moved = new Map();
+
 /** @param {number} weight @param {string} name @param {(weight: number) => void} set */
 function slider(weight, name, set) {
   const value = el("output", {}, signed(weight));
@@ -63,20 +70,28 @@ function slider(weight, name, set) {
  */
 function tile(query, name, weight, set, remove, region) {
   const box = region?.split(",").map(Number);
-  /** @type {number | undefined} */
-  let timer; // of a new weight: keys change it step by step
+  const key = JSON.stringify(query);
+  const stay = () => {
+    clearTimeout(moved.get(key)?.timer);
+    moved.delete(key);
+  };
   /** @param {number} value */
   const later = (value) => {
-    clearTimeout(timer);
-    timer = setTimeout(() => set(value), 250);
+    stay();
+    const search = () => {
+      moved.delete(key);
+      set(value);
+    };
+    moved.set(key, { value, timer: setTimeout(search, 250) });
   };
   const act = () => {
-    clearTimeout(timer);
+    stay();
     remove.act();
   };
+  const shown = weight === null ? null : (moved.get(key)?.value ?? weight);
   return el(
     "li",
-    { class: weight !== null && weight < 0 ? "minus" : "" },
+    { class: shown !== null && shown < 0 ? "minus" : "" },
     el(
       "figure",
       {},
@@ -90,7 +105,7 @@ function tile(query, name, weight, set, remove, region) {
           ),
         }),
     ),
-    weight !== null && slider(weight, name, later),
+    shown !== null && slider(shown, name, later),
     el(
       "button",
       {

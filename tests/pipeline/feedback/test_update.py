@@ -16,7 +16,7 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback import held_out
+from visterm.pipeline.feedback import held_out, versions
 from visterm.pipeline.feedback import update as feedback_update
 from visterm.pipeline.feedback.batches import collect_batches, learn_batch, prepare_learner
 from visterm.pipeline.feedback.update import MAX_FALL, FeedbackTrainer
@@ -462,6 +462,23 @@ def test_a_search_sees_one_version_or_the_next(run):
         seen = set().union(*(watcher.result() for watcher in watchers))
     assert len(known) == 5
     assert seen <= set(known)
+
+
+def test_an_update_of_a_damaged_learner_names_the_damage_and_starts_none(run):
+    session(run, some_queries(run, 1))
+    (run.learner("oasis") / "files/learner.json").unlink()
+    before = sorted(run.learner("oasis").rglob("*"))
+    with pytest.raises(UserError, match=r"learner\.json: no such file .* --force"):
+        FeedbackTrainer(run).update()
+    assert sorted(run.learner("oasis").rglob("*")) == before
+
+
+def test_reading_which_version_is_used_removes_nothing(run, monkeypatch):
+    """The first update may write the file between a reader's look and a removal."""
+    removed = []
+    monkeypatch.setattr(versions, "discard", removed.append)
+    assert LearnerVersions(run).in_force("oasis").version == 0
+    assert not removed
 
 
 @pytest.mark.slow

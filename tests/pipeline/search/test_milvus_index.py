@@ -194,7 +194,6 @@ def test_a_few_lost_images_are_written_again_unasked(mine):
 
 @pytest.mark.slow
 def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeypatch):
-    monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
     folder = mine / "runs/fruit/index/milvus.db"
 
@@ -205,7 +204,8 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
         patch.setattr(milvus, "_is_there", slow)
         assert "no answer" in refused("index", "--rebuild", cwd=mine)
     close_file(os.fspath(folder))
-    with (folder / "LOCK").open() as lock:
+    with (folder / "LOCK").open() as lock, monkeypatch.context() as patch:
+        patch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "another process has this Milvus file open" in refused("index", "--rebuild", cwd=mine)
     assert "Milvus" not in search("id:3", mine, k=2)[1]  # neither has removed anything
@@ -224,9 +224,9 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
 
 @pytest.mark.slow
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
-    monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
-    with closing(socket.create_server(("127.0.0.1", 0))) as deaf:
+    with closing(socket.create_server(("127.0.0.1", 0))) as deaf, monkeypatch.context() as patch:
+        patch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
         uri = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         use(f"index.uri={uri}", cwd=mine)
         for command in (("search", "id:3"), ("index", "--rebuild")):

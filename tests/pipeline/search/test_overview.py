@@ -16,6 +16,7 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.search import overview as module
 from visterm.pipeline.search.groups import group_pairs
 from visterm.pipeline.search.overview import make_overview, read_overview
+from visterm.pipeline.store.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +177,8 @@ def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_damaged_overview_is_none(odd, overview):
+def test_a_damaged_overview_is_none(odd, overview, tmp_path):
+    run = Run(copy_run(odd.run.folder, tmp_path / "odd"))
     for damaged in ("{", "[]", '{"same": [], "alike": []}'):  # the latter two are of earlier versions
-        (module.overview_folder(odd.run) / "alike.json").write_text(damaged)
-        assert read_overview(odd.run) is None
+        (module.overview_folder(run) / "alike.json").write_text(damaged)
+        assert read_overview(run) is None

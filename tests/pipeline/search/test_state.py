@@ -14,6 +14,7 @@ from running import visterm
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.search.teachers import explain_teachers
 from visterm.pipeline.store.files import write_record
 
 
@@ -68,6 +69,8 @@ def test_a_learner_that_came_after_opening_is_refused(mine):
         with pytest.raises(UserError, match="retrained or updated after run fruit was opened"):
             ask()
     assert (loaded.search("id:1"), loaded.annotate("id:1"), loaded.search_label("pear")) == before
+    with pytest.raises(UserError, match="retrained or updated after run fruit was opened"):
+        explain_teachers(loaded, "id:1", "id:2", "oasis")  # the table is read at its first use
     assert Searcher(mine / "runs/fruit").search("id:1", learner="aroma")[0]["results"]
 
 
@@ -132,7 +135,7 @@ def test_results_follow_relevance_feedback(mine):
 
 def test_a_damaged_version_affects_its_learner_only(mine):
     folder = mine / "runs/fruit/feedback/oasis"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "in_force.json").write_text("{")
     searcher = Searcher(mine / "runs/fruit")
     assert searcher.learners == ["oasis", "wsabie", "musl", "cosine"]  # no other one replaces it

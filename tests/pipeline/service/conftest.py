@@ -59,6 +59,11 @@ def _client_class():
             self.wait_until(lambda: self.health()["version"] != old)
             return self.health()["version"]
 
+        def wait_for_colors(self):
+            """Answers have the mean colours of images from some moment after the start."""
+            looks = self.handlers.looks
+            self.wait_until(lambda: looks._thread is not None and not looks._thread.is_alive())
+
         @staticmethod
         def wait_until(condition):
             deadline = time.monotonic() + PATIENCE
@@ -147,6 +152,7 @@ def _evaluated(folder, learner, *settings):
 @pytest.fixture(scope="session")
 def client(made):
     with _serving(made) as client:
+        client.wait_for_colors()
         yield client
 
 
@@ -222,6 +228,15 @@ def shown(build_once, write_images):
         _evaluated(folder, "musl", "musl.n_metrics=2", "musl.n_bits=4", "split.train=12", "split.test=6")
 
     return Run(build_once("page", "photos", build) / "runs/photos")
+
+
+@pytest.fixture
+def own_shown(shown, tmp_path):
+    """A copy of that run, to be changed, over the same images; without what its service may be writing."""
+    run = Run(tmp_path / "runs" / "photos")
+    written = shutil.ignore_patterns("service", "overview*", "feedback*", "judgements*", "*.lock")
+    shutil.copytree(shown.folder, run.folder, ignore=written)
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -335,8 +350,18 @@ def page(request, browser, site, shown):
         page.keyboard.press("Enter")
 
     def results():
-        """The ids of all results, once the first are there."""
+        """The ids of all results, once they are there: those below the screen are drawn some frames later."""
         page.locator("#results .rank").first.wait_for()
+        page.evaluate("""() => new Promise((done) => {
+            let before = 0;
+            const look = () => {
+                const n = document.querySelectorAll("#results [data-id]").length;
+                if (n === before) return done();
+                before = n;
+                requestAnimationFrame(() => setTimeout(look));
+            };
+            look();
+        })""")
         return [
             int(value)
             for value in page.locator("#results [data-id]").evaluate_all("all => all.map((n) => n.dataset.id)")
@@ -348,7 +373,8 @@ def page(request, browser, site, shown):
         Of each list of photos the first eight are looked at: the others are made alike, and took most of the time.
         """
         script = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python").AXE_SCRIPT
-        page.wait_for_timeout(250)  # colours of what fades are those at its end
+        page.emulate_media(reduced_motion="reduce")  # colours of what fades are those at its end
+        page.wait_for_timeout(250)
         world = page.context.new_cdp_session(page)
         frame = world.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
         context = world.send("Page.createIsolatedWorld", {"frameId": frame})["executionContextId"]

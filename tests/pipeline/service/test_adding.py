@@ -11,13 +11,15 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.service import adding, schemas
 from visterm.pipeline.stages.add_files import add_waiting, waiting_files
 
+pytestmark = pytest.mark.timeout(900)  # a process of low priority adds, on a busy machine
+
 
 def keep(client, name, data):
     return client.post("/api/add/photo", files={"file": (name, data)})
 
 
 def ended(client):
-    deadline = time.monotonic() + 600  # a process of low priority, on a busy machine
+    deadline = time.monotonic() + 600
     while client.get("/api/add").json()["running"]:
         assert time.monotonic() < deadline
         time.sleep(0.05)

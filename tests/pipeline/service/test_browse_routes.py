@@ -32,6 +32,7 @@ def mapped(own, searcher, serving):
         entry = {"label": "fig", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[0]} | entry, {"id": 10**6} | entry]))
     with serving(own) as client:
+        client.wait_for_colors()
         yield client
 
 

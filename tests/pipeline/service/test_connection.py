@@ -96,7 +96,7 @@ def test_invalid_http(connect):
 
 
 def test_time_of_a_head(connect, monkeypatch):
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.5)
     assert read(connect()) == b""
     check_error(read(connect(HEAD)), 408, "too slow")
     check_error(read(connect(b"\r\n\r\n" + HEAD)), 408, "too slow")

@@ -1,13 +1,11 @@
 """Labels edited through the service, and on the page."""
 
 import re
-import shutil
 
 import pytest
 
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.service import schemas, snapshot
-from visterm.pipeline.store.run import Run
 
 
 def change(number, label, how):
@@ -102,14 +100,12 @@ def test_a_concept_of_nothing_is_refused_on_one_line(own, serving, photos):
 
 
 @pytest.fixture
-def labelled(shown, tmp_path, serving, draw_overview):
+def labelled(own_shown, serving, draw_overview):
     """The address of a service of a copy of the pages' run, with two labels to check; and the run."""
-    run = Run(tmp_path / "runs" / "photos")
-    shutil.copytree(shown.folder, run.folder, ignore=shutil.ignore_patterns("service", "overview", "*.lock"))
-    images = Searcher(run).images
-    draw_overview(run, [(image.id, "plum") for image in images if image.path in ("plum/1.jpg", "plum/2.jpg")])
-    with serving(run) as client:
-        yield str(client.base_url), run
+    images = Searcher(own_shown).images
+    draw_overview(own_shown, [(image.id, "plum") for image in images if image.path in ("plum/1.jpg", "plum/2.jpg")])
+    with serving(own_shown) as client:
+        yield str(client.base_url), own_shown
 
 
 def test_labels_are_edited_where_they_are_seen(page, labelled, ids):

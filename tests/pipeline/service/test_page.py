@@ -239,6 +239,8 @@ def test_a_result_can_be_opened_while_more_are_loaded(page, ids):
     expect(counter).to_have_text("1 / 20")
     page.wait_until("document.querySelector('#end').textContent === 'Loading more …'")
     page.keyboard.press("Escape")
+    while not held:
+        page.wait_for_timeout(10)
     held[0].continue_()
     all_results(page, 75)
     expect(page.tile(0).locator("a.open")).to_be_focused()

@@ -7,9 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 from visterm.pipeline.service import adding
-from visterm.pipeline.store.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def drop(page, *files):
@@ -19,13 +18,6 @@ def drop(page, *files):
     for kind in ("dragEnter", "dragOver", "drop"):
         devtools.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
     devtools.detach()
-
-
-@pytest.fixture
-def run(shown, tmp_path):
-    run = Run(tmp_path / "photos")
-    shutil.copytree(shown.folder, run.folder)
-    return run
 
 
 @pytest.fixture
@@ -41,9 +33,9 @@ def holiday(shown, write_images, tmp_path):
     return folder
 
 
-def test_a_folder_is_added_and_what_is_there_or_no_image_is_said(page, run, serving, holiday):
+def test_a_folder_is_added_and_what_is_there_or_no_image_is_said(page, own_shown, serving, holiday):
     page.refusals = 1  # bad.jpg
-    with serving(run) as client:
+    with serving(own_shown) as client:
         page.goto(str(client.base_url))
         expect(page.locator("#samples img").first).to_be_visible()
         drop(page, holiday)
@@ -62,8 +54,8 @@ def test_a_folder_is_added_and_what_is_there_or_no_image_is_said(page, run, serv
         expect(line).to_be_hidden()
 
 
-def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, run, serving, holiday, monkeypatch):
-    with serving(run) as client:
+def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, own_shown, serving, holiday, monkeypatch):
+    with serving(own_shown) as client:
         page.goto(str(client.base_url))
         expect(page.locator("#samples img").first).to_be_visible()
         drop(page, holiday / "2.jpg")
@@ -83,7 +75,7 @@ def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, run, se
         expect(line.get_by_role("progressbar")).to_be_visible()
         line.get_by_role("button", name="Cancel").click()
         expect(line).to_contain_text("Cancelled: 1 photo not added.")
-        assert list(run.added.iterdir()) == []
+        assert list(own_shown.added.iterdir()) == []
         line.get_by_role("button", name="Dismiss").click()
         expect(line).to_be_hidden()
         expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("2.jpg"))

@@ -16,7 +16,6 @@ from playwright.sync_api import expect
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features as features_stage
-from visterm.pipeline.store.run import Run
 
 phone = pytest.mark.parametrize(
     "page", [{"viewport": {"width": 390, "height": 740}, "is_mobile": True, "has_touch": True}], indirect=True
@@ -244,10 +243,8 @@ def test_a_mark_by_the_button_of_a_photo_keeps_the_focus_on_it(page, ids):
 
 
 @pytest.mark.slow
-def test_removal_is_asked_twice_and_undone(page, serving, shown, ids, tmp_path):
-    run = Run(tmp_path / "photos")
-    shutil.copytree(shown.folder, run.folder)
-    with serving(run) as client:
+def test_removal_is_asked_twice_and_undone(page, serving, own_shown, ids):
+    with serving(own_shown) as client:
 
         def first():
             results = client.get("/search", params={"id": ids["fig/2.jpg"], "k": 5}).json()[0]["results"]

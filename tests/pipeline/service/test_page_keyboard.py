@@ -1,7 +1,6 @@
 """Each flow of the page by keyboard alone, at the size of a desktop and of a phone."""
 
 import re
-import shutil
 
 import pytest
 
@@ -12,7 +11,6 @@ from playwright.sync_api import expect
 from visterm.pipeline import Searcher
 from visterm.pipeline.human_eval.judgements import Judgements
 from visterm.pipeline.human_eval.tasks import draw_tasks
-from visterm.pipeline.store.run import Run
 
 PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True}
 pytestmark = [
@@ -132,10 +130,8 @@ def test_the_viewer_and_an_explanation(keys, ids):
     expect(keys.tile(1).locator("a.open")).to_be_focused()
 
 
-def test_marks_teach_and_can_be_undone(keys, serving, shown, ids, tmp_path):
-    run = Run(tmp_path / "photos")
-    shutil.copytree(shown.folder, run.folder)
-    with serving(run) as client:
+def test_marks_teach_and_can_be_undone(keys, serving, own_shown, ids):
+    with serving(own_shown) as client:
         keys.goto(f"{client.base_url}/?id={ids['fig/2.jpg']}")
         keys.tab(photo(keys))
         for key in "aaxxaa":
@@ -150,10 +146,8 @@ def test_marks_teach_and_can_be_undone(keys, serving, shown, ids, tmp_path):
         expect(note).to_contain_text(re.compile(r"5 marks \(3 relevant, 2 not relevant\)|kept"))
 
 
-def test_several_are_selected_exported_and_removed(keys, serving, shown, ids, tmp_path):
-    run = Run(tmp_path / "photos")
-    shutil.copytree(shown.folder, run.folder)
-    with serving(run) as client:
+def test_several_are_selected_exported_and_removed(keys, serving, own_shown, ids):
+    with serving(own_shown) as client:
         keys.goto(f"{client.base_url}/?id={ids['fig/2.jpg']}")
         expect(keys.locator("#end")).to_have_text("All 75 results shown.")
         keys.tab(photo(keys))
@@ -228,12 +222,10 @@ def test_figures_lead_to_queries(keys):
     assert keys.results()
 
 
-def test_a_judge_decides(keys, serving, shown, tmp_path):
-    run = Run(tmp_path / "photos")
-    shutil.copytree(shown.folder, run.folder, ignore=shutil.ignore_patterns("judgements*"))
-    tasks = draw_tasks(Searcher(run), "oasis", n_queries=1, k=2, n_random=1)
-    Judgements(run.folder / "judgements.sqlite").create(tasks, learner="oasis", version="0")
-    with serving(run) as client:
+def test_a_judge_decides(keys, serving, own_shown):
+    tasks = draw_tasks(Searcher(own_shown), "oasis", n_queries=1, k=2, n_random=1)
+    Judgements(own_shown.folder / "judgements.sqlite").create(tasks, learner="oasis", version="0")
+    with serving(own_shown) as client:
         keys.goto(f"{client.base_url}/judge")
         keys.tab(keys.get_by_label("Your name"))
         keys.keyboard.type("Ada")

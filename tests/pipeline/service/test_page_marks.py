@@ -1,7 +1,6 @@
 """The page in a real browser: two learners, figures, marks, updates, keys, looks; and the page of judges."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from visterm.pipeline.human_eval.judgements import Judgements
 from visterm.pipeline.human_eval.tasks import draw_tasks
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.service import app as service_app
-from visterm.pipeline.store.run import Run
 
 WEB = Path(service_app.__file__).parent / "web"
 
@@ -184,10 +182,8 @@ def test_a_mark_that_cannot_be_kept_is_rolled_back(page, ids):
 
 
 @pytest.mark.slow
-def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, serving, shown, ids, tmp_path):
-    run = Run(tmp_path / "photos")
-    shutil.copytree(shown.folder, run.folder)
-    with serving(run) as client:
+def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, serving, own_shown, ids):
+    with serving(own_shown) as client:
         address = client.base_url
         number = ids["fig/2.jpg"]
         page.goto(f"{address}/?id={number}")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager
+from functools import partial
 
 import httpx
 import pytest
@@ -32,6 +33,9 @@ from visterm.pipeline.service import (
 from visterm.pipeline.service.app import create_app
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.run import Run
+
+PATIENCE = 120  # seconds
+get, post = partial(httpx.get, timeout=PATIENCE), partial(httpx.post, timeout=PATIENCE)
 
 
 @contextmanager
@@ -64,28 +68,28 @@ def test_a_run_without_images_says_how_to_begin_and_is_served_once_it_has_some(t
         f"{run.collection}: no collection here yet; run 'visterm features IMAGES' first; the page says so until then\n"
     )
     with in_a_process(run, said + "press Ctrl-C to stop\n") as address:
-        page = httpx.get(address)
+        page = get(address)
         assert (page.status_code, "visterm features IMAGES --run &#39;new run&#39;" in page.text) == (200, True)
-        assert httpx.get(f"{address}static/app.css").status_code == 200
-        refused = httpx.get(f"{address}search", params={"id": 1})
+        assert get(f"{address}static/app.css").status_code == 200
+        refused = get(f"{address}search", params={"id": 1})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
         assert "no images yet" in refused.json()["error"]
-        assert httpx.get(address, headers={"Host": "example.org"}).status_code == 421
+        assert get(address, headers={"Host": "example.org"}).status_code == 421
         write_images(tmp_path / "photos", ["1.jpg", "2.jpg"])
         features_stage(run, load_config(None, ["features.n_visterms=4"]), tmp_path / "photos", Console(quiet=True))
-        for _ in range(100):
-            if httpx.get(f"{address}health").status_code == 200:
-                break
+        deadline = time.monotonic() + PATIENCE
+        while get(f"{address}health").status_code != 200:
+            assert time.monotonic() < deadline
             time.sleep(0.1)
-        (answer,) = httpx.get(f"{address}search", params={"id": 1}).json()
+        (answer,) = get(f"{address}search", params={"id": 1}).json()
         assert len(answer["results"]) == 1
 
 
 def test_process_answers(process, searcher):
-    (answer,) = httpx.get(f"{process}search", params={"id": 1, "k": 2}).json()
+    (answer,) = get(f"{process}search", params={"id": 1, "k": 2}).json()
     assert len(answer["results"]) == 2
     with open(searcher.root / "fig/1.jpg", "rb") as picture:
-        (answer,) = httpx.post(f"{process}search", files={"file": picture}).json()
+        (answer,) = post(f"{process}search", files={"file": picture}).json()
     assert answer["upload"]
 
 
@@ -94,10 +98,10 @@ def test_upload_that_is_cut_off(process, made, photos, start_upload):
     for _ in range(bodies.MAX_CONCURRENT_UPLOADS + 1):
         with start_upload(process, 100_000) as connection:
             connection.sendall(b"--x\r\n")
-    assert httpx.get(f"{process}health").status_code == 200
+    assert get(f"{process}health").status_code == 200
     assert sorted(made.folder.glob("service/uploads/*")) == kept
     picture = {"file": photos.data("fig/1.jpg")}
-    assert httpx.post(f"{process}search", files=picture).status_code == 200
+    assert post(f"{process}search", files=picture).status_code == 200
 
 
 def test_suggested_token_is_accepted(made):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machines import machines
 from running import visterm
 from scipy import sparse
 
@@ -102,47 +103,14 @@ def wait_for(condition) -> None:
 
 
 @pytest.fixture(scope="module")
-def machines():
-    """Two network namespaces, each joined to this one by a cable: their names, and the addresses here and there.
-
-    None of them, and the reason, where they cannot be made.
-    """
-    names = [f"vt{uuid.uuid4().hex[:8]}" for _ in range(2)]
-    if shutil.which("ip") is None:
-        yield [], "no command 'ip', which makes network namespaces"
-        return
-    made, reason = [], ""
-    for i, name in enumerate(names):
-        net = 2 * (os.getpid() % 128) + i  # another test session may have such, too
-        here, there = f"10.213.{net}.1", f"10.213.{net}.2"
-        for command in (
-            f"ip netns add {name}",
-            f"ip link add {name}a type veth peer name {name}b",
-            f"ip link set {name}b netns {name}",
-            f"ip addr add {here}/30 dev {name}a",
-            f"ip link set {name}a up",
-            f"ip -n {name} addr add {there}/30 dev {name}b",
-            f"ip -n {name} link set {name}b up",
-            f"ip -n {name} link set lo up",
-        ):
-            done = subprocess.run(command.split(), capture_output=True, text=True)
-            if done.returncode and not reason:
-                reason = f"network namespaces cannot be made here: {done.stderr.strip()}"
-        made.append((name, here, there))
-    yield [] if reason else made, reason
-    for name in names:
-        subprocess.run(["ip", "link", "del", f"{name}a"], capture_output=True)
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def dask(tmp_path_factory, machines):
+def dask(tmp_path_factory):
     """A scheduler with two workers, on machines of their own where that can be had."""
     found = Dask(tmp_path_factory.mktemp("dask"))
     try:
-        for name, here, _ in machines[0]:
+        made, _ = machines()
+        for name, here, _ in made:
             found.begin_worker(address=f"tcp://{here}:{found.port}", before=("ip", "netns", "exec", name))
-        for _ in range(2 - len(machines[0])):
+        for _ in range(2 - len(made)):
             found.begin_worker()
         found.wait_for_workers()
         yield found
@@ -258,9 +226,9 @@ def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_workers_are_on_machines_of_their_own(machines, dask):
+def test_the_workers_are_on_machines_of_their_own(dask):
     """So that what the other tests find is not by grace of one machine's network."""
-    found, reason = machines
+    found, reason = machines()
     if not found:
         pytest.skip(reason)
     import distributed
@@ -431,7 +399,7 @@ def test_nothing_is_added_without_the_scheduler(fruit, tmp_path, write_images, m
 
 
 def test_a_scheduler_without_workers(lonely, fruit, tmp_path, monkeypatch):
-    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 5)
     told = refused(lonely.address, fruit, tmp_path)
     assert told == f"{lonely.address}: this scheduler has no workers; start some with 'dask worker {lonely.address}'"
 
@@ -533,7 +501,7 @@ def test_an_image_that_only_a_worker_cannot_open(lonely, fruit, tmp_path, monkey
 
 @pytest.mark.slow
 def test_the_scheduler_goes_in_the_middle(mortal, tmp_path, monkeypatch):
-    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 2)  # as long waits a client for it to come back
+    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 5)  # as long waits a client for it to come back
     mortal.worker()
     with at_work(mortal, tmp_path) as cluster:
         results = cluster.map(time.sleep, ((0.05,) for _ in range(1000)))

@@ -9,6 +9,10 @@ import sqlite3
 import pytest
 from running import CLASSES, SMALL, json_of, refused, visterm
 
+from visterm.pipeline.stages import repair
+from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.run import Run
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, write_images):
@@ -116,6 +120,24 @@ def test_a_segment_lost_with_the_catalogue_is_extracted_again(mine):
     assert done["lost"][1] == "segment 3 is damaged: its images are extracted again"
     assert done["features"]["extracted"] > 0
     assert {row[:3] for row in rows(mine)} == {row[:3] for row in before}
+
+
+def test_what_is_replaced_or_removed_while_it_is_looked_at_is_not_damaged(mine, monkeypatch):
+    run = Run(mine / "runs/fruit")
+    shutil.copytree(run.extractor, run.folder / "index/oasis")
+    look = repair.damage
+
+    def replaced(folder, record):
+        if folder == run.extractor and "replaced" not in record:
+            problem = look(folder, record | {"crc32": {"files/idf.npy": 0}})
+            write_record(folder / "record.json", record | {"replaced": True})
+            return problem
+        if folder == run.folder / "index/oasis":
+            shutil.rmtree(folder)
+        return look(folder, record)
+
+    monkeypatch.setattr(repair, "damage", replaced)
+    assert repair.damaged_artifacts(run) == []
 
 
 def test_what_another_command_makes_again_is_named(mine):

@@ -9,6 +9,8 @@ from scipy import sparse
 
 from visterm.learners import OASIS, load_learner
 from visterm.pipeline import FeedbackTrainer, Searcher, open_run
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.first import start_learner
 from visterm.pipeline.store.models import trained_record
 from visterm.pipeline.store.run import Run
 
@@ -118,6 +120,16 @@ def test_marks_alone_teach_a_run_without_labels(flat):
     assert len(taught["pairs"]) > 0
     status = FeedbackTrainer(searcher.run).status()["learners"]["oasis"]
     assert (status["marks"], status["waiting"]) == (6, 1)  # that of the query which is gone
+
+
+def test_an_update_replaces_no_learner_that_was_trained_meanwhile(flat, tmp_path):
+    shutil.copytree(flat / "runs", tmp_path / "runs", ignore=shutil.ignore_patterns("learners", "*feedback*"))
+    run = Run(tmp_path / "runs" / "fruit")
+    start_learner(run)
+    before = (run.learner("oasis") / "record.json").read_bytes()
+    with pytest.raises(UserError, match="oasis was trained meanwhile; update again"):
+        start_learner(run)
+    assert (run.learner("oasis") / "record.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["visterms", "vectors"])

@@ -13,12 +13,13 @@ import yaml
 from running import end_by_signal, json_of, refused, visterm
 from scipy import sparse
 
-from visterm.features import VistermWeighting
+from visterm.features import VistermExtractor, VistermWeighting
 from visterm.learners import OASIS
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.config.search_spaces import WEIGHTS, search_space
+from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.report.tuning_plot import write_tuning_plot
 from visterm.pipeline.stages import tune as stage
@@ -198,8 +199,40 @@ def test_idf_is_learned_without_held_out_images(finished):
     training, held_out = data.rows(1)
     assert len(held_out) == 6
     expected = VistermWeighting(tf="sqrt").fit(stored[training])
-    assert (data.vectors(1, "sqrt") != expected.transform(stored)).nnz == 0
-    assert (data.vectors(1, "sqrt") != VistermWeighting(tf="sqrt").fit(stored).transform(stored)).nnz
+    vectors, as_new = data.vectors(1, "sqrt")
+    assert as_new is vectors  # where they were not counted as new ones
+    assert (vectors != expected.transform(stored)).nnz == 0
+    assert (vectors != VistermWeighting(tf="sqrt").fit(stored).transform(stored)).nnz
+
+
+@pytest.mark.parametrize("learner", ["oasis", "wsabie", "knn", "hier"])
+def test_held_out_images_are_measured_as_new(mine, learner, tmp_path, monkeypatch):
+    run = Run(mine / "runs/fruit")
+    config, file = run.configure(None, []), tmp_path / "as_new.npz"
+    with Collection(run.collection) as collection:
+        images = collection.images("train")
+        plain, data, resumed = (stage._Data(run, config, collection, images, learner, True) for _ in range(3))
+        data.count_as_new(run, config, collection, images, file, Console(quiet=True))
+        monkeypatch.delattr(VistermExtractor, "count_as_new")  # an interrupted tuning has the counts
+        resumed.count_as_new(run, config, collection, images, file, Console(quiet=True))
+    np.testing.assert_array_equal(data._as_new.sum(axis=1), plain._stored.sum(axis=1))
+    for row in range(len(images)):  # some of its blocks had a centre of their own
+        assert (data._as_new[[row]] != plain._stored[[row]]).nnz
+    measured = [stage.measure_fold(some, config, learner, {}, 0, lambda: None)["values"] for some in (data, resumed)]
+    assert measured[0] == measured[1]
+    data._as_new = data._as_new[np.random.default_rng(0).permutation(len(images))]
+    data.vectors.cache_clear()
+    wrong = stage.measure_fold(data, config, learner, {}, 0, lambda: None)["values"]
+    assert max(wrong) < max(stage.measure_fold(plain, config, learner, {}, 0, lambda: None)["values"])
+
+
+def test_images_that_the_codebook_was_not_learned_from_are_measured_as_they_are(mine, write_images):
+    assert "counting 18 training images as new photos" in visterm("tune", *SHORT, "--trials", "2", cwd=mine).stderr
+    write_images(mine, ["plum.jpg"])
+    visterm("add", "plum.jpg", "--label", "plum", cwd=mine)
+    result = visterm("tune", *SHORT, "--trials", "2", "--force", cwd=mine)
+    assert "the codebook would now be made from other images" in result.stderr
+    assert "as new photos" not in result.stderr
 
 
 @pytest.mark.parametrize("learner", ["wsabie", "musl", "knn"])

@@ -10,6 +10,7 @@ import pytest
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import locked, publish, recover, write_bytes, write_text
+from visterm.pipeline.store.run import Run
 
 HOLD = """
 import sys; from pathlib import Path; from visterm.pipeline.store.files import locked
@@ -49,6 +50,27 @@ def test_a_kill_between_two_renames_is_undone(tmp_path):
     (tmp_path / "a.json.1-2.tmp").touch()
     recover(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["W.npy", "model", "record.json"]
+
+
+def test_who_takes_the_lock_leaves_what_is_written_without_it(tmp_path):
+    """The map, and the file of the first mark."""
+    run = Run(tmp_path / "runs/fruit")
+    run.folder.mkdir(parents=True)
+    (run.folder / "feedback.sqlite.1-2.tmp").touch()
+    with publish(run.folder / "overview", {}) as folder:
+        (folder / "points.npy").touch()
+        with run.locked():
+            pass
+        (folder / "ids.npy").touch()
+    left = sorted(path.name for path in run.folder.rglob("*") if path.name != ".lock")
+    assert left == ["feedback.sqlite.1-2.tmp", "ids.npy", "overview", "points.npy", "record.json"]
+
+    (run.folder / "overview").rename(run.folder / "overview.old")  # killed between two renames, an hour ago
+    for path in run.folder.iterdir():
+        os.utime(path, (0, 0))
+    with run.locked():
+        pass
+    assert sorted(path.name for path in run.folder.iterdir() if path.name != ".lock") == ["overview"]
 
 
 def test_a_lock_excludes_others_until_its_process_is_killed(tmp_path):
