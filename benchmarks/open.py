@@ -6,12 +6,14 @@ half of the words are seen, and an image with another word is unseen. Learners h
 beside cosine and the same learners as they were before there was an open world: no class held out, all of what is
 learned counts, vectors as they are. Means of class splits; vectors as ``visterm features`` makes them.
 
-What was measured is kept in build/bench/open, a file for each set, kind of vectors and learner, so that an interrupted
-benchmark resumes; delete a file to measure it again. Writes the tables of docs/open-world.md.
+What was measured is kept in build/bench/open, a file for each set, kind of vectors and learner and for each of its
+splits, so that an interrupted benchmark resumes; delete the files to measure again. Writes the tables of
+docs/open-world.md.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -66,6 +68,7 @@ class Split(NamedTuple):
     relevant: np.ndarray  # bool (n_test, n_test)
 
 
+@functools.lru_cache(maxsize=1)  # for the splits of a set
 def images_of(name: str, kind: str) -> tuple[Config, Any, Any, list[str]]:
     """Configuration, vectors and labels of all images of a set, and the names of the labels."""
     run, config = open_set(name, kind, Console(quiet=True))
@@ -123,29 +126,36 @@ def fitted(
     return timed(lambda: learner.fit(X, y, **options), clock=ELAPSED)
 
 
-def of_set(name: str, kind: str, learner: str, n_splits: int) -> dict[str, Any]:
-    """Figures of every split: cosine, and a learner before and now, with its seconds and shares."""
+def of_split(name: str, kind: str, learner: str, seed: int) -> dict[str, Any]:
+    """Figures of one split: cosine, and a learner before and now, with its seconds and share."""
     config, X, y, names = images_of(name, kind)
-    found: dict[str, Any] = {"cosine": [], "before": [], "now": [], "seconds": [], "share": [], "curve": []}
-    for split in class_splits(y, n_splits):
-        test, data = X[split.test], (config, X[split.training], y[split.training], names)
-        cosine = test @ test.T
-        found["cosine"].append(measures(cosine.toarray() if sp.issparse(cosine) else cosine, split))
-        before, seconds_before = fitted(learner, *data, before=True)
-        now, seconds = fitted(learner, *data)
-        found["before"].append(measures(before.similarity(test, test), split))
-        found["now"].append(measures(effective(now).similarity(test, test), split))
-        found["seconds"].append([seconds_before, seconds])
-        found["share"].append(now.learned_)
-        if learner == "oasis":
-            curve = [measures(Blend(now, share).similarity(test, test), split) for share in SHARES]
-            found["curve"].append(curve)
-        print(
-            f"    {name} {kind} {learner}: share {now.learned_:g}, mAP {np.round(found['now'][-1], 3)[:, 0]}, "
-            f"before {np.round(found['before'][-1], 3)[:, 0]}, s {seconds_before:.1f} to {seconds:.1f}",
-            flush=True,
-        )
-    return found
+    *_, split = class_splits(y, seed + 1)
+    test, data = X[split.test], (config, X[split.training], y[split.training], names)
+    cosine = test @ test.T
+    before, seconds_before = fitted(learner, *data, before=True)
+    now, seconds = fitted(learner, *data)
+    part = {
+        "cosine": measures(cosine.toarray() if sp.issparse(cosine) else cosine, split),
+        "before": measures(before.similarity(test, test), split),
+        "now": measures(effective(now).similarity(test, test), split),
+        "seconds": [seconds_before, seconds],
+        "share": now.learned_,
+    }
+    if learner == "oasis":
+        part["curve"] = [measures(Blend(now, share).similarity(test, test), split) for share in SHARES]
+    print(
+        f"    {name} {kind} {learner}: share {now.learned_:g}, mAP {np.round(part['now'], 3)[:, 0]}, "
+        f"before {np.round(part['before'], 3)[:, 0]}, s {seconds_before:.1f} to {seconds:.1f}",
+        flush=True,
+    )
+    return part
+
+
+def of_set(name: str, kind: str, learner: str, n_splits: int) -> dict[str, list]:
+    """Figures of all splits; each split is kept, since AROMA takes minutes for one."""
+    files = [CACHE / "open" / "splits" / f"{name}-{kind}-{learner}-{seed}.json" for seed in range(n_splits)]
+    parts = [kept_in(file, lambda seed=seed: of_split(name, kind, learner, seed)) for seed, file in enumerate(files)]
+    return {figure: [part[figure] for part in parts] for figure in parts[0]}
 
 
 def means(found: dict[str, Any], which: str) -> np.ndarray:

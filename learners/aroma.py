@@ -32,6 +32,7 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from . import validation
 from .checks import check_integer
 from .given_triplets import FitsTriplets
 from .online import OnlineLearner
@@ -43,6 +44,7 @@ from .rows import (
     dense_rows,
     difference,
     entry_cost,
+    is_dense,
     mean_entries,
     row_dot,
     squared_norm,
@@ -794,6 +796,10 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     def _starts_informed(self) -> bool:
         return self._starts_at_vectors()
+
+    def _cautious_share(self, X: Any) -> float:
+        # Pairs of visterms that no triplet had stay at their start: images of other classes rank by how they look.
+        return super()._cautious_share(X) if is_dense(X) else validation.CAUTIOUS_SPARSE
 
     def _start_whitened(self) -> None:
         if self.init is None:
