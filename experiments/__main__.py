@@ -21,7 +21,7 @@ import time
 from benchmarks.vectors import DATA
 
 from .coverage import write_coverage
-from .jobs import ROOT, code_of, run_jobs
+from .jobs import ROOT, code_of, finish, run_jobs
 from .pages import render_again, write_page, write_summary
 
 NAMES = ("seeds", "retrieval", "learning", "lead", "scales", "variants", "details", "newsgroups", "annotation", "corel")
@@ -50,15 +50,17 @@ def main() -> int:
     started = time.monotonic()
     if arguments.render:
         render_again(folder, codes)
-    for name in () if arguments.render else arguments.names or NAMES:
-        module = modules[name]
-        if not (jobs := module.jobs(quick)):
-            print(f"{name}: left out of a quick run", flush=True)
-            continue
-        results = run_jobs(module.measure, jobs, alone=module.ALONE)
-        command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
-        write_page(folder, module, results, command=command, code=codes[name], quick=quick)
-        print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
+    chosen = () if arguments.render else arguments.names or NAMES
+    for alone in (False, True):  # what measures time comes last
+        jobs = {name: modules[name].jobs(quick) for name in chosen if alone == modules[name].ALONE}
+        for name in finish({name: (modules[name].measure, own) for name, own in jobs.items()}, alone=alone):
+            if not jobs[name]:
+                print(f"{name}: left out of a quick run", flush=True)
+                continue
+            results = run_jobs(modules[name].measure, jobs[name])
+            command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
+            write_page(folder, modules[name], results, command=command, code=codes[name], quick=quick)
+            print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
     broken = write_summary(folder, codes)
     write_coverage(folder, NAMES)
     print(f"summary: {folder / 'README.md'}, {folder / 'coverage.md'}")

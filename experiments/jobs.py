@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,26 +46,47 @@ def run_jobs(measure: Measure, jobs: list[dict[str, Any]], *, alone: bool = Fals
         Run one job at a time, for jobs that measure time; default: one per core.
     """
     name = measure.__module__.rpartition(".")[2]
-    places = [place(measure, parameters) for parameters in jobs]
-    todo = [(parameters, path) for parameters, path in zip(jobs, places, strict=True) if not path.exists()]
+    for _ in finish({name: (measure, jobs)}, alone=alone):
+        pass
+    results = [json.loads(place(measure, parameters).read_text(encoding="utf-8")) for parameters in jobs]
+    return [parameters | result for parameters, result in zip(jobs, results, strict=True)]
+
+
+def finish(wanted: Mapping[str, tuple[Measure, list[dict[str, Any]]]], *, alone: bool = False) -> Iterator[str]:
+    """Do what is left of the jobs of some experiments, together, so that no core idles at the end of each.
+
+    Yields the names in their order, each once its jobs, and those of the names before it, are done.
+    """
+    todo: dict[Path, tuple[Measure, dict[str, Any]]] = {}
+    left: dict[str, set[Path]] = {}
+    for name, (measure, jobs) in wanted.items():
+        missing = {path: (measure, one) for one in jobs if not (path := place(measure, one)).exists()}
+        left[name] = set(missing)
+        todo |= missing
     if todo:
         if alone:  # else the time of idle processes counts when they end, in the middle of a job
             get_reusable_executor().shutdown()
         started = said = time.monotonic()
-        print(f"{name}: {len(todo)} of {len(jobs)} jobs to do", flush=True)
-        calls = (joblib.delayed(run_job)(measure, parameters, path) for parameters, path in todo)
+        title = next(iter(wanted)) if len(wanted) == 1 else f"{len(wanted)} experiments"
+        print(f"{title}: {len(todo)} of {sum(len(jobs) for _, jobs in wanted.values())} jobs to do", flush=True)
+        calls = (joblib.delayed(run_job)(measure, parameters, path) for path, (measure, parameters) in todo.items())
         parallel = joblib.Parallel(n_jobs=1 if alone else -1, return_as="generator_unordered", batch_size=1)
-        for done, _ in enumerate(parallel(calls), start=1):
+        for done, path in enumerate(parallel(calls), start=1):
             now = time.monotonic()
             if now - said >= SAY_SECONDS or done == len(todo):
                 said = now
-                print(f"{name}: {done} of {len(todo)} done after {(now - started) / 60:.1f} min", flush=True)
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in places]
-    return [parameters | result for parameters, result in zip(jobs, results, strict=True)]
+                print(f"{title}: {done} of {len(todo)} done after {(now - started) / 60:.1f} min", flush=True)
+            for paths in left.values():
+                paths.discard(path)
+            while left and not next(iter(left.values())):
+                name = next(iter(left))
+                del left[name]
+                yield name
+    yield from left
 
 
-def run_job(measure: Measure, parameters: dict[str, Any], path: Path) -> None:
-    """Run one job on one thread; write its result under a temporary name, then rename it."""
+def run_job(measure: Measure, parameters: dict[str, Any], path: Path) -> Path:
+    """Run one job on one thread; write its result under a temporary name, then rename it; return its path."""
     numba.set_num_threads(1)
     start = core_seconds()
     USED.clear()
@@ -77,6 +98,7 @@ def run_job(measure: Measure, parameters: dict[str, Any], path: Path) -> None:
     temporary = path.with_suffix(f".{os.getpid()}")
     temporary.write_text(json.dumps(result), encoding="utf-8")
     temporary.replace(path)
+    return path
 
 
 def core_seconds() -> float:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import jinja2
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from benchmarks.plots import PLACES, mean_series, new_figure, save
 from benchmarks.statistics import TEST_PER_TRAIN, clearly_above, difference, interval, plus_minus, ratio_text
@@ -434,6 +435,10 @@ def draw(
             drawn = mean_series(one, name if name in PLACES else place, x, values, name)
             rows += [{**panel.columns, **row} for row in drawn]
         one.set(**panel.axes)
+        for axis in (one.xaxis, one.yaxis):
+            if axis.get_scale() == "log" and axis.get_view_interval().max() < 1e4:  # 60 in place of 6 x 10^1
+                axis.set_major_formatter(LogFormatter())
+                axis.set_minor_formatter(LogFormatter(labelOnlyBase=False))
         if panel.finish:
             panel.finish(one)
     lines = {name: line for one in axes for line, name in zip(*one.get_legend_handles_labels(), strict=True)}

@@ -38,8 +38,9 @@ IMAGES = {
     ("MCML", 1000): (500, 1000, 2000),
 }
 QUICK_IMAGES = {("OASIS", 1000): (1000, 3000, 10_000)}
-# Early stopping on a tenth of the images: looks of the same length whatever their number, so that it decides freely.
-STOPPING = {"n_steps": 100_000_000, "pass_steps": 20_000, "validation_fraction": 0.1, "patience": 3, "refit": False}
+# Early stopping on a tenth of the images: looks of the same length whatever their number. A verdict over times that the
+# cap of steps ended says so.
+STOPPING = {"n_steps": 50_000_000, "pass_steps": 20_000, "validation_fraction": 0.1, "patience": 3, "refit": False}
 STOPPING |= ONE_PAIR
 RIVALS = {"MCML": (2, "two orders"), "LMNN": (1, "one order")}  # orders of magnitude above OASIS, in the paper
 
@@ -104,12 +105,7 @@ def facts(results: Results) -> dict[str, Any]:
         "order_of": np.log10,
         "median": np.median,
         "edges": lambda *names: open_text({f"{s}, {c} classes": of_classes[s, c] for s in names for c in classes}),
-        "capped": open_text(
-            {
-                f"{one['images']:,} images": [{"edges": ["n_steps"] * (one["ended"] >= one["settings"]["n_steps"])}]
-                for one in free
-            }
-        ),
+        "capped": capped_text(free),
         "fixed": fixed,
         "free": free,
         "step_times": [step_time(one) for one in fixed],
@@ -145,19 +141,33 @@ def facts(results: Results) -> dict[str, Any]:
     }
 
 
+def capped_text(results: Results) -> str:
+    """Of how many seeds the cap of steps ended training; empty where it ended none."""
+    texts = [
+        f"{one['n_capped']} of {one['n_seeds']} seeds with {one['images']:,} images"
+        for one in results
+        if one["n_capped"]
+    ]
+    return f"The cap of {STOPPING['n_steps']:,} triplets ended {'; '.join(texts)}." if texts else ""
+
+
 def without_seeds(results: Results) -> Results:
-    """Results of the same system and number of images as one: all times, the median of the other figures."""
+    """Results of one system and number of images as one: medians of the seeds' times and best steps, and the last step.
+
+    And how many seeds there are, and of how many the cap ended training.
+    """
     found: dict[tuple[str, int], Results] = {}
     for one in results:
         found.setdefault((one["system"], one["images"]), []).append(one)
     merged = []
     for own in found.values():
-        one = own[0] | {"times": [seconds for each in own for seconds in each["times"]]}
+        one = own[0] | {"times": [each["train"] for each in own]}
         one["train"] = float(np.median(one["times"]))
         for key, of in (("best", np.median), ("ended", max)):
             if key in one:
                 one[key] = int(of([each[key] for each in own]))
-        merged.append(one)
+        capped = [each for each in own if each.get("ended", 0) >= each["settings"].get("n_steps", np.inf)]
+        merged.append(one | {"n_seeds": len(own), "n_capped": len(capped)})
     return merged
 
 

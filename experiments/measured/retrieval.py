@@ -128,8 +128,8 @@ def measure_peer(system: str, X: Any, y: np.ndarray, test: Any, test_y: np.ndarr
     ((shown, held_out),) = StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(X, y)
 
     def learned(rows: np.ndarray, point: Point) -> Linear:
-        options = PEERS[system] | point
-        return Linear(learn_metric(system.lower(), X[rows], y[rows], timeout=PEER_SECONDS, threads=1, **options)[0])
+        options = PEERS[system] | point | {"timeout": PEER_SECONDS, "threads": 1, "rewritten": True}
+        return Linear(learn_metric(system.lower(), X[rows], y[rows], **options)[0])
 
     def measure(points: Sequence[Point]) -> list[Curve]:
         return [[(None, figures(learned(shown, p), X[held_out], y[held_out])["map"])] for p in points]
