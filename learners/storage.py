@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shutil
+import threading
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -22,6 +23,7 @@ import scipy.sparse as sp
 FORMAT = 1
 _FILE = "learner.json"
 _CSR = ("data", "indices", "indptr")
+_one_header = threading.RLock()
 _log = logging.getLogger(__name__)
 
 
@@ -134,10 +136,21 @@ def _plain_number(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be saved with a learner")
 
 
+def load_array(path: Path, mmap_mode: str | None = None) -> np.ndarray:
+    """Read a .npy file, also while other threads read theirs.
+
+    NumPy parses the header as Python, and threads of Python before 3.13 share the parser's count of depth: where the
+    garbage collector hands over to another thread meanwhile, the first one ends with a SystemError (CPython issue
+    106905).
+    """
+    with _one_header:
+        return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)  # type: ignore[arg-type]
+
+
 def _read_array(folder: Path, entry: dict[str, Any], mmap_mode: str | None, verify: bool) -> np.ndarray:
     name = Path(entry["file"]).name
     try:
-        array = np.load(folder / name, mmap_mode=mmap_mode, allow_pickle=False)  # type: ignore[arg-type]
+        array = load_array(folder / name, mmap_mode)
     except OSError as error:
         raise ValueError(f"{folder}: {name} cannot be read ({error.strerror or error}); train again") from None
     except (ValueError, EOFError, TokenError):  # TokenError: of a header

@@ -165,6 +165,8 @@ class LearnerVersions:
         """Load the base with the block of a version, mapped copy-on-write: writing to its arrays changes no file."""
         import numpy as np
 
+        from visterm.learners.storage import load_array
+
         check_trained(self.run, learner)
         model = load_files(self.run, learner, mmap_mode="c")
         array = np.asarray(getattr(model, _ARRAY[learner]))
@@ -175,7 +177,7 @@ class LearnerVersions:
         try:
             if (problem := damage(folder, self.record(learner, version))) is not None:
                 raise ValueError(problem)
-            visterms, block = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("visterms", "block"))
+            visterms, block = (load_array(folder / f"{name}.npy") for name in ("visterms", "block"))
             array[np.ix_(visterms, visterms)] = block
         except FileNotFoundError:
             raise

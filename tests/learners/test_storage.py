@@ -1,14 +1,17 @@
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from visterm.learners import OASIS, Cosine, load_learner
+from visterm.learners.storage import load_array
 
 
 @pytest.fixture
@@ -138,3 +141,22 @@ class TestWriting:
             assert (state["A"] == state["n"]).all()
         storage.save(tmp_path / "a", "Cosine", {}, {"n": 1})
         assert [path.name for path in (tmp_path / "a").iterdir()] == ["learner.json"]
+
+
+def test_threads_read_arrays_at_once(tmp_path):
+    """The garbage collector hands over to the other thread in the middle of a header."""
+    np.save(tmp_path / "a.npy", np.arange(3))
+
+    def hand_over(phase, info):
+        time.sleep(0)
+
+    before = gc.get_threshold()
+    gc.set_threshold(5)
+    gc.callbacks.append(hand_over)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            sums = list(pool.map(lambda _: load_array(tmp_path / "a.npy", "r").sum(), range(800)))
+    finally:
+        gc.callbacks.remove(hand_over)
+        gc.set_threshold(*before)
+    assert sums == [3] * 800
