@@ -17,6 +17,7 @@ LEARNERS = {
     "diagonal": AROMA(n_steps=1000, pass_steps=500),
     "factored": AROMA(covariance="factored", n_steps=300, pass_steps=150),
 }
+FAST = ("oasis", "factored")
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,9 @@ def state_of(learner):
     return {name: value for name, value in vars(learner).items() if name.endswith("_")}
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in LEARNERS]
+)
 def test_the_same_to_the_last_bit(name, halves, tmp_path):
     X, y = halves
     options = {"world": "open", "learned": None}

@@ -140,6 +140,7 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     assert LabelEditor(run).of([number]) == {"plum/1.jpg": {"pear": 1.0}}
 
 
+@pytest.mark.slow
 def test_a_concept_is_learned_by_keys_alone(page, labelled, ids):
     from playwright.sync_api import expect
 

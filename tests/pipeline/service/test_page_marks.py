@@ -78,6 +78,7 @@ def test_marks_are_kept_taken_back_and_undone(page, ids):
     expect(page.locator("#marks .tray li")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_marks_on_a_flat_folder_teach_from_the_first_on(page, flat, serving):
     with serving(flat) as client:
         page.goto(f"{client.base_url}?id=1")

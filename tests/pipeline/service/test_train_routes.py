@@ -84,6 +84,7 @@ def test_labels_are_learned_in_the_background_and_undone(own, serving, photos, t
     assert created(own) == before
 
 
+@pytest.mark.slow
 def test_a_worse_model_is_told_and_not_offered_again(own, serving, tolerance):
     tolerance(-1.0)
     before = created(own)

@@ -18,7 +18,7 @@ STEPS = [
 LEARNERS = "oasis,aroma,ovr"  # ovr does not read by rows
 
 
-@pytest.fixture(scope="module", params=["float16", "float32"])
+@pytest.fixture(scope="module", params=["float16", pytest.param("float32", marks=pytest.mark.slow)])
 def folder(request, tmp_path_factory):
     """A run of imported vectors in several segments."""
     folder = tmp_path_factory.mktemp("by-rows")

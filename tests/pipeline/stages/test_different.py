@@ -49,6 +49,7 @@ def test_what_is_said_to_differ_is_listed_together_no_more_until_undone(copies):
     assert "nothing to undo" in visterm("duplicates", "--undo", cwd=copies).stderr
 
 
+@pytest.mark.slow
 def test_it_outlives_features_a_moved_file_and_damage(copies):
     run = Run(copies / "runs/fruit")
     say_different(run, [["pear/1.jpg"], ["pear/a.jpg"], ["pear/b.jpg"]])

@@ -85,6 +85,7 @@ def test_kinds_without_which_there_is_time_for_enough_images_are_skipped(seconds
         assert reason.startswith("vectors of 120 images would take ")
 
 
+@pytest.mark.slow
 def test_fewer_images_are_tried_where_the_time_is_short(without_network, tmp_path, write_images):
     names = [f"{label}/{i}.jpg" for label in CLASSES for i in range(60)]
     write_images(tmp_path / "fruit", names)
