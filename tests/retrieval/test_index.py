@@ -180,6 +180,7 @@ def test_sparse_dense_and_every_query_type_agree():
             np.testing.assert_array_equal(ranking.indices, want)
 
 
+@pytest.mark.slow
 def test_memory_mapped_read_only_and_long_indices(tmp_path):
     rng = np.random.default_rng(3)
     X, Q = tied_vectors(rng, 40, 8), tied_vectors(rng, 9, 8)

@@ -400,6 +400,7 @@ def test_what_is_marked_in_the_dialog_can_be_undone_there(page, ids):
     expect(pressed).to_have_attribute("aria-pressed", "false")
 
 
+@pytest.mark.slow
 def test_an_explanation_names_the_images_that_taught_it(page, ids):
     page.ask(ids["plum/2.jpg"], "&learner=oasis")
     page.tile(0).locator("a.open").focus()

@@ -18,7 +18,7 @@ STEPS = [
 LEARNERS = "oasis,aroma,ovr"  # ovr does not read by rows
 
 
-@pytest.fixture(scope="module", params=["float16", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["float16", "float32"])
 def folder(request, tmp_path_factory):
     """A run of imported vectors in several segments."""
     folder = tmp_path_factory.mktemp("by-rows")
@@ -54,6 +54,7 @@ def without_times(figures):
     return {key: without_times(value) for key, value in figures.items() if "seconds" not in key and key != "created"}
 
 
+@pytest.mark.slow
 def test_everything(folder, tmp_path, monkeypatch):
     in_memory, on_disk = copy_run(folder, tmp_path / "a"), copy_run(folder, tmp_path / "b")
     wanted = dict(everything(in_memory))

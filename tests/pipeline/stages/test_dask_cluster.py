@@ -398,6 +398,7 @@ def test_nothing_is_added_without_the_scheduler(fruit, tmp_path, write_images, m
     assert (done["added"], done["present"]) == (0, 5)
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_workers(lonely, fruit, tmp_path, monkeypatch):
     monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 5)
     told = refused(lonely.address, fruit, tmp_path)
