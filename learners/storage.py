@@ -144,6 +144,7 @@ def load_array(path: Path, mmap_mode: str | None = None) -> np.ndarray:
     106905).
     """
     with _one_header:
+        # Callers pass on a plain string, which NumPy checks; its annotation names the four modes.
         return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)  # type: ignore[arg-type]
 
 
