@@ -30,7 +30,6 @@ import joblib
 import numpy as np
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from . import validation
 from .checks import check_integer
@@ -50,7 +49,7 @@ from .rows import (
     squared_norm,
     widest_row,
 )
-from .sums import inner_products, product
+from .sums import inner_products, one_thread, product
 from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten
 
@@ -861,7 +860,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
             return diagonal_pass(rows, triplets, r, self.distribution_.reshape(d, 2 * d))
         n_threads = joblib.effective_n_jobs(self.n_jobs)
         # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+        with one_thread(), ThreadPoolExecutor(n_threads) as pool:
             run = map if n_threads == 1 else pool.map
             if X is None:
                 return self._sparse_factored_pass(rows, triplets, run)

@@ -24,7 +24,6 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from .blocks import Run, block_size, learn_blocks
 from .checks import check_integer
@@ -48,7 +47,7 @@ from .rows import (
     widest_row,
     writable,
 )
-from .sums import product
+from .sums import one_thread, product
 from .teachers import with_images, with_steps
 from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten
@@ -528,7 +527,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
                 outcomes.append(figures)
         else:
             # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
-            with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+            with one_thread(), ThreadPoolExecutor(n_threads) as pool:
                 run = map if n_threads == 1 else pool.map
 
                 def learn(work: Any, inner_run: Run = map) -> Any:
@@ -593,7 +592,7 @@ def _learn(rows: Rows, triplets: np.ndarray, settings: Settings, W: np.ndarray, 
 
 def _learn_there(rows: Rows, triplets: np.ndarray, settings: Settings, W: np.ndarray) -> Any:
     """`_learn` on another machine, where W may have arrived as read-only."""
-    with threadpool_limits(1, user_api="blas"):
+    with one_thread():
         return _learn(rows, triplets, settings, writable(W))
 
 

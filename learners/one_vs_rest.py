@@ -18,22 +18,18 @@ rounding.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 from numba import njit
-from threadpoolctl import ThreadpoolController
 
 from .annotation import Labels, combine_rows
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from .sums import one_thread
 
 _BLOCK = 64  # images whose steps are one product: twice as many take longer for the products among themselves
-
-# Made once, since a look for the process's libraries takes as long as some hundred images.
-blas = functools.cache(ThreadpoolController)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -136,8 +132,7 @@ def dense_one_vs_rest_pass(
 ) -> tuple[float, int]:
     """The same as `one_vs_rest_pass` for images of few zeros, X (n, d): the steps of a block as matrix products."""
     losses, violating = 0.0, 0
-    # One thread: the sums of a product depend on the number of threads.
-    with blas().limit(limits=1, user_api="blas"):
+    with one_thread():
         for start in range(0, len(images), _BLOCK):
             block = images[start : start + _BLOCK]
             x = X[block]

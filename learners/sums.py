@@ -9,12 +9,15 @@ sparse rows with a dense matrix is here once more, in the same order, since four
 
 from __future__ import annotations
 
+import functools
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from sklearn.preprocessing import normalize
+from threadpoolctl import ThreadpoolController
 
 from .rows import Int, readonly
 
@@ -158,6 +161,14 @@ def inner_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     out = np.empty(len(A), np.float32)
     _inner_products(readonly(A), readonly(B), out)
     return out
+
+
+_blas = functools.cache(ThreadpoolController)  # made once: it looks through all libraries of the process
+
+
+def one_thread() -> AbstractContextManager:
+    """Context in which BLAS takes one thread, since its sums depend on how many there are."""
+    return _blas().limit(limits=1, user_api="blas")
 
 
 def row_means(X: np.ndarray) -> np.ndarray:

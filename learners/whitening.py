@@ -25,13 +25,12 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from .base import SimilarityLearner, scores_of
 from .given_triplets import GivenTriplets
 from .maps import Affine, Map, Unit
 from .rows import RowsOf, blocks, is_dense
-from .sums import product, unit_rows
+from .sums import one_thread, product, unit_rows
 
 MAX_FEATURES = 4096  # the root of a matrix of so many dimensions takes a minute, and 500 MB beside it
 _SHRINKAGE = 0.01  # s: 0.003 to 0.03 are as good on vectors of photos
@@ -93,7 +92,7 @@ def whitening(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None) -> t
     """
     rows, A = np.arange(X.shape[0]) if rows is None else rows, np.eye(X.shape[1])
     mean = _sums(X, sp.csr_array(np.ones((len(rows), 1))), rows)[0] / len(rows)
-    with threadpool_limits(1, user_api="blas"):  # the same numbers, whatever the number of threads
+    with one_thread():
         C, free = within_scatter(X, groups, rows)
         if np.trace(C) > 0:
             values, vectors = scipy.linalg.eigh(C, overwrite_a=True, check_finite=False)

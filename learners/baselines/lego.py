@@ -38,12 +38,12 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numba import njit
-from threadpoolctl import threadpool_limits
 
 from visterm.learners.draws import stream
 from visterm.learners.mahalanobis import MahalanobisMixin
 from visterm.learners.online import OnlineLearner
 from visterm.learners.rows import FASTMATH, Rows, dense_rows, mean_entries
+from visterm.learners.sums import one_thread
 from visterm.learners.triplets import TripletSampler
 
 _COLUMNS = 512  # columns of a large Cholesky decomposition that are computed at a time: half a second at d = 10,000
@@ -230,7 +230,7 @@ def lego_pairs_pass(
 def _learn_blocks(X: Any, triplets: np.ndarray, A: np.ndarray, learn: Callable) -> tuple[float, int]:
     """Call `learn(Z A Z', Z A)` for each block of triplets; sum of the losses and of the violations it returns."""
     losses, violating = 0.0, 0
-    with threadpool_limits(1, user_api="blas"):  # sums would depend on the number of threads
+    with one_thread():
         for start in range(0, len(triplets), _BLOCK):
             query, positive, negative = triplets[start : start + _BLOCK].T
             Z = X[np.tile(query, 2)] - X[np.concatenate([positive, negative])]

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from visterm.learners.mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
 from visterm.learners.online import OnlineLearner
 from visterm.learners.rows import Rows, dense_rows
+from visterm.learners.sums import one_thread
 
 _FIRST_STEP, _LEAST_STEP = 0.3, 1e-6
 
@@ -178,7 +178,7 @@ class Xing(MahalanobisMixin, OnlineLearner):
         dense = dense_rows(rows, self.n_features_in_)
         if dense is None:
             dense = sp.csr_array((data, indices.view(np.int32), indptr), shape).toarray()
-        with threadpool_limits(1, user_api="blas"):  # sums would depend on the number of threads
+        with one_thread():
             return self._climb(dense.astype(np.float64), sampler, n_steps)
 
     def _climb(self, X: np.ndarray, classes: np.ndarray, n_steps: int) -> tuple[float, float]:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from visterm.learners.sums import inner_products, product, row_means, unit_rows
+from visterm.learners.sums import inner_products, one_thread, product, row_means, unit_rows
 
 
 def numbers(*shape):
@@ -51,3 +52,14 @@ def test_rows():
     lengths = np.linalg.norm(unit_rows(X), axis=1)
     np.testing.assert_allclose(lengths, np.arange(9) != 3, rtol=1e-6)
     np.testing.assert_allclose(unit_rows(sp.csr_array(X)).toarray(), unit_rows(X), rtol=1e-6)
+
+
+def test_blas_takes_one_thread_for_a_time():
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    with threadpool_limits(2, user_api="blas"):
+        for _ in range(2):  # what is found out about the libraries is kept
+            with one_thread():
+                assert threads() == {1}
+            assert threads() == {2}
