@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -129,7 +130,7 @@ def create_app(
     add_feedback_routes(app, feedback)
     add_human_eval_routes(app, handlers)
     add_page_routes(app)
-    _describe_absence(app)
+    _describe_when_asked(app)
     app.state.handlers, app.state.feedback = handlers, feedback
     return app
 
@@ -142,9 +143,21 @@ JSON: {"ok": false, "error": "...", "status": 404}; 429 comes with Retry-After. 
 header Authorization: Bearer TOKEN."""
 
 
-def _describe_absence(app: FastAPI) -> None:
+def _describe_when_asked(app: FastAPI) -> None:
+    """Make the description of the API when somebody first asks for it: it takes a quarter of a second."""
+    make, lock = app.openapi, threading.Lock()
+
+    def openapi() -> dict[str, Any]:
+        with lock:
+            if app.openapi_schema is None:
+                _describe_absence(make())
+            return make()
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation has it
+
+
+def _describe_absence(description: dict[str, Any]) -> None:
     """Remove null from the description of parameters and form fields: they are left out instead."""
-    description = app.openapi()
     fields = [
         parameter["schema"]
         for operations in description["paths"].values()
