@@ -75,7 +75,10 @@ CANDIDATES: dict[str, Grid] = {
     "Xing": Grid(Xing(n_steps=6, pass_steps=1), {"shrinkage": (3e-5, 3e-3)}, {"shrinkage": (0.0, 1.0)}),
 }
 INNER_FOLDS = 3
-FEW_INNER_FOLDS = 2  # of factored AROMA, whose updates take a tenth of a millisecond, and of Xing's method
+# Of factored AROMA, whose updates take a tenth of a millisecond, of LEGO, whose grid has the most points, and of Xing's
+# method.
+FEW_INNER_FOLDS = 2
+FEW_INNER = ("AROMA factored", "LEGO", "LEGO, triplets", "Xing")
 
 
 # Of the methods of metric-learn: what keeps their time in bounds, and what of it is chosen on a fifth of the training
@@ -113,7 +116,7 @@ def measure(system: str, classes: int, fold: int, quick: bool) -> dict[str, Any]
         if system == "HIER":
             is_a = parents_of(sorted(set(y.tolist())), IS_A, numbered=False)
             grid = replace(grid, learner=clone(grid.learner).set_params(is_a=is_a))
-        few = quick or system in ("AROMA factored", "Xing")
+        few = quick or system in FEW_INNER
         learner, edges = choose(grid, X, y, n_folds=FEW_INNER_FOLDS if few else INNER_FOLDS, quick=quick)
     learner.fit(X, y)
     found = figures(learner, test, test_y) | {"settings": settings_of(learner), "edges": edges}
