@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+import typer.testing
 
 from visterm.pipeline.cli.app import app
 
@@ -38,13 +39,17 @@ SMALL = set_all(
 )
 
 
+# Typer reads the parameters of all commands anew in each call, 30 ms.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
+
+
 def visterm(*arguments, cwd, check=0):
     """Run the command in a folder, in this process; the exit code must be the one expected."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd)
         patch.setenv("VISTERM_RUN", "")
         patch.delenv("VISTERM_RUNS", raising=False)
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
+        result = typer.testing.CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
     assert result.exit_code == check, result.stderr
     return result
 

@@ -106,10 +106,13 @@ def _serving(run, *, token=None, local=True, settings=None, **options):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
+            while not server.started and thread.is_alive():  # the application's threads run then
+                time.sleep(0.001)
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            with _client_class()(base_url=address, timeout=PATIENCE, **options) as client:
+            # Certificates, which no test needs, take 30 ms to read.
+            with _client_class()(base_url=address, timeout=PATIENCE, verify=False, **options) as client:
                 client.handlers, client.feedback = app.state.handlers, app.state.feedback
-                client.connections = server.server_state.connections
+                client.connections, client.requests = server.server_state.connections, server.server_state.tasks
                 yield client
                 for page in _open_pages:
                     page.goto("about:blank")  # it would ask a service that is gone
@@ -283,7 +286,7 @@ def _draw_overview(run, entries):
 @pytest.fixture(scope="session")
 def site(shown):
     with _serving(shown) as client:
-        yield str(client.base_url)
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -310,9 +313,11 @@ def browser():
 def page(request, browser, site, shown):
     """An empty page of the site, without marks; afterwards its console holds errors only if told (`page.refusals`)."""
     marks = RelevanceMarks(shown.marks)
-    for mark in chain(*marks.standing().values()):  # a page that was closed may not have taken its last ones back
+    site.wait_until(lambda: not (site.connections or site.requests))  # of the page before: it may still be marking
+    for mark in chain(*marks.standing().values()):
         marks.take_back(mark)
-    context = browser.new_context(base_url=site, **({"viewport": {"width": 1280, "height": 860}} | request.param))
+    options = {"base_url": str(site.base_url), "viewport": {"width": 1280, "height": 860}}
+    context = browser.new_context(**(options | request.param))
     page = context.new_page()
     page.set_default_timeout(1000 * PATIENCE)
 
