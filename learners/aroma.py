@@ -283,13 +283,14 @@ def diagonal_pairs(
         w, y, y2, y3, top = known[k, _W], known[k, _Y], known[k, _Y2], known[k, _Y3], known[k, _TOP]
         x_positive, x_negative = X[positive], X[negative]
         margin = np.float32(0.0)
-        for j in range(d):
-            p[j] = x_positive[j] - x_negative[j]
-            margin += w[j] * p[j]
+        for j in range(d):  # nothing is stored here: blocks.py says why
+            margin += w[j] * (x_positive[j] - x_negative[j])
         loss = np.float32(1.0) - margin
         if loss <= 0.0:
             continue
 
+        for j in range(d):
+            p[j] = x_positive[j] - x_negative[j]
         z[:] = y
         if updates:
             for j in range(d):

@@ -325,7 +325,6 @@ def _dense_steps(
 ) -> tuple[float, int]:
     """Learn the triplets of a block; `products` (B, B) are the queries' inner products."""
     one, zero = np.float32(1.0), np.float32(0.0)
-    p = np.empty(X.shape[1], np.float32)
     losses, violating = 0.0, 0
     for b in range(len(starts) - 1):
         query = triplets[starts[b], 0]
@@ -339,10 +338,12 @@ def _dense_steps(
         for step in range(starts[b], starts[b + 1]):
             positive, negative = X[triplets[step, 1]], X[triplets[step, 2]]
             margin, square = zero, zero
-            for c in range(len(p)):
-                p[c] = positive[c] - negative[c]
-                margin += v[c] * p[c]
-                square += p[c] * p[c]
+            # Nothing is stored in this loop. Else it is compiled twice, for vector units and without, and which of both
+            # sums is taken depends on how near short arrays happen to lie to each other in memory.
+            for c in range(len(v)):
+                p = positive[c] - negative[c]
+                margin += v[c] * p
+                square += p * p
             loss = one - margin
             if loss <= zero:
                 continue
@@ -354,9 +355,10 @@ def _dense_steps(
             moved[b] = True
             taus[step] = tau
             change = tau * norm
-            for c in range(len(p)):
-                v[c] += change * p[c]
-                g[c] += tau * p[c]
+            for c in range(len(v)):
+                p = positive[c] - negative[c]
+                v[c] += change * p
+                g[c] += tau * p
     return losses, violating
 
 

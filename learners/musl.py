@@ -132,6 +132,7 @@ def weigh_pairs(
                 A[i, j] = (forth + back) * positive[own, h]
             else:
                 A[i, j] = -(forth * negative[other, h] + back * negative[own, h])
+        for j in range(len(category)):  # nothing is stored here: blocks.py says why
             total += A[i, j]
         degree[i] = total
 

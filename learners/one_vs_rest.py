@@ -51,11 +51,12 @@ def _find_steps(
     signs[own] = one
     scale = one / norm if norm > zero else zero
     total, violating = zero, 0
-    for i in range(len(signs)):
+    for i in range(len(signs)):  # nothing is stored here: blocks.py says why
         loss = max(zero, one - signs[i] * scores[i])
         total += loss
         violating += loss > zero
-        steps[i] = signs[i] * min(largest, loss * scale)
+    for i in range(len(signs)):
+        steps[i] = signs[i] * min(largest, max(zero, one - signs[i] * scores[i]) * scale)
     signs[own] = -one
     return float(total), violating
 
