@@ -87,9 +87,9 @@ def _move(vectors: np.ndarray, row: Int, step: Float, direction: np.ndarray, siz
     """Add to a vector, and scale it back where it has become longer than `max_norm`."""
     squared = np.float32(0.0)
     for k in range(size):
-        moved = vectors[row + k] + step * direction[k]
-        vectors[row + k] = moved
-        squared += moved * moved
+        vectors[row + k] += step * direction[k]
+    for k in range(size):  # nothing is stored here: blocks.py says why
+        squared += vectors[row + k] * vectors[row + k]
     _shorten(vectors, row, size, squared, max_norm)
 
 
@@ -113,10 +113,11 @@ def _move_visterms(
         a_step, b_step = amount * data[i], amount * data[i + _ONE]
         a_squared, b_squared = np.float32(0.0), np.float32(0.0)
         for k in range(size):
-            a_moved, b_moved = V[a + k] + a_step * g[k], V[b + k] + b_step * g[k]
-            V[a + k], V[b + k] = a_moved, b_moved
-            a_squared += a_moved * a_moved
-            b_squared += b_moved * b_moved
+            V[a + k] += a_step * g[k]
+            V[b + k] += b_step * g[k]
+        for k in range(size):
+            a_squared += V[a + k] * V[a + k]
+            b_squared += V[b + k] * V[b + k]
         _shorten(V, a, size, a_squared, max_norm)
         _shorten(V, b, size, b_squared, max_norm)
         i += _TWO
