@@ -39,7 +39,7 @@ SMALL = set_all(
 )
 
 
-# Typer reads the parameters of all commands anew in each call, 30 ms.
+# Else Typer builds all commands again in each call.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 

@@ -32,7 +32,8 @@ _PATHS = (
 )
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml takes a tenth of the time
+# libyaml's loader is several times as fast; PyYAML may be built without it. Mypy knows no base chosen so.
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML 1.1 as PyYAML reads it, where ``1e-3`` is a number, as YAML 1.2 has it."""
 
 

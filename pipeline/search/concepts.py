@@ -103,7 +103,8 @@ def score_concept(
     import numpy as np
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits
+
+    from visterm.learners.sums import one_thread
 
     yes, no, scored = _rows(positive), _rows(negative), X if others is None else others
     if not len(yes):
@@ -118,7 +119,7 @@ def score_concept(
     weights[len(yes) + len(no) :] = len(yes) / max(1, len(rest))
     regression = LogisticRegression(C=_INVERSE_REGULARIZATION, tol=_TOLERANCE, max_iter=_MOST_STEPS)
     # Small products in turn: several threads take longer, and change the last digits.
-    with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
         regression.fit(X[rows], np.arange(len(rows)) < len(yes), weights)
     return regression.decision_function(scored)

@@ -144,7 +144,7 @@ header Authorization: Bearer TOKEN."""
 
 
 def _describe_when_asked(app: FastAPI) -> None:
-    """Make the description of the API when somebody first asks for it: it takes a quarter of a second."""
+    """Make the description of the API when somebody first asks for it: the start would wait for it."""
     make, lock = app.openapi, threading.Lock()
 
     def openapi() -> dict[str, Any]:
@@ -153,7 +153,8 @@ def _describe_when_asked(app: FastAPI) -> None:
                 _describe_absence(make())
             return make()
 
-    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation has it
+    # FastAPI's documentation replaces this method so; mypy allows no assignment to one.
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def _describe_absence(description: dict[str, Any]) -> None:

@@ -205,3 +205,11 @@ def test_aliases_are_not_read(tmp_path):
     (tmp_path / "nested.yaml").write_text("\n".join(lines))
     with pytest.raises(UserError, match=r"not valid YAML at line 2 \(aliases"):
         load_config(tmp_path / "nested.yaml")
+
+
+@pytest.mark.parametrize("levels", [100, 100_000])
+def test_deep_nesting_is_not_read(levels, tmp_path):
+    """The parser in C recurses without a limit."""
+    (tmp_path / "deep.yaml").write_text("seed: " + "[" * levels + "]" * levels)
+    with pytest.raises(UserError, match="not valid YAML.*nested too deeply"):
+        load_config(tmp_path / "deep.yaml")
