@@ -197,13 +197,14 @@ def test_markup_in_names_and_labels_stays_text(page, ids):
 
 
 def few_first(page):
-    """Let the first answer have 20 results; the others follow in columns."""
+    """Let the first answer have 20 results; the others follow in columns. The page loads modules: one is changed."""
 
     def shorten(route):
         route.fulfill(
             body=(WEB / "state.js").read_text().replace("PAGE = 100", "PAGE = 20"), content_type="text/javascript"
         )
 
+    page.route(re.compile(r"^http://[^/]+/(\?|$)"), lambda route: route.fulfill(path=WEB / "index.html"))
     page.route("**/static/state.js", shorten)
 
 

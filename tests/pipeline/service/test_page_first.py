@@ -1,8 +1,6 @@
 """The first screen: nothing on it jumps, it shows photos, few requests bring it, and what it says is there at once."""
 
 import re
-import shutil
-import subprocess
 import time
 
 import pytest
@@ -134,19 +132,13 @@ def test_on_a_wide_screen_the_marks_are_at_the_side(page, ids):
     expect(page.locator(".taps")).to_be_hidden()
 
 
-@pytest.fixture(scope="module")
-def bundled_site(shown, serving, tmp_path_factory, repository):
-    """The site with the bundle of a wheel."""
-    node = shutil.which("node")
-    if node is None or not (repository / "node_modules/esbuild").is_dir():
-        # Users need no node: a wheel made without it carries the modules, which other tests cover.
+@pytest.fixture
+def bundled_site(bundle, site):
+    """Address of the site, with the bundle of a wheel."""
+    if bundle is None:
+        # Users need no node: a wheel made without it carries the modules, which all tests use then.
         pytest.skip("no esbuild to bundle the page; `make check` installs it where npm is there")
-    bundle = tmp_path_factory.mktemp("bundle")
-    subprocess.run([node, str(repository / "bundle.js"), str(routes_pages.WEB), str(bundle)], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routes_pages, "BUNDLE", bundle)
-        with serving(shown) as client:
-            yield str(client.base_url)
+    return str(site.base_url)
 
 
 class Loads:
@@ -191,13 +183,18 @@ def test_ten_requests_and_110_kilobytes_bring_the_first_page(page, bundled_site)
     assert loads.kept >= code  # they are not even asked for
 
 
-def test_the_bundle_is_the_page(page, bundled_site, ids):
-    page.goto(f"{bundled_site}?id={ids['plum/2.jpg']}")
-    expect(page.locator("#results .rank").first).to_be_visible()
-    page.goto(f"{bundled_site}?view=map")
-    expect(page.get_by_role("application")).to_be_visible()
-    page.goto(f"{bundled_site}/judge")
-    expect(page.locator("#stage")).not_to_be_empty()
+def test_the_modules_of_a_checkout_are_the_page(page, shown, serving, monkeypatch, tmp_path, ids):
+    """Other tests have the bundle, where it can be made."""
+    monkeypatch.setattr(routes_pages, "BUNDLE", tmp_path)
+    loads = Loads(page)
+    with serving(shown) as client:
+        page.goto(f"{client.base_url}/?id={ids['plum/2.jpg']}")
+        expect(page.locator("#results .rank").first).to_be_visible()
+        assert f"{client.base_url}/static/results.js" in loads.sent
+        page.goto(f"{client.base_url}/?view=map")
+        expect(page.get_by_role("application")).to_be_visible()
+        page.goto(f"{client.base_url}/judge")
+        expect(page.locator("#stage")).not_to_be_empty()
 
 
 @pytest.fixture
