@@ -9,9 +9,11 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 ROOMS = ("features", "learners", "retrieval", "pipeline")
 
@@ -29,6 +31,17 @@ def test_every_folder_of_python_is_packaged(repository):
     with_folders = ("visterm.pipeline.", "visterm.learners.baselines")  # other rooms are flat
     assert not [name for name in present if name.count(".") > 1 and not name.startswith(with_folders)]
     assert set(settings["packages"]) == present, "setuptools leaves an unnamed folder out of the wheel silently"
+
+
+def test_every_pinned_version_can_be_installed_with_the_oldest_python(repository):
+    """Python 3.11.2 is that of Debian 12: a package that needs 3.11.5 ended `make install` there."""
+    needed = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["requires-python"]
+    oldest = f"{needed.removeprefix('>=')}.0"
+    pinned = re.findall(r"^([\w.-]+)==", (repository / "constraints.txt").read_text(), re.MULTILINE)
+    installed = [found for found in metadata.distributions() if found.name in pinned]
+    assert len(installed) > 50
+    ranges = {found.name: found.metadata["Requires-Python"] or "" for found in installed}
+    assert [name for name, versions in ranges.items() if not SpecifierSet(versions).contains(oldest)] == []
 
 
 @pytest.fixture(params=["modules", "bundle"])
