@@ -40,7 +40,7 @@ def test_every_pinned_version_can_be_installed_with_the_oldest_python(repository
     pinned = re.findall(r"^([\w.-]+)==", (repository / "constraints.txt").read_text(), re.MULTILINE)
     installed = [found for found in metadata.distributions() if found.name in pinned]
     assert len(installed) > 50
-    ranges = {found.name: found.metadata["Requires-Python"] or "" for found in installed}
+    ranges = {found.name: found.metadata.get("Requires-Python") or "" for found in installed}
     assert [name for name, versions in ranges.items() if not SpecifierSet(versions).contains(oldest)] == []
 
 
