@@ -38,9 +38,9 @@ def test_every_pinned_version_can_be_installed_with_the_oldest_python(repository
     needed = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["requires-python"]
     oldest = f"{needed.removeprefix('>=')}.0"
     pinned = re.findall(r"^([\w.-]+)==", (repository / "constraints.txt").read_text(), re.MULTILINE)
-    installed = [found for found in metadata.distributions() if found.name in pinned]
+    installed = [package for package in metadata.distributions() if package.name in pinned]
     assert len(installed) > 50
-    ranges = {found.name: found.metadata.get("Requires-Python") or "" for found in installed}
+    ranges = {package.name: package.metadata.get("Requires-Python") or "" for package in installed}
     assert [name for name, versions in ranges.items() if not SpecifierSet(versions).contains(oldest)] == []
 
 

@@ -288,7 +288,7 @@ def _draw_overview(run, entries):
 def bundle(tmp_path_factory, repository):
     """Folder of the bundle of a wheel, which the services of this process serve; None without esbuild.
 
-    A checkout serves 58 modules instead: a page then takes twice as long to load.
+    A checkout serves dozens of modules instead, which each page of a test loads anew.
     """
     node = shutil.which("node")
     if node is None or not (repository / "node_modules/esbuild").is_dir():
