@@ -5,6 +5,7 @@ Its version 0.7.0 does not run with scikit-learn 1.8 or later, so it gets an ear
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -15,34 +16,50 @@ from .peers import run_in
 
 REQUIREMENTS = ("metric-learn==0.7.0", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
 
-_SCRIPT = """
+
+def lmnn_loss_grad(
+    self: Any, X: np.ndarray, L: np.ndarray, dfG: np.ndarray, k: int, reg: float, targets: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, float, int]:
+    """In place of LMNN's `_loss_grad`: gradient, objective and number of active triplets at the map L.
+
+    The distances of all pairs at once, and one product for the sum of all outer products. `dfG` is the sum over the
+    pairs of an image and one of its k `targets`, (n, k); `reg` weighs it against the impostors.
+    """
+    Z = X @ L.T
+    squares = (Z * Z).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * Z @ Z.T
+    distances[y[:, None] == y] = np.inf
+    weights = np.zeros(distances.shape)  # of the outer products of the pairs' differences
+    n_active = 0
+    for target in targets.T:
+        impostors = distances < 1 + ((Z - Z[target]) ** 2).sum(axis=1)[:, None]
+        counts = impostors.sum(axis=1)
+        n_active += counts.sum()
+        weights -= impostors
+        weights[np.arange(len(X)), target] += counts
+    weights += weights.T.copy()
+    df = X.T @ (weights.sum(axis=1)[:, None] * X - weights @ X)
+    G = L @ (dfG * reg + df * (1 - reg))
+    return 2 * G, n_active * (1 - reg) + (G * L).sum(), n_active
+
+
+_SCRIPT = f"""
 import json
 import time
 import warnings
+from typing import Any
 
 import metric_learn
 import numpy as np
-import scipy.sparse as sp
-from metric_learn import lmnn
 
 warnings.simplefilter("ignore")  # that it was told to stop after so many iterations
 
 
-def sum_outer_products(X, i, j, weights=None):
-    W = sp.coo_array((np.ones(len(i)) if weights is None else weights, (i, j)), (len(X), len(X))).tocsr()
-    both = X.T @ (W @ X)
-    return X.T @ ((W.sum(axis=0) + W.sum(axis=1))[:, None] * X) - both - both.T
-
-
-def count_edges(active, others_active, impostors, targets):
-    nearer = np.hstack([impostors[0, active], impostors[1, others_active]])
-    found, counts = np.unique(nearer, return_counts=True)
-    return np.column_stack([found, targets[found]]), counts
-
+{inspect.getsource(lmnn_loss_grad)}
 
 if inputs["rewritten"]:
-    lmnn._sum_outer_products, lmnn._count_edges = sum_outer_products, count_edges
-kind = {"lmnn": metric_learn.LMNN, "itml": metric_learn.ITML_Supervised, "nca": metric_learn.NCA}
+    metric_learn.LMNN._loss_grad = lmnn_loss_grad
+kind = {{"lmnn": metric_learn.LMNN, "itml": metric_learn.ITML_Supervised, "nca": metric_learn.NCA}}
 learner = kind[str(inputs["method"])](**json.loads(str(inputs["parameters"])))
 start = time.process_time()
 learner.fit(inputs["X"], inputs["y"])
@@ -93,7 +110,7 @@ def learn_metric(
         Seconds; `benchmarks.peers.PeerError` beyond.
     threads : int
     rewritten : bool
-        Compute the sums over pairs of LMNN by a sparse matrix: the same but for rounding, in half the time. Not where
+        With `lmnn_loss_grad` in place of LMNN's own: the same but for rounding, in a tenth of the time. Not where
         time is measured.
     **parameters
         Of the package's class.

@@ -28,7 +28,7 @@ from benchmarks.statistics import TEST_PER_TRAIN, clearly_above, difference, int
 from visterm.pipeline.console import count
 
 from .claims import CLAIMS, PAPERS
-from .measured.grids import MOST_DOUBLINGS
+from .measured.grids import HOPELESS, MOST_DOUBLINGS
 
 # What judges a finding.
 KINDS = {
@@ -508,4 +508,6 @@ _TEMPLATES.globals |= {
     "ratio_text": ratio_text,
     "table": markdown_table,
 }
-_TEMPLATES.globals["growth"] = joined(_TEMPLATES.get_template("growth.md.jinja").render(doublings=MOST_DOUBLINGS))
+_TEMPLATES.globals["growth"] = joined(
+    _TEMPLATES.get_template("growth.md.jinja").render(doublings=MOST_DOUBLINGS, hopeless=HOPELESS)
+)

@@ -271,10 +271,10 @@ def _as_ranked(ranked_labels: Any, true_labels: Any, k: int, n_labels: int = 0) 
 
 def _entries(matrix: sp.csr_array, columns: np.ndarray) -> np.ndarray:
     """Whether each row holds something in these columns of its own: bool, of the shape of columns."""
-    held = np.zeros(columns.shape, bool)
-    for row, wanted in enumerate(columns):
-        held[row] = np.isin(wanted, matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]])
-    return held
+    n, width = matrix.shape
+    rows = np.arange(n)
+    present = np.repeat(rows, np.diff(matrix.indptr)) * width + matrix.indices
+    return np.isin(rows[:, None] * width + columns, present)
 
 
 def _as_plain(y: Any, name: str) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 
 reason = "benchmarks lie in the repository, not in the package"
 command = pytest.importorskip("benchmarks.__main__", reason=reason)
-from benchmarks import page, photos, processes, records  # noqa: E402  # only where the line above found them
+from benchmarks import metric_learn_peer, page, photos, processes, records  # noqa: E402  # only where the line above found them
 
 
 class FakeClock:
@@ -120,3 +120,24 @@ def test_records_get_the_command_that_repeats_them(monkeypatch, tmp_path):
     assert command.measure("startup", True) == [{"name": "a", "quick": True, "command": "python -m benchmarks startup"}]
     monkeypatch.setattr(command, "DATA", tmp_path)
     assert command.measure("deep", True) == []  # without photos
+
+
+def test_lmnn_falls_where_triplets_say_so():
+    """Objective and gradient, triplet by triplet: an impostor is nearer than a target and 1."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 4)), np.arange(12) % 3
+    L, share = rng.normal(size=(3, 4)) / 2, 0.3
+    targets = np.array([rng.permutation(np.flatnonzero((y == y[i]) & (np.arange(12) != i)))[:2] for i in range(12)])
+
+    def outer(i, j):
+        return np.outer(X[i] - X[j], X[i] - X[j])
+
+    near = sum(outer(i, j) for i in range(12) for j in targets[i])
+    pairs = [(outer(i, t), outer(i, j)) for i in range(12) for t in targets[i] for j in np.flatnonzero(y != y[i])]
+    active = [(pull, push) for pull, push in pairs if np.trace(L @ (pull - push) @ L.T) + 1 > 0]
+    assert 0 < len(active) < len(pairs)
+    M = share * near + (1 - share) * sum(pull - push for pull, push in active)
+    G, objective, count = metric_learn_peer.lmnn_loss_grad(None, X, L, near, 2, share, targets, y)
+    assert count == len(active)
+    assert objective == pytest.approx(np.trace(L @ M @ L.T) + (1 - share) * len(active))
+    np.testing.assert_allclose(G, 2 * L @ M, rtol=1e-10, atol=1e-10)

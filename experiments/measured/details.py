@@ -61,12 +61,12 @@ def measure_fit(X: Any, y: np.ndarray, Q: Any, t: np.ndarray, *, fold: int, syst
     if system == "OASIS":
         chosen, edges = choose(CANDIDATES["OASIS"], X, y, n_folds=INNER_FOLDS)
         return {"fits": {"": both(chosen.fit(X, y))}, "edges": edges}
-    n_components = min(X.shape) - 1  # all principal components
+    options = LMNN | {"n_components": min(X.shape) - 1}  # all principal components
+    options |= {"timeout": PEER_SECONDS, "threads": 1, "rewritten": True}
     fits = {}
     for push in PUSHES:
-        options = LMNN | {"regularization": push, "n_components": n_components}
         try:
-            fits[f"{push:g}"] = both(Linear(learn_metric("lmnn", X, y, timeout=PEER_SECONDS, threads=1, **options)[0]))
+            fits[f"{push:g}"] = both(Linear(learn_metric("lmnn", X, y, regularization=push, **options)[0]))
         except PeerError as error:
             return {"failed": str(error)}
     return {"fits": fits}

@@ -52,6 +52,22 @@ def test_of_a_learner_without_steps_the_settings_alone_are_chosen(classes):
     assert edges == []
 
 
+def test_settings_far_behind_on_one_inner_fold_are_not_tried_on_the_others(classes, monkeypatch):
+    """The third is level with the leader on the first fold; the second, better on the others, is out of the race."""
+    X, y = classes
+    seen = []
+    found = {1: (0.5, 0.3, 0.3), 3: (0.4, 0.9, 0.9), 10: (0.49, 0.4, 0.4)}
+
+    def score(self, X, y):
+        seen.append(self.n_neighbors)
+        return found[self.n_neighbors][seen.count(self.n_neighbors) - 1]
+
+    monkeypatch.setattr(KNNAnnotator, "score", score)
+    grid = Grid(KNNAnnotator(), {"n_neighbors": (1, 3, 10)}, {"n_neighbors": (1, 10)})
+    assert choose(grid, X, y, n_folds=3)[0].n_neighbors == 10
+    assert seen == [1, 3, 10, 1, 1, 10, 10]
+
+
 def test_images_of_the_same_score_come_in_random_order():
     """All are equal, and rows are sorted by class: precision at 1 is the share of the others with the class."""
     y = np.repeat(np.arange(20), 10)
