@@ -275,30 +275,32 @@ function stopAdding() {
  */
 export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
   const { label, not_label, folder, after, before, where } = state.request;
-  /** @param {string} words @param {Request} values */
-  const chip = (words, values) =>
+  // What is left is known at the click: a chip removed just before may not have been drawn anew.
+  /** @param {string} words @param {() => Request} left */
+  const chip = (words, left) =>
     el(
       "button",
       {
         type: "button",
         class: "chip",
         "aria-label": `Remove filter: ${words}`,
-        onclick: () => page(values),
+        onclick: () => page(left()),
       },
       el("span", { dir: "auto" }, words),
       el("span", { "aria-hidden": "true" }, "×"),
     );
-  /** @param {"label" | "not_label" | "where"} name @param {string} value @returns {Request} */
-  const without = (name, value) => {
+  /** @typedef {"label" | "not_label" | "where"} Name */
+  /** @param {Name} name @param {string} value @returns {() => Request} */
+  const without = (name, value) => () => {
     const rest = asList(state.request[name]).filter((one) => one !== value);
     return { [name]: rest.length ? rest : undefined };
   };
   return present([
     ...asList(label).map((name) => chip(`label: ${name}`, without("label", name))),
     ...asList(not_label).map((name) => chip(`-label: ${name}`, without("not_label", name))),
-    folder && chip(`folder: ${folder}`, { folder: undefined }),
-    after && chip(`from ${after}`, { after: undefined }),
-    before && chip(`before ${before}`, { before: undefined }),
+    folder && chip(`folder: ${folder}`, () => ({ folder: undefined })),
+    after && chip(`from ${after}`, () => ({ after: undefined })),
+    before && chip(`before ${before}`, () => ({ before: undefined })),
     ...asList(where).map((condition) => chip(condition, without("where", condition))),
   ]);
 }

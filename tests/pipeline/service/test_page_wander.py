@@ -74,6 +74,13 @@ def test_filters_are_typed_and_removed(page, ids):
     expect(page.locator("#query")).to_contain_text("Searched 57 images")
 
 
+def test_filters_removed_faster_than_they_are_drawn_stay_removed(page, ids):
+    page.ask(ids["pear/1.jpg"], "&label=plum&label=fig")
+    page.evaluate("[...document.querySelectorAll('#chips .chip')].forEach((chip) => chip.click())")
+    expect(page.locator("#query")).to_contain_text("Searched 76 images")
+    assert "label" not in page.url
+
+
 @BOTH
 def test_a_query_of_three_images_with_weights(page, ids):
     page.ask(ids["pear/1.jpg"])
