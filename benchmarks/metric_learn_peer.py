@@ -110,8 +110,8 @@ def learn_metric(
         Seconds; `benchmarks.peers.PeerError` beyond.
     threads : int
     rewritten : bool
-        With `lmnn_loss_grad` in place of LMNN's own: the same but for rounding, in a tenth of the time. Not where
-        time is measured.
+        With `lmnn_loss_grad` in place of LMNN's own: the same but for rounding, and faster. Not where time is
+        measured.
     **parameters
         Of the package's class.
 

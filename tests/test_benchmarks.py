@@ -122,8 +122,8 @@ def test_records_get_the_command_that_repeats_them(monkeypatch, tmp_path):
     assert command.measure("deep", True) == []  # without photos
 
 
-def test_lmnn_falls_where_triplets_say_so():
-    """Objective and gradient, triplet by triplet: an impostor is nearer than a target and 1."""
+def test_lmnn_objective_and_gradient_are_sums_over_triplets():
+    """Over an image, a target and an impostor, which is nearer than the target's distance and 1."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 4)), np.arange(12) % 3
     L, share = rng.normal(size=(3, 4)) / 2, 0.3

@@ -61,8 +61,8 @@ def choose(
 ) -> tuple[Any, list[str]]:
     """The best learner of a grid in the mean of the inner folds, unfitted, and which settings are at the edge.
 
-    The fewest steps are taken whose validation figure is within half a percent of the best. A point that falls so far
-    behind the best on the first inner fold that it cannot win is not tried on the others.
+    The fewest steps are taken whose validation figure is within half a percent of the best. A point that is
+    farther than `HOPELESS` behind the best on the first inner fold is not tried on the others, and not chosen.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def choose(
             curves[i] = [(step, mean) for (step, _), mean in zip(curves[i], means, strict=True)]
             if firsts[i] == best:
                 leader = best, highest(curves[i])
-        # Those are as far behind the leader in the mean as on the first fold.
+        # Those left out count as far behind the leader in the mean as on the first fold.
         return [
             [(step, figure * leader[1] / leader[0]) for step, figure in own] if out else own
             for own, out in zip(curves, behind, strict=True)

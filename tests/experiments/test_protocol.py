@@ -56,11 +56,11 @@ def test_settings_far_behind_on_one_inner_fold_are_not_tried_on_the_others(class
     """The third is level with the leader on the first fold; the second, better on the others, is out of the race."""
     X, y = classes
     seen = []
-    found = {1: (0.5, 0.3, 0.3), 3: (0.4, 0.9, 0.9), 10: (0.49, 0.4, 0.4)}
+    scores = {1: (0.5, 0.3, 0.3), 3: (0.4, 0.9, 0.9), 10: (0.49, 0.4, 0.4)}
 
     def score(self, X, y):
         seen.append(self.n_neighbors)
-        return found[self.n_neighbors][seen.count(self.n_neighbors) - 1]
+        return scores[self.n_neighbors][seen.count(self.n_neighbors) - 1]
 
     monkeypatch.setattr(KNNAnnotator, "score", score)
     grid = Grid(KNNAnnotator(), {"n_neighbors": (1, 3, 10)}, {"n_neighbors": (1, 10)})
