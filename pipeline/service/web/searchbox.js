@@ -275,7 +275,7 @@ function stopAdding() {
  */
 export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
   const { label, not_label, folder, after, before, where } = state.request;
-  // The filters that stay are read at the click: another may have been removed since the chips were drawn.
+  // What stays is read at the click: another filter may have gone since the chips were drawn.
   /** @param {string} words @param {() => Request} left */
   const chip = (words, left) =>
     el(
