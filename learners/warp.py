@@ -19,10 +19,20 @@ import numpy as np
 from numba import njit
 
 from .annotation import Labels
-from .draws import stream
+from .draws import draw_below, stream
 from .linear import LinearAnnotator
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
-from .warp_loss import check_decay_steps, draw_other, draw_pairs, learning_rates, steps_to_half, warp_weights
+from .warp_loss import (
+    check_decay_steps,
+    draw_other,
+    draw_pairs,
+    draws_one_by_one,
+    draws_until,
+    learning_rates,
+    steps_to_half,
+    violating_labels,
+    warp_weights,
+)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
@@ -36,6 +46,24 @@ def _score(indices: np.ndarray, x: np.ndarray, W: np.ndarray, label: Int, contig
         for k in range(len(x)):
             dot += x[k] * W[label, indices[k]]
     return dot
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _score_all(
+    indices: np.ndarray, x: np.ndarray, W: np.ndarray, contiguous: bool, scale: np.ndarray, scores: np.ndarray
+) -> None:
+    """Write w_i' x of all labels; of images with zeros the weights of a visterm are the neighbours."""
+    if contiguous:
+        for label in range(len(scores)):
+            scores[label] = scale[label] * _score(indices, x, W, label, contiguous)
+    else:
+        scores[:] = np.float32(0.0)
+        for k in range(len(x)):
+            column = indices[k]
+            for label in range(len(scores)):
+                scores[label] += x[k] * W[label, column]
+        for label in range(len(scores)):
+            scores[label] *= scale[label]
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
@@ -79,7 +107,8 @@ def linear_warp_pass(
     """Learn from (image, one of its labels) in turn; sum of the losses and number of violating pairs.
 
     W is (n_labels, d); `weights[N]` is L where the N-th draw is the first to violate, and its length bounds the draws.
-    `contiguous` says that images have all entries, in the order of W's columns.
+    `contiguous` says that images have all entries, in the order of W's columns. Where the first few draws do not
+    violate, all labels are scored, see `wsabie.warp_pass`.
     """
     indptr, indices, data, norms = rows
     label_start, label_numbers, _ = labels
@@ -89,6 +118,9 @@ def linear_warp_pass(
     for i in range(n_labels):
         for k in range(W.shape[1]):
             squared[i] += np.float64(W[i, k]) * np.float64(W[i, k])
+    scores, all_wrong = np.empty(n_labels, np.float32), np.empty(n_labels, np.int64)
+    most = len(weights) - 1
+    few = draws_one_by_one(n_labels, most)
     losses, violating = 0.0, 0
     for step in range(len(pairs)):
         image, right = pairs[step]
@@ -96,18 +128,26 @@ def linear_warp_pass(
         columns, x = indices[start:end], data[start:end]
         own = label_numbers[label_start[image] : label_start[image + 1]]
         best = scale[right] * _score(columns, x, W, right, contiguous)
-        for n in range(1, len(weights)):
+        threshold = best - np.float32(1.0)
+        n, wrong, score = 0, np.int64(right), threshold
+        while score <= threshold and n < few:
+            n += 1
             wrong = draw_other(own, n_labels, state)
             score = scale[wrong] * _score(columns, x, W, wrong, contiguous)
-            loss = np.float32(1.0) - best + score
-            if loss <= np.float32(0.0):
-                continue
-            losses += float(weights[n] * loss)
-            violating += 1
-            amount, norm = rates[step] * weights[n], norms[image]
-            _move(columns, x, norm, W, right, best, amount, max_norm, scale, squared)
-            _move(columns, x, norm, W, wrong, score, -amount, max_norm, scale, squared)
-            break
+        if score <= threshold and few < most:
+            _score_all(columns, x, W, contiguous, scale, scores)
+            n_wrong = violating_labels(own, scores, threshold, all_wrong)
+            if n_wrong:
+                n += draws_until(n_wrong, n_labels - len(own), state)
+                wrong = all_wrong[draw_below(n_wrong, state)]
+                score = scores[wrong]
+        if score <= threshold or n > most:
+            continue
+        losses += float(weights[n] * (score - threshold))
+        violating += 1
+        amount, norm = rates[step] * weights[n], norms[image]
+        _move(columns, x, norm, W, right, best, amount, max_norm, scale, squared)
+        _move(columns, x, norm, W, wrong, score, -amount, max_norm, scale, squared)
     for i in range(n_labels):
         if scale[i] != np.float32(1.0):
             for k in range(W.shape[1]):
@@ -154,8 +194,9 @@ class LinearWARP(LinearAnnotator):
 
     Notes
     -----
-    A step costs nnz(x) operations for its label, for each label drawn, and twice as much where one violates; a pass
-    d n_labels more, for the lengths of the weights.
+    A step costs nnz(x) operations for its label, for each label drawn, and twice as much where one violates; where a
+    sixteenth of all labels is drawn in vain, nnz(x) n_labels for all scores (see `WSABIE`). A pass costs d n_labels
+    more, for the lengths of the weights.
 
     Peak memory, in units of the 4 d n_labels bytes of W: 1; 2 with `validation_fraction` unless `refit`. Beside it, up
     to 24 MB while labels are ranked for the held-out images. Where half of the entries of the images or more are not
@@ -219,7 +260,7 @@ class LinearWARP(LinearAnnotator):
         return super()._sampler(y, subset)
 
     def _step_cost(self, rows: Rows) -> float:
-        return mean_entries(rows) * (4 + 0.5 * len(self.classes_))  # at worst all labels are drawn
+        return mean_entries(rows) * (4 + 0.5 * len(self.classes_))  # at worst all labels are scored
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         rates = learning_rates(self.learning_rate, self._decay_steps, self.n_steps_, n_steps)

@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from numba import njit
 
 from .checks import check_integer
-from .draws import draw_below
-from .rows import Int
+from .draws import draw_below, draw_uniform
+from .rows import Float, Int
 
 _LEAST_DECAY, _DECAY_PER_PAIR = 10_000, 6  # of "auto"; chosen on Caltech-101 and Corel-5K, by validation
+_SHARE_DRAWN = 16  # of the labels, one in so many is drawn before all are scored
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -71,3 +72,28 @@ def draw_other(own: np.ndarray, n_labels: Int, state: np.ndarray) -> Int:
     for other in own:
         label += label >= other
     return label
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draws_one_by_one(n_labels: Int, most: Int) -> Int:
+    """Number of labels to draw and score one by one before all are scored, of the `most` that may be drawn."""
+    return min(most, max(1, n_labels // _SHARE_DRAWN))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draws_until(n_violating: Int, n_others: Int, state: np.ndarray) -> Int:
+    """Number of the draw that is the first to violate, where so many of the other labels do: geometric, 1 or more."""
+    return 1 + np.int64(np.log1p(-draw_uniform(state)) / np.log1p(-n_violating / n_others))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def violating_labels(own: np.ndarray, scores: np.ndarray, threshold: Float, wrong: np.ndarray) -> Int:
+    """Write the labels whose scores are above the threshold, but for those of `own`; return their number."""
+    for label in own:
+        scores[label] = threshold
+    n = 0
+    for label in range(len(scores)):
+        if scores[label] > threshold:
+            wrong[n] = label
+            n += 1
+    return n

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .annotation import Labels, OnlineAnnotator, combine_rows
 from .checks import check_integer
-from .draws import stream
+from .draws import draw_below, stream
 from .maps import Affine, Map
 from .rows import FASTMATH, Float, Int, Rows, mean_entries
 from .sums import product
@@ -39,9 +39,12 @@ from .warp_loss import (
     check_decay_steps,
     draw_other,
     draw_pairs,
+    draws_one_by_one,
+    draws_until,
     harmonic_numbers,
     learning_rates,
     steps_to_half,
+    violating_labels,
     warp_weights,
 )
 from .whitening import WhiteningMixin, check_whiten
@@ -55,7 +58,7 @@ _MOST_MEMBERS = 6  # all combinations of weights are tried: 4,095 for six
 # Kernels read the vectors of all visterms, or labels, as one flat array: row j begins at j * width. Views of rows would
 # count references and take longer than the arithmetic. Places are unsigned, since signed ones are checked for counting
 # from the end; all of them, since Numba makes a double of a signed plus an unsigned number.
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
@@ -125,6 +128,24 @@ def _move_visterms(
         _move(V, np.uint64(indices[i]) * width, amount * data[i], g, size, max_norm)
 
 
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _score_all(W: np.ndarray, width: Int, z: np.ndarray, size: Int, scores: np.ndarray) -> None:
+    """Write f_i(x) of all labels; four at a time share the reads of z."""
+    n_labels = len(scores)
+    for label in range(0, n_labels - 3, 4):
+        a = np.uint64(label) * width
+        b, c, d = a + width, a + _TWO * width, a + _THREE * width
+        f_a, f_b, f_c, f_d = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+        for k in range(size):
+            f_a += W[a + k] * z[k]
+            f_b += W[b + k] * z[k]
+            f_c += W[c + k] * z[k]
+            f_d += W[d + k] * z[k]
+        scores[label], scores[label + 1], scores[label + 2], scores[label + 3] = f_a, f_b, f_c, f_d
+    for label in range(n_labels - n_labels % 4, n_labels):
+        scores[label] = _score(W, np.uint64(label) * width, z, size)
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def warp_pass(
     rows: Rows,
@@ -143,12 +164,18 @@ def warp_pass(
 
     `weights[N]` is L where the N-th draw is the first to violate, and its length bounds the draws. Row j of V is the
     vector of visterm j, row i of W that of label i; of both the components `first` to `last` are a model of their own.
+
+    Where the first few draws do not violate, all labels are scored; then N and the label that violates are drawn from
+    the distribution that they have if drawing goes on.
     """
     indptr, indices, data, _ = rows
     label_start, label_numbers, _ = labels
     n_labels, size = len(W), np.uint64(last - first)
     (V, width), (W, _) = _flat(V, first), _flat(W, first)
     z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
+    scores, all_wrong = np.empty(n_labels, np.float32), np.empty(n_labels, np.int64)
+    most = len(weights) - 1
+    few = draws_one_by_one(n_labels, most)
     losses, violating = 0.0, 0
     for step in range(len(pairs)):
         image, label = pairs[step]
@@ -157,21 +184,29 @@ def warp_pass(
         right = np.uint64(label) * width
         combine_rows(indices, data, start, end, V, width, size, z)
         threshold = _score(W, right, z, size) - np.float32(1.0)
-        for n in range(1, len(weights)):
+        n, wrong, score = 0, right, threshold
+        while score <= threshold and n < few:
+            n += 1
             wrong = np.uint64(draw_other(own, n_labels, state)) * width
             score = _score(W, wrong, z, size)
-            if score <= threshold:
-                continue
-            losses += float(weights[n] * (score - threshold))
-            violating += 1
-            # All right-hand sides hold the values before the step: g is taken before the label vectors move.
-            amount = rates[step] * weights[n]
-            for k in range(size):
-                g[k] = W[right + k] - W[wrong + k]
-            _move(W, right, amount, z, size, max_norm)
-            _move(W, wrong, -amount, z, size, max_norm)
-            _move_visterms(indices, data, start, end, V, width, amount, g, size, max_norm)
-            break
+        if score <= threshold and few < most:
+            _score_all(W, width, z, size, scores)
+            n_wrong = violating_labels(own, scores, threshold, all_wrong)
+            if n_wrong:
+                n += draws_until(n_wrong, n_labels - len(own), state)
+                label = all_wrong[draw_below(n_wrong, state)]
+                wrong, score = np.uint64(label) * width, scores[label]
+        if score <= threshold or n > most:
+            continue
+        losses += float(weights[n] * (score - threshold))
+        violating += 1
+        # All right-hand sides hold the values before the step: g is taken before the label vectors move.
+        amount = rates[step] * weights[n]
+        for k in range(size):
+            g[k] = W[right + k] - W[wrong + k]
+        _move(W, right, amount, z, size, max_norm)
+        _move(W, wrong, -amount, z, size, max_norm)
+        _move_visterms(indices, data, start, end, V, width, amount, g, size, max_norm)
     return losses, violating
 
 
@@ -197,7 +232,7 @@ def owpc_pass(
     n_labels, size = len(W), np.uint64(last - first)
     (V, width), (W, _) = _flat(V, first), _flat(W, first)
     z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
-    wrong = np.empty(n_labels, np.uint64)
+    scores, wrong = np.empty(n_labels, np.float32), np.empty(n_labels, np.int64)
     losses, violating = 0.0, 0
     for step in range(len(pairs)):
         image, label = pairs[step]
@@ -205,30 +240,25 @@ def owpc_pass(
         right = np.uint64(label) * width
         combine_rows(indices, data, start, end, V, width, size, z)
         threshold = _score(W, right, z, size) - np.float32(1.0)
-        rank, total = 0, np.float32(0.0)
-        g[:] = 0.0
-        next_own, end_own = label_start[image], label_start[image + 1]
-        for other in range(n_labels):
-            if next_own < end_own and label_numbers[next_own] == other:
-                next_own += 1
-                continue
-            row = np.uint64(other) * width
-            score = _score(W, row, z, size)
-            if score > threshold:
-                wrong[rank] = row
-                rank += 1
-                total += score - threshold
-                for k in range(size):
-                    g[k] += W[right + k] - W[row + k]
+        own = label_numbers[label_start[image] : label_start[image + 1]]
+        _score_all(W, width, z, size, scores)
+        rank = violating_labels(own, scores, threshold, wrong)
         if rank == 0:
             continue
+        total = np.float32(0.0)
+        g[:] = 0.0
+        for r in range(rank):
+            row = np.uint64(wrong[r]) * width
+            total += scores[wrong[r]] - threshold
+            for k in range(size):
+                g[k] += W[right + k] - W[row + k]
         weight = harmonic[rank] / np.float32(rank)
         losses += float(weight * total)
         violating += 1
         amount = rates[step] * weight
         _move(W, right, amount * np.float32(rank), z, size, max_norm)
         for r in range(rank):
-            _move(W, wrong[r], -amount, z, size, max_norm)
+            _move(W, np.uint64(wrong[r]) * width, -amount, z, size, max_norm)
         _move_visterms(indices, data, start, end, V, width, amount, g, size, max_norm)
     return losses, violating
 
@@ -301,7 +331,9 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
     Notes
     -----
     A step costs nnz(x) n_components operations to embed the image, n_components a label drawn, and where one violates
-    as much again as the embedding, whatever d and n_labels are; with "owpc" n_labels n_components for the scores.
+    as much again as the embedding, whatever d is; and n_labels n_components for all scores, with "owpc" and where a
+    sixteenth of all labels is drawn in vain. How many draws the paper's loop would then still need, and which label it
+    would end at, is drawn from the distribution that they have: late in a training most loops draw all labels in vain.
 
     Peak memory, in units of the 4 (d + n_labels) n_components bytes of the vectors: 1; 2 with `validation_fraction`
     unless `refit`. The embeddings of up to 5,000 held-out images and their scores come on top.
@@ -490,7 +522,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         return super()._sampler(y, subset)
 
     def _step_cost(self, rows: Rows) -> float:
-        # To embed the image and to move its vectors; at worst all labels are drawn.
+        # To embed the image and to move its vectors; at worst all labels are scored.
         return 0.15 * sum(self.member_sizes_) * (2 * mean_entries(rows) + len(self.classes_))
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:

@@ -79,7 +79,7 @@ LEARNERS = {
     "hier-validation": HIER(C=0.1, validation_fraction=0.2, refit=False, **SMALL),
     "hier-refit": HIER(C=0.1, validation_fraction=0.2, refit=True, **SMALL),
     "warp": LinearWARP(learning_rate=0.005, **SMALL),
-    "warp-validation": LinearWARP(validation_fraction=0.2, refit=False, max_norm=1.5, **SMALL),
+    "warp-validation": LinearWARP(learning_rate=0.01, validation_fraction=0.2, refit=False, max_norm=1.5, **SMALL),
     "rca": RCA(),
     "xing": Xing(n_steps=12, pass_steps=4, random_state=3),
     "xing-refit": Xing(n_steps=12, pass_steps=4, random_state=3, validation_fraction=0.2, refit=True),

@@ -3,9 +3,9 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import LinearWARP, warp
-from visterm.learners.draws import stream
+from visterm.learners.draws import draw_below, stream
 from visterm.learners.rows import as_rows, readonly
-from visterm.learners.warp_loss import draw_other, draw_pairs, warp_weights
+from visterm.learners.warp_loss import draw_other, draw_pairs, draws_until, warp_weights
 
 
 def learn(x, own, W, rate, max_norm):
@@ -61,18 +61,22 @@ def test_kernel_equals_slow_reference(kind, max_norm, request):
         x = X[image].astype(float)
         others = np.flatnonzero(labels[image]).astype(np.int32)
         f = W @ x
-        for n in range(1, 6):
-            wrong = draw_other(others, 6, state)
-            if (loss := 1 - f[right] + f[wrong]) <= 0:
-                continue
-            weight = np.sum(1 / np.arange(1, 5 // n + 1))
-            losses, violating = losses + weight * loss, violating + 1
-            amount = rate / (1 + step / half) * weight
-            W[right] += amount * x
-            W[wrong] -= amount * x
-            for i in (right, wrong):
-                W[i] *= min(1, max_norm / max(np.linalg.norm(W[i]), 1e-12))
-            break
+        n, wrong = 1, draw_other(others, 6, state)
+        if 1 - f[right] + f[wrong] <= 0:  # all labels are scored after the first draw
+            above = [i for i in range(6) if 1 - f[right] + f[i] > 0 and i not in others]
+            if above:
+                n += draws_until(len(above), 6 - len(others), state)
+                wrong = above[draw_below(len(above), state)]
+        loss = 1 - f[right] + f[wrong]
+        if loss <= 0 or n > 5:
+            continue
+        weight = np.sum(1 / np.arange(1, 5 // n + 1))
+        losses, violating = losses + weight * loss, violating + 1
+        amount = rate / (1 + step / half) * weight
+        W[right] += amount * x
+        W[wrong] -= amount * x
+        for i in (right, wrong):
+            W[i] *= min(1, max_norm / max(np.linalg.norm(W[i]), 1e-12))
     np.testing.assert_allclose(learner.W_.T, W, rtol=2e-3, atol=2e-4)
     assert learner.history_[0]["loss"] == pytest.approx(losses / n_steps, rel=1e-3)
     assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)

@@ -5,7 +5,8 @@ import scipy.sparse as sp
 from visterm.learners import WSABIE
 from visterm.learners.draws import draw_below, stream
 from visterm.learners.rows import as_rows, readonly
-from visterm.learners.warp_loss import draw_pairs
+from visterm.learners.warp import linear_warp_pass
+from visterm.learners.warp_loss import draw_pairs, draws_until, warp_weights
 from visterm.learners.wsabie import owpc_pass, warp_pass
 
 
@@ -111,12 +112,14 @@ def slow_reference(X, own, seed, V, W, *, loss, n_steps, rate, decay_steps, max_
             wrong = [i for i in others if 1 + f[i] > f[y]]
             weight = L[len(wrong)] / max(len(wrong), 1)
         else:
-            wrong, weight = [], 0.0
-            for n in range(1, 2 if loss == "auc" else n_labels):
-                i = others[draw_below(len(others), state)]
-                if 1 + f[i] > f[y]:
-                    wrong, weight = [i], 1.0 if loss == "auc" else L[(n_labels - 1) // n]
-                    break
+            wrong, n = [others[draw_below(len(others), state)]], 1
+            if 1 + f[wrong[0]] <= f[y]:
+                wrong = []
+                above = [i for i in others if 1 + f[i] > f[y]]
+                if above and loss == "warp":  # all labels are scored after the first draw
+                    n += draws_until(len(above), len(others), state)
+                    wrong = [above[draw_below(len(above), state)]] * (n < n_labels)
+            weight = 1.0 if loss == "auc" else L[(n_labels - 1) // n]
         losses.append(weight * sum(1 - f[y] + f[i] for i in wrong))
         violating += bool(wrong)
         if not wrong:
@@ -165,18 +168,26 @@ def test_kernels_equal_the_slow_reference(images, loss, several, dense, n_compon
     assert learner.history_[0]["violating"] == pytest.approx(found[1], abs=2 / 600)
 
 
-def test_rank_is_estimated_by_the_number_of_draws():
-    """Of nine other labels three violate: the weights met are L(floor(9 / N)) of a geometric N."""
-    n_steps = 4000
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize(("n_others", "n_wrong"), [(9, 3), (79, 2)])
+def test_rank_is_estimated_by_the_number_of_draws(n_others, n_wrong, linear):
+    """A few of the other labels violate: the weights met are L(floor((Y - 1) / N)) of a geometric N.
+
+    Each of them is as likely, and violates by another margin. Of 80 labels five are drawn before all are scored.
+    """
+    n_steps = 20_000
     rows, labels = as_rows(sp.csr_array(np.ones((1, 1), np.float32))), labels_of([0])
-    V, W = np.ones((1, 1), np.float32), np.array([[0.0]] + [[-0.5]] * 3 + [[-5.0]] * 6, np.float32)
-    L = np.concatenate([[0], np.cumsum(1 / np.arange(1, 10))]).astype(np.float32)
-    weights = np.concatenate([[0], L[9 // np.arange(1, 10)]]).astype(np.float32)
-    pairs, rates = np.zeros((n_steps, 2), np.int32), np.zeros(n_steps, np.float32)
-    loss, violating = warp_pass(rows, labels, pairs, stream(0), weights, rates, np.float32(9), 0, 1, V, W)
-    chance = np.array([(2 / 3) ** (n - 1) / 3 for n in range(1, 10)])
+    scores = np.concatenate([[0], np.linspace(-0.9, -0.1, n_wrong), np.full(n_others - n_wrong, -5)])
+    weights, pairs, rates = warp_weights(n_others), np.zeros((n_steps, 2), np.int32), np.zeros(n_steps, np.float32)
+    V, W = np.ones((1, 1), np.float32), scores[:, None].astype(np.float32)
+    common = rows, labels, pairs, stream(0), weights, rates, np.float32(9)
+    loss, violating = linear_warp_pass(*common, False, W) if linear else warp_pass(*common, 0, 1, V, W)
+    share = n_wrong / n_others
+    n = np.arange(1, n_others + 1)
+    chance = (1 - share) ** (n - 1) * share
+    L = np.array([np.sum(1 / np.arange(1, rank + 1)) for rank in n_others // n])
     assert violating / n_steps == pytest.approx(chance.sum(), abs=0.01)
-    assert loss / n_steps == pytest.approx(0.5 * (chance * weights[1:]).sum(), rel=0.03)
+    assert loss / n_steps == pytest.approx(0.5 * (chance * L).sum(), rel=0.03)
 
 
 class TestConstraints:
