@@ -17,6 +17,7 @@ pairs negated, and D = diag(A 1), the mistakes of a stump f are a constant plus 
 so all stumps together are one product (D - A) F. The columns of F that belong to one feature are nested: sorted by the
 feature's value, each has one image more than the one before. One addition of a row of A takes the product from a column
 to the next, and images that lack the feature are never visited: n additions an image that has it, for all thresholds.
+Pairs of images whose categories use other metrics have no weight: an image of theirs is added to images of k's alone.
 """
 
 from __future__ import annotations
@@ -58,17 +59,21 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def least_cut(
-    columns: tuple[np.ndarray, ...], first: Int, last: Int, A: np.ndarray, degree: np.ndarray
+    columns: tuple[np.ndarray, ...], first: Int, last: Int, A: np.ndarray, degree: np.ndarray, n_active: Int
 ) -> tuple[float, int, Float, Float]:
     """Stump of features first..last-1 with the least cut: the cut, the feature, the values next to the threshold.
 
     Each feature's images are moved to one side of the threshold one after another: from the lowest value up to zero,
-    and from the highest down to it. `sums` holds, for every image, its weight to those moved. The feature is -1 if none
-    has two values.
+    and from the highest down to it. `sums` holds, for every image, its weight to those moved. Two images have a weight
+    only if one of them is among the first `n_active`. The feature is -1 if none has two values.
     """
     starts, images, values = columns
-    n = len(degree)
-    sums = np.empty(n, np.float32)
+    n, active = np.uint64(len(degree)), np.uint64(n_active)
+    weights = A.reshape(A.size)  # read as in wsabie.py, which says why
+    sums = np.empty(len(degree), np.float32)
+    # Images moved whose weights are not in `sums` yet, by where their rows begin: four at a time are added, so that
+    # `sums` is read and written a quarter as often. Those of images that are not active are added to active ones alone.
+    waiting, others = np.empty(4, np.uint64), np.empty(4, np.uint64)
     best, feature, below, above = np.inf, -1, np.float32(0.0), np.float32(0.0)
     for j in range(first, last):
         start, end = starts[j], starts[j + 1]
@@ -79,37 +84,55 @@ def least_cut(
             origin, step, count = (start, 1, middle - start) if side == 0 else (end - 1, -1, end - middle)
             sums[:] = 0.0
             cut = 0.0
-            # Four images at a time: `sums` is then read and written a quarter as often.
-            for group in range(0, count, 4):
-                for m in range(group, min(group + 4, count)):
-                    place = origin + step * m
-                    i = images[place]
-                    inside = sums[i]
-                    for before in range(group, m):
-                        inside += A[i, images[origin + step * before]]
-                    cut += degree[i] - 2.0 * inside
-                    if m + 1 < count:
-                        beyond = values[place + step]
-                    elif end - start < n:
-                        beyond = np.float32(0.0)
-                    elif start < middle < end:
-                        beyond = values[place + step]
-                    else:
-                        break  # all images are on one side
-                    if cut < best and beyond != values[place]:
-                        best, feature = cut, j
-                        below, above = min(beyond, values[place]), max(beyond, values[place])
-                if group + 4 < count:
-                    place = origin + step * group
-                    row_a, row_b = A[images[place]], A[images[place + step]]
-                    row_c, row_d = A[images[place + 2 * step]], A[images[place + 3 * step]]
-                    for i in range(n):
-                        sums[i] += (row_a[i] + row_b[i]) + (row_c[i] + row_d[i])
+            n_waiting = n_others = 0
+            for m in range(count):
+                place = origin + step * m
+                i = np.uint64(images[place])
+                inside = sums[i]
+                for k in range(n_waiting):
+                    inside += weights[waiting[k] + i]
+                if i < active:
+                    for k in range(n_others):
+                        inside += weights[others[k] + i]
+                cut += degree[i] - 2.0 * inside
+                if m + 1 < count:
+                    beyond = values[place + step]
+                elif end - start < len(degree):
+                    beyond = np.float32(0.0)
+                elif start < middle < end:
+                    beyond = values[place + step]
+                else:
+                    break  # all images are on one side
+                if cut < best and beyond != values[place]:
+                    best, feature = cut, j
+                    below, above = min(beyond, values[place]), max(beyond, values[place])
+                if i < active:
+                    waiting[n_waiting] = i * n
+                    n_waiting += 1
+                    if n_waiting == 4:
+                        _add_rows(weights, waiting, n, sums)
+                        n_waiting = 0
+                else:
+                    others[n_others] = i * n
+                    n_others += 1
+                    if n_others == 4:
+                        _add_rows(weights, others, active, sums)
+                        n_others = 0
     return best, feature, below, above
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _add_rows(weights: np.ndarray, begins: np.ndarray, width: Int, sums: np.ndarray) -> None:
+    """Add the first `width` numbers of four rows."""
+    a, b, c, d = begins[0], begins[1], begins[2], begins[3]
+    for i in range(width):
+        sums[i] += (weights[a + i] + weights[b + i]) + (weights[c + i] + weights[d + i])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def weigh_pairs(
+    order: np.ndarray,
+    n_active: Int,
     pairs: np.ndarray,
     category: np.ndarray,
     H: np.ndarray,
@@ -120,19 +143,24 @@ def weigh_pairs(
 ) -> None:
     """Write into A the weights of the pairs of every two images, those of negative pairs negated, and its row sums.
 
-    `positive` and `negative`, (C, T + 1), hold the weight of a pair of a category at a distance.
+    Row and column i are of the image order[i]; those of two images that are both behind the first `n_active` stay as
+    they are: they have no weight. `positive` and `negative`, (C, T + 1), hold the weight of a pair of a category at a
+    distance.
     """
     for i in range(len(category)):
         total = 0.0
-        own = category[i]
-        for j in range(len(category)):
-            h, other = H[i, j], category[j]
-            forth, back = np.float32(pairs[i, j] & 1), np.float32(pairs[i, j] >> 1)
+        image = order[i]
+        own = category[image]
+        width = len(category) if i < n_active else n_active
+        for j in range(width):
+            second = order[j]
+            h, other = H[image, second], category[second]
+            forth, back = np.float32(pairs[image, second] & 1), np.float32(pairs[image, second] >> 1)
             if own == other:
                 A[i, j] = (forth + back) * positive[own, h]
             else:
                 A[i, j] = -(forth * negative[other, h] + back * negative[own, h])
-        for j in range(len(category)):  # nothing is stored here: blocks.py says why
+        for j in range(width):  # nothing is stored here: blocks.py says why
             total += A[i, j]
         degree[i] = total
 
@@ -239,10 +267,11 @@ class MuSL(ResumingLearner):
     end; the gallery side an image's code in the block of its category's metric, and zeros. A gallery image without a
     label, or with one that was never seen, has its codes of all metrics, divided by K.
 
-    A round costs K n additions for every non-zero entry of X, n being the number of images.
+    A round costs K n additions for every non-zero entry of X, n being the number of images; as soon as each category
+    uses one metric alone ("train", or a large r), and the K metrics have as many images each, n (2 - 1 / K) in all.
 
     Peak memory, beside X: n^2 (5 + K) bytes for n images (float32 weights, and for each pair of images whether it was
-    drawn and its distance under each metric; with T > 255 those take 2 bytes), and 24 bytes for every non-zero entry.
+    drawn and its distance under each metric; with T > 255 those take 2 bytes), and 28 bytes for every non-zero entry.
 
     Departures from the paper: `midpoint="running"`, `balanced` and `alpha=0.5` did best in the study of
     docs/learners.md; the paper has "final", False and 0.1. The paper divides r = 500 by the number of examples, here it
@@ -472,11 +501,16 @@ class MuSL(ResumingLearner):
                     self.likelihoods_[:, k] = self._likelihoods(counts[k], t)
                 for t in range(self.n_steps_, self._n_bits):
                     for k in learned:
-                        weigh_pairs(pairs, category, H[k], *self._pair_weights(k, counts[k]), A, degree)
+                        positive, negative = self._pair_weights(k, counts[k])
+                        # Once metrics have categories of their own, most pairs have no weight.
+                        active = (positive.any(axis=1) | negative.any(axis=1))[category]
+                        order, n_active = np.argsort(~active, kind="stable"), int(active.sum())
+                        weigh_pairs(order, n_active, pairs, category, H[k], positive, negative, A, degree)
+                        moved = columns if n_active == n else _renumbered(columns, order)
                         cuts = []
                         for start in range(0, len(parts), n_jobs):
                             cuts += parallel(
-                                joblib.delayed(least_cut)(columns, first, last, A, degree)
+                                joblib.delayed(least_cut)(moved, first, last, A, degree, n_active)
                                 for first, last in parts[start : start + n_jobs]
                             )
                             # What is learned of this round is not read, and learned again, after a resume.
@@ -812,6 +846,14 @@ class MuSL(ResumingLearner):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _renumbered(columns: Columns, order: np.ndarray) -> Columns:
+    """The same entries, with each image's place in `order` as its number."""
+    starts, images, values = columns
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order))
+    return starts, readonly(places[images]), values
 
 
 def _as_columns(X: sp.csr_array) -> Columns:

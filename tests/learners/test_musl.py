@@ -141,21 +141,27 @@ def test_training_equals_slow_reference(options, seed):
 
 class TestBestStump:
     @settings(max_examples=60)
-    @given(st.integers(2, 23), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**32 - 1))
-    def test_equals_brute_force(self, n, d, n_values, seed):
-        """Every stump tried, its mistakes counted; values of few kinds, negative ones and zeros among them."""
+    @given(st.integers(2, 23), st.integers(0, 23), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**32 - 1))
+    def test_equals_brute_force(self, n, n_active, d, n_values, seed):
+        """Every stump tried, its mistakes counted; values of few kinds, negative ones and zeros among them.
+
+        Images behind the first `n_active` have no weights with each other, which are not read.
+        """
         rng = np.random.default_rng(seed)
         X = rng.integers(-n_values, n_values + 1, (n, d)).astype(np.float32) * rng.integers(0, 2, (n, d))
         A = rng.normal(size=(n, n)).astype(np.float32)
         A = A + A.T
         np.fill_diagonal(A, 0)
+        n_active = min(n_active, n)
+        A[n_active:, n_active:] = 0
 
         def cut_of(side):
             return A[np.ix_(side, ~side)].sum(dtype=float)
 
         cuts = [cut_of(X[:, j] < v) for j in range(d) for v in np.unique(X[:, j])[1:]]
-        columns = _as_columns(sp.csr_array(X))
-        cut, feature, below, above = least_cut(columns, 0, d, A, A.sum(axis=1, dtype=float))
+        columns, read = _as_columns(sp.csr_array(X)), A.copy()
+        read[n_active:, n_active:] = np.nan
+        cut, feature, below, above = least_cut(columns, 0, d, read, A.sum(axis=1, dtype=float), n_active)
         if not cuts:
             assert feature == -1
             return
@@ -167,8 +173,8 @@ class TestBestStump:
         X = np.eye(9, dtype=np.float32)
         A = -np.ones((9, 9), np.float32)
         columns, degree = _as_columns(sp.csr_array(X)), A.sum(axis=1, dtype=float)
-        assert least_cut(columns, 3, 6, A, degree)[1] == 3
-        assert least_cut(columns, 4, 4, A, degree)[1] == -1
+        assert least_cut(columns, 3, 6, A, degree, 9)[1] == 3
+        assert least_cut(columns, 4, 4, A, degree, 9)[1] == -1
 
     def test_threshold_between_neighbouring_numbers(self):
         a = np.float32(1)
@@ -190,16 +196,21 @@ def test_kernels_of_pairs_equal_slow_reference():
     np.testing.assert_array_equal(H, (sides[:, :, None] != sides[:, None, :]).sum(axis=0))
     expected = np.zeros_like(counts)
     positive, negative = rng.random((2, C, T + 1)).astype(np.float32)
+    positive[1], negative[1] = 0, 0  # another metric has category 1
     weights = np.zeros((n, n))
     for i, j in zip(*np.nonzero(drawn), strict=True):
         same = int(c[i] == c[j])
         expected[c[j], same, H[i, j]] += 1
         weights[i, j] += positive[c[j], H[i, j]] if same else -negative[c[j], H[i, j]]
     np.testing.assert_array_equal(counts, expected)
-    A, degree = np.empty((n, n), np.float32), np.empty(n)
-    weigh_pairs(pairs, c, H, positive, negative, A, degree)
-    np.testing.assert_allclose(A, weights + weights.T, rtol=1e-6)
-    np.testing.assert_allclose(degree, (weights + weights.T).sum(axis=1), rtol=1e-5)
+    weights = weights + weights.T
+    for order, n_active in ((np.arange(n), n), (np.argsort(c == 1, kind="stable"), (c != 1).sum())):
+        A, degree = np.full((n, n), -9, np.float32), np.empty(n)
+        weigh_pairs(order, n_active, pairs, c, H, positive, negative, A, degree)
+        np.testing.assert_array_equal(A[n_active:, n_active:], -9)
+        A[n_active:, n_active:] = 0
+        np.testing.assert_allclose(A, weights[np.ix_(order, order)], rtol=1e-6)
+        np.testing.assert_allclose(degree, weights[order].sum(axis=1), rtol=1e-5)
 
 
 def test_pairs_are_drawn_for_each_image():
