@@ -74,7 +74,8 @@ def used_checksums() -> dict[str, list[str]]:
 def enlarged(path: Path, longest: int) -> Path:
     """Path of the photo at that longest side, as a PNG that is made once.
 
-    Scaled by Pillow, in whole numbers, and kept without loss: the same pixels on every processor.
+    Scaled by Pillow, in whole numbers, and kept without loss: the same pixels on every processor. Not compressed, since
+    it is read several times.
     """
     from PIL import Image
 
@@ -83,9 +84,17 @@ def enlarged(path: Path, longest: int) -> Path:
     def write(target: Path) -> None:
         photo = Image.fromarray(read_image(path))
         size = [max(1, round(side * longest / max(photo.size))) for side in photo.size]
-        photo.resize(size, Image.Resampling.BICUBIC).save(target, compress_level=1)
+        photo.resize(size, Image.Resampling.BICUBIC).save(target, compress_level=0)
 
     return keep(CACHE / f"longest-{longest}" / path.relative_to(DATA).with_suffix(".png"), write)
+
+
+def fit_transform(extractor: Any, paths: list[Path], train: np.ndarray) -> sp.csr_matrix:
+    """Vectors of photos with the extractor fitted on the training photos, whose counts `fit` has already."""
+    rows = [np.flatnonzero(train), np.flatnonzero(~train)]
+    learned, others = ([paths[row] for row in part] for part in rows)
+    vectors = sp.vstack([extractor.fit_transform(learned), extractor.transform(others)])
+    return sp.csr_matrix(sp.csr_array(vectors)[np.argsort(np.concatenate(rows))])
 
 
 def caltech_vectors(
@@ -109,8 +118,7 @@ def caltech_vectors(
     def write(path: Path) -> None:
         # Photos as they come, as in the papers.
         extractor = features.VistermExtractor(n_visterms=d, random_state=fold, **{"max_side": None} | parameters)
-        extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
-        sp.save_npz(path, sp.csr_matrix(extractor.transform(paths)))
+        sp.save_npz(path, fit_transform(extractor, paths, train))
 
     return sp.csr_array(sp.load_npz(keep(cached, write))), y, train
 

@@ -31,7 +31,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     if quick:
         return []
     joint = {
-        k: [{"system": "joint", "n_metrics": k, "settings": JOINT | {"r": R * factor}} for factor in factors]
+        k: [{"system": "joint", "n_metrics": k, "settings": settings_with(factor)} for factor in factors]
         for k, factors in FACTORS.items()
     }
     wanted = [job | {"trial": 0, "part": "evolution"} for job in joint[3]]
@@ -40,11 +40,16 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     return wanted + [single | {"trial": trial} for trial in range(TRIALS)]
 
 
+def settings_with(factor: float) -> dict[str, Any]:
+    """Today's settings with so many times the r. Those with today's r are jobs of `musl`, too."""
+    return JOINT if factor == 1 else JOINT | {"r": R * factor}
+
+
 def facts(results: Results) -> dict[str, Any]:
     results = sorted(results, key=lambda one: one["trial"])
     trials = [one for one in results if "accuracy" in one]
     of = {
-        (k, factor): [one for one in trials if one["n_metrics"] == k and one["settings"].get("r") == R * factor]
+        (k, factor): [one for one in trials if one["n_metrics"] == k and one["settings"] == settings_with(factor)]
         for k, factors in FACTORS.items()
         for factor in factors
     }
@@ -60,7 +65,7 @@ def facts(results: Results) -> dict[str, Any]:
         factor: other_weight(one["pairs"])
         for factor in factors
         for one in select(results, part="evolution")
-        if one["settings"]["r"] == R * factor
+        if one["settings"] == settings_with(factor)
     }
     nearest = max(factors, key=lambda factor: np.mean(sourced[factor]))
     edges = f"At the edge of the r tried: {nearest:,} times today's." if nearest in (factors[0], factors[-1]) else ""

@@ -16,7 +16,8 @@ from sklearn.base import clone
 
 ROUNDS = 3  # of growth
 MOST_DOUBLINGS = 2  # of the number of steps
-HOPELESS = 0.05  # of the best figure: points farther behind on the first inner fold are not tried on the others
+HOPELESS = 0.05  # of the best figure: points farther behind on the first inner fold are not tried on the others;
+# after two folds half as far behind, after three a third
 SATURATED = 0.005  # of the best figure: fewer steps are taken where they lose no more
 
 Point = dict[str, Any]  # settings by name; `n_steps`, where there is one, is the most that may be chosen

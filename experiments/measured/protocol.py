@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.vectors import CACHE, keep, load_vectors
+from benchmarks.vectors import CACHE, fit_transform, keep, load_vectors
 from visterm.retrieval import evaluate_test_test
 
 from .grids import HOPELESS, ROUNDS, Curve, Grid, Point, search
@@ -42,9 +42,7 @@ def extracted(stem: str, paths: list[Path], train: np.ndarray, seed: int = 0, **
     made_from = zlib.crc32(sources + repr((list(map(str, paths)), train.tolist(), options)).encode())
 
     def write(path: Path) -> None:
-        extractor = VistermExtractor(random_state=seed, **options)
-        extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
-        sp.save_npz(path, sp.csr_matrix(extractor.transform(paths)))
+        sp.save_npz(path, fit_transform(VistermExtractor(random_state=seed, **options), paths, train))
 
     return sp.csr_array(sp.load_npz(keep(CACHE / f"{stem}-{seed}-{made_from:08x}.npz", write)))
 
@@ -62,7 +60,8 @@ def choose(
     """The best learner of a grid in the mean of the inner folds, unfitted, and which settings are at the edge.
 
     The fewest steps are taken whose validation figure is within half a percent of the best. A point that is
-    farther than `HOPELESS` behind the best on the first inner fold is not tried on the others, and not chosen.
+    farther than `HOPELESS` behind the best on the first inner fold is not tried on the others, and not chosen; nor is
+    one that is so far behind, divided by the number of folds, in the mean of the first two or more.
 
     Parameters
     ----------
@@ -88,28 +87,33 @@ def choose(
         history = learner.fit(X, y, validation_rows=held_out).history_
         return [(look["step"], look["validation"]) for look in history if look["validation"] is not None][1:]
 
-    leader = 0.0, 0.0  # the best figure on the first inner fold, and in the mean of all
+    leader = [0.0] * len(splits)  # the best figure so far in the mean of the first inner folds, by their number
 
     def measure(points: list[Point]) -> list[Curve]:
-        nonlocal leader
-        curves = [curve(grid.at(point), splits[0]) for point in points]
-        firsts = [highest(own) for own in curves]
-        best = max(leader[0], *firsts)
-        behind = [first < (1 - HOPELESS) * best for first in firsts]
-        for i in np.flatnonzero(~np.array(behind)):
-            alike = [curves[i], *(curve(grid.at(points[i]), split) for split in splits[1:])]
-            means = np.mean([[figure for _, figure in own] for own in alike], axis=0).tolist()
-            curves[i] = [(step, mean) for (step, _), mean in zip(curves[i], means, strict=True)]
-            if firsts[i] == best:
-                leader = best, highest(curves[i])
-        # Those left out count as far behind the leader in the mean as on the first fold.
+        curves: list[list[Curve]] = [[] for _ in points]  # of each inner fold
+        left, behind = list(range(len(points))), {}
+        for k, split in enumerate(splits):
+            for i in left:
+                curves[i].append(curve(grid.at(points[i]), split))
+            figures = {i: highest(mean_curve(curves[i])) for i in left}
+            leader[k] = max(leader[k], *figures.values())
+            behind |= {i: k for i, figure in figures.items() if figure < (1 - HOPELESS / (k + 1)) * leader[k]}
+            left = [i for i in left if i not in behind]
+            if not left:
+                break
+        # Those left out count as far behind the leader in the mean of all folds as in that of the last one they saw.
         return [
-            [(step, figure * leader[1] / leader[0]) for step, figure in own] if out else own
-            for own, out in zip(curves, behind, strict=True)
+            [(step, figure * leader[-1] / leader[behind[i]]) if i in behind else (step, figure) for step, figure in own]
+            for i, own in enumerate(map(mean_curve, curves))
         ]
 
     found = search(grid.points(), measure, limits=grid.limits, rounds=ROUNDS if grows and not quick else 0)
     return grid.at(found.point), found.edges
+
+
+def mean_curve(curves: list[Curve]) -> Curve:
+    """The mean of curves of the same steps."""
+    return [(alike[0][0], float(np.mean([figure for _, figure in alike]))) for alike in zip(*curves, strict=True)]
 
 
 def highest(curve: Curve) -> float:
