@@ -128,16 +128,16 @@ def calibrate(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
         det = aa * bb - ab * ab
         step_a = (bb * gradient[0] - ab * gradient[1]) / det
         step_b = (aa * gradient[1] - ab * gradient[0]) / det
-        length = np.ones_like(a)
+        length, rounding = np.ones_like(a), 1e-10 * np.abs(now)
         for _ in range(_HALVINGS):
             new = loss(a - length * step_a, b - length * step_b)
-            if (worse := new > now).any():
+            if (worse := new > now + rounding).any():
                 length[worse] /= 2
             else:
                 break
-        length[new > now] = 0
+        length[new > now + rounding] = 0
         a, b = a - length * step_a, b - length * step_b
-        ended = np.abs(now - new) <= 1e-10 * np.abs(now)
+        ended = np.abs(now - new) <= rounding
         now = np.minimum(now, new)
         if ended.all():
             break

@@ -75,6 +75,7 @@ def one_vs_rest_pass(
     n_labels, largest = W.shape[1], np.float32(C)
     flat, width = W.reshape(W.size), np.uint64(n_labels)
     scores, steps = np.empty(n_labels, np.float32), np.empty(n_labels, np.float32)
+    moved = np.empty(n_labels, np.uint64)
     signs = np.full(n_labels, np.float32(-1.0))
     losses, violating = 0.0, 0
     for step in range(len(images)):
@@ -85,10 +86,20 @@ def one_vs_rest_pass(
         loss, n_violating = _find_steps(scores, own, norms[image], largest, signs, steps)
         losses += loss
         violating += n_violating
-        if n_violating:
+        if n_violating > n_labels // 8:
             for k in range(start, end):
                 for i in range(n_labels):
                     W[indices[k], i] += data[k] * steps[i]
+        elif n_violating:  # a few labels, one after another, take less time than all
+            n_moved = 0
+            for i in range(n_labels):
+                if steps[i] != np.float32(0.0):
+                    moved[n_moved] = i
+                    n_moved += 1
+            for k in range(start, end):
+                row, x = np.uint64(indices[k]) * width, data[k]
+                for m in range(n_moved):
+                    flat[row + moved[m]] += x * steps[moved[m]]
     return losses, violating
 
 
