@@ -6,9 +6,10 @@ pages, the summary and coverage.md are written again from the pages' records, af
 
 An experiment is declared once, in three files of its name, and named in `NAMES` and in coverage.py. A module in
 measured/ has its systems, grids and data, and `measure`, which runs one job. A module here has `jobs`, the parameters
-of all calls of `measure`, none where a quick run leaves it out; `ALONE`, whether jobs run one at a time; and `facts`,
-the numbers, rows and drawings of its page, and as `notes` sentences for other pages, by name. A template in templates/
-has the page's prose, and the claims with the rule that judges each. Two experiments may share a module in measured/.
+of all calls of `measure`, none where a quick run leaves it out; if some measure time, `runs_alone`, which of them run
+one at a time; and `facts`, the numbers, rows and drawings of its page, and as `notes` sentences for other pages, by
+name. A template in templates/ has the page's prose, and the claims with the rule that judges each. Two experiments may
+share a module in measured/.
 """
 
 from __future__ import annotations
@@ -51,9 +52,16 @@ def main() -> int:
     if arguments.render:
         render_again(folder, codes)
     chosen = () if arguments.render else arguments.names or NAMES
-    for alone in (False, True):  # what measures time comes last
-        jobs = {name: modules[name].jobs(quick) for name in chosen if alone == modules[name].ALONE}
-        for name in finish({name: (modules[name].measure, own) for name, own in jobs.items()}, alone=alone):
+    for timed in (False, True):  # what measures time comes last
+        jobs = {name: modules[name].jobs(quick) for name in chosen if timed == hasattr(modules[name], "runs_alone")}
+        if timed:
+            beside = {
+                name: (modules[name].measure, [job for job in own if not modules[name].runs_alone(job)])
+                for name, own in jobs.items()
+            }
+            for _ in finish(beside):
+                pass
+        for name in finish({name: (modules[name].measure, own) for name, own in jobs.items()}, alone=timed):
             if not jobs[name]:
                 print(f"{name}: left out of a quick run", flush=True)
                 continue

@@ -46,9 +46,8 @@ from .measured.words import (
 )
 from .pages import Panel, Plot, Results, draw, open_text, select, set_ticks, settings_by_fold
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 FOLDS = 5
 N_LOSS_REPEATS = 2  # of the losses step by step, where no lead is tested
 TEST_PER_POST = 20 / 80  # test posts per post to learn from

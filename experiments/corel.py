@@ -20,9 +20,8 @@ from benchmarks.statistics import plus_minus
 from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, SIMILARITIES, measure
 from .pages import Results, open_text, select
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 QUICK = {"words": ["k-NN", "one-vs-rest"], "images": ["cosine", "OASIS"]}
 NAMES = {"visterms": "Visterms", "deep": "Deep vectors"}
 # Precision, recall: mean over the 260 words, five words a photo, as Makadia et al. and Guillaumin et al. quote them.

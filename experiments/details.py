@@ -17,10 +17,14 @@ from .measured.protocol import N_FOLDS
 from .pages import Results, select
 from .retrieval import has_peers
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure", "runs_alone"]
 
-ALONE = True  # one part measures time
 PEER_FOLDS = 3
+
+
+def runs_alone(job: dict[str, Any]) -> bool:
+    """Whether it measures time, so that no other job runs beside it."""
+    return job["part"] == "dissim"
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:

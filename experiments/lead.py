@@ -20,9 +20,8 @@ from benchmarks.statistics import clearly_above, plus_minus, ratio_and_error, ra
 from .measured.lead import CONDITIONS, ONLINE, STARTS, measure
 from .pages import Plot, Results, open_text, select, settings_text
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 FOLDS = 3
 PAPER_AROMA, PAPER_OASIS = 0.33, 0.22
 MEDIAN, MOST = 27, 129  # non-zero values of an image in the paper

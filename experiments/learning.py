@@ -16,9 +16,8 @@ from .measured.learning import UNIT, WIDE, measure
 from .measured.protocol import N_FOLDS
 from .pages import Panel, Plot, Results, draw, select
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 STEPS = 200_000  # of the AROMA paper's figure 3
 MORE_STEPS = 1_000_000
 FEW_FOLDS = 3

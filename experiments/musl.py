@@ -25,9 +25,8 @@ from .measured.grids import ROUNDS, next_value
 from .measured.musl import NEIGHBORS, STARTS, SYSTEMS, corrected_stability, match, measure, stability
 from .pages import Panel, Plot, Results, draw, open_text, select, set_ticks
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 # Systems with settings of their own, and the number of metrics these are chosen with; others use those of "joint".
 TUNED = {"one metric": 1, "joint": 5, "k-means": 5, "random": 5}
 # The paper's settings first.

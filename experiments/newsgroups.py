@@ -25,9 +25,8 @@ from .measured.posts import N_TERMS
 from .measured.protocol import CURVE
 from .pages import Panel, Results, draw, open_text, select, settings_by_fold
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 SPLIT = 35 / 65  # test posts per training post
 N_REPEATS = 3  # of the split, and of everything learned from it
 SYSTEMS = ("cosine", "ITML", "OASIS", "AROMA diagonal", "AROMA factored")

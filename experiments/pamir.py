@@ -15,9 +15,7 @@ from .corel import NAMES, has_deep, in_order, settings
 from .measured.corel import N_SEEDS, RANKERS, measure
 from .pages import Results, open_text, select
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
-
-ALONE = False
+__all__ = ["facts", "jobs", "measure"]
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:

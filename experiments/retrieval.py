@@ -21,9 +21,8 @@ from .measured.protocol import CURVE, N_FOLDS
 from .measured.retrieval import CANDIDATES, PEER_POINTS, PEERS, measure
 from .pages import Panel, Plot, Results, draw, open_text, select, set_ticks, settings_text
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 CLASSES = (10, 20, 38)
 N_TEST = 25  # images of a class that query each other
 MANY_FOLDS = 10  # of systems that learn in a second: three folds cannot show a difference below seven standard errors

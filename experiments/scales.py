@@ -17,9 +17,8 @@ from .lead import PAPER_AROMA, PAPER_OASIS
 from .measured.scales import LEARNED, N_TEST, OF_PAPER, measure
 from .pages import Panel, Results, draw, select
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 # Folds by system and number of visterms: a W of 10,000 x 10,000 takes five times as long, factored AROMA twenty.
 FOLDS = {

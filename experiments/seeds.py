@@ -13,9 +13,8 @@ import numpy as np
 from .measured.seeds import PHOTOS, VOTERS, measure
 from .pages import Results, select
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 SEEDS = 5
 # The photos of each page whose figures hang on a codebook.
 PAGES = {

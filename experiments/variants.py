@@ -14,9 +14,8 @@ from benchmarks.statistics import clearly_above, plus_minus
 from .measured.variants import measure
 from .pages import Panel, Plot, Results, draw, open_text, select
 
-__all__ = ["ALONE", "facts", "jobs", "measure"]
+__all__ = ["facts", "jobs", "measure"]
 
-ALONE = False
 FOLDS = 10
 RANKERS = (1, 5, 10)
 VARIANTS = {

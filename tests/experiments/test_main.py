@@ -31,7 +31,7 @@ def run(tmp_path, monkeypatch):
 
     def run(*arguments, holds=True, quick_jobs=({"number": 1},)):
         module = types.ModuleType("experiments.small")
-        module.ALONE = True
+        module.runs_alone = lambda job: True
         module.jobs = lambda quick: [*quick_jobs] if quick else [{"number": 2}]
         module.measure = lambda number: {"double": 2 * number}
         module.facts = lambda results: {"double": results[0]["double"], "holds": holds}
