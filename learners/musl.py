@@ -503,7 +503,7 @@ class MuSL(ResumingLearner):
                     for k in learned:
                         positive, negative = self._pair_weights(k, counts[k])
                         # Once metrics have categories of their own, most pairs have no weight.
-                        active = (positive.any(axis=1) | negative.any(axis=1))[category]  # type: ignore[index]  # arrays
+                        active = (positive.any(axis=1) | negative.any(axis=1))[category]  # type: ignore[index]  # rows: arrays
                         order, n_active = np.argsort(~active, kind="stable"), int(active.sum())
                         weigh_pairs(order, n_active, pairs, category, H[k], positive, negative, A, degree)
                         moved = columns if n_active == n else _renumbered(columns, order)

@@ -132,7 +132,7 @@ def linear_warp_pass(
         n, wrong, score = 0, np.int64(right), threshold
         while score <= threshold and n < few:
             n += 1
-            wrong = draw_other(own, n_labels, state)  # type: ignore[assignment]  # Numba infers one type
+            wrong = draw_other(own, n_labels, state)  # type: ignore[assignment]  # mypy: of other precision; Numba infers one type
             score = scale[wrong] * _score(columns, x, W, wrong, contiguous)
         if score <= threshold and few < most:
             _score_all(columns, x, W, contiguous, scale, scores)

@@ -188,7 +188,7 @@ def warp_pass(
         while score <= threshold and n < few:
             n += 1
             wrong = np.uint64(draw_other(own, n_labels, state)) * width
-            score = _score(W, wrong, z, size)  # type: ignore[assignment]  # Numba infers one type
+            score = _score(W, wrong, z, size)  # type: ignore[assignment]  # mypy: of other precision; Numba infers one type
         if score <= threshold and few < most:
             _score_all(W, width, z, size, scores)
             n_wrong = violating_labels(own, scores, threshold, all_wrong)

@@ -36,6 +36,15 @@ class TestHandWorkedUpdate:
         # Both hold now with the margin asked for, and not more; the third was left alone.
         np.testing.assert_allclose(self.x @ W, [-1, 1, -1.6], rtol=1e-6)
 
+    def test_few_of_many_labels_violate(self):
+        """As above, with forty labels more that hold already: the two that violate move alone."""
+        W = np.concatenate([self.W, np.repeat(self.W[:, 2:], 40, axis=1)], axis=1)
+        losses, violating = learn(self.x, [1], W, 10.0)
+        assert (losses, violating) == (pytest.approx(1.5 + 0.6), 2)
+        expected = [[0.2 - 0.3 * 2, 0.1 + 0.12 * 2], [5, 3], [0.1 - 0.3, 0.2 + 0.12]]
+        np.testing.assert_allclose(W[:, :2], expected, rtol=1e-6)
+        np.testing.assert_array_equal(W[:, 2:], np.repeat(self.W[:, 2:], 41, axis=1))
+
     def test_clipped(self):
         W = self.W.copy()
         learn(self.x, [1], W, 0.2)
