@@ -365,6 +365,7 @@ def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):
     expect(card.locator("a.open")).to_be_focused()
     assert abs(page.evaluate("scrollY") - kept) < 3
     assert node.evaluate("(node) => node.isConnected"), "the grid was drawn again"
+    page.wait_for_url(lambda url: "open" not in url)  # the dialog closes first, then the browser goes back
     page.go_forward()
     expect(viewer.locator(".counter")).to_have_text("21 / 75")
     page.locator("#viewer").evaluate("(viewer) => viewer.close()")  # as browsers may, without asking
