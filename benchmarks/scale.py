@@ -1,8 +1,8 @@
 """Learning at the size of the web: ``python -m benchmarks scale [--quick]``, or ``make webscale [SIZE=small]``.
 
-The images and clicks of benchmarks/webscale.py, memory-mapped; OASIS at d = 10,000, `PAIRS` pairs a query. A training
-is a process of its own that writes checkpoints and can be killed; it reports after every pass. What is measured is kept
-below build/webscale, so that a run that was stopped goes on.
+The images and clicks of benchmarks/webscale.py, memory-mapped; OASIS at d = 10,000 (2,000 in small), `PAIRS` pairs a
+query. A training is a process of its own that writes checkpoints and can be killed; it reports after every pass. What
+is measured is kept below build/webscale, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ PAPER = {"images": 2_300_000, "triplets": 160_000_000, "minutes": 4_000}
 
 
 class Size(NamedTuple):
-    """How much is done."""
+    """How much is learned from, and how much is done."""
 
     images: int
     validation: int
+    d: int  # visterms
     steps: int
     pass_steps: int
     checkpoint_seconds: float
@@ -48,9 +49,9 @@ class Size(NamedTuple):
     repeats: int  # of what no two runs do alike
 
 
-FULL = Size(2_300_000, 400_000, 160_000_000, 1_000_000, 60.0, 3, 1)
-MEDIUM = Size(230_000, 40_000, 16_000_000, 500_000, 15.0, 10, 3)
-SMALL = Size(10_000, 2_000, 60_000, 10_000, 1.0, 1, 1)
+FULL = Size(2_300_000, 400_000, D, 160_000_000, 1_000_000, 60.0, 3, 1)
+MEDIUM = Size(230_000, 40_000, D, 16_000_000, 500_000, 15.0, 10, 3)
+SMALL = Size(10_000, 2_000, 2_000, 60_000, 10_000, 1.0, 1, 1)
 
 
 def watched_of(size: Size) -> int:
@@ -66,7 +67,7 @@ def train(size: Size, folder: str, options: dict) -> None:
     from visterm.learners import OASIS, load_learner
     from visterm.learners.rows import take_rows
 
-    X, y = load(size.images + size.validation)
+    X, y = load(size.images + size.validation, size.d)
     watched = np.arange(size.images, size.images + watched_of(size))
     used = np.arange(watched[-1] + 1)
     X, y = take_rows(X, used), y[used]
@@ -111,7 +112,7 @@ def unwatched(learner, size: Size) -> dict:
     from visterm.learners.rows import take_rows
     from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
-    X, y = load(size.images + size.validation)
+    X, y = load(size.images + size.validation, size.d)
     first = size.images + watched_of(size)
     rows = np.arange(first, min(first + WATCHED, X.shape[0]))
     X, y = take_rows(X, rows), y[rows]
@@ -206,7 +207,8 @@ def killed_training(size: Size) -> dict:
     options = {"n_steps": size.steps // 4, "pass_steps": size.pass_steps // 5}
     whole = trained(size, options, [])
     first = start_seconds(size)
-    moments = first + np.random.default_rng(1).uniform(0, 2 * whole["elapsed"] / (size.kills + 1), size.kills)
+    most = 2 * max(whole["elapsed"] - first, 0.1) / (size.kills + 1)
+    moments = first + np.random.default_rng(1).uniform(0, most, size.kills)
     killed = trained(size, options, moments.tolist())
     if killed["lost"] or killed["history"] != whole["history"]:
         raise RuntimeError("a training that was killed did not end as one that was not")
@@ -244,7 +246,7 @@ def linear(size: Size) -> dict:
     from visterm.learners.oasis import _learn
     from visterm.learners.rows import as_rows, take_rows
 
-    X, y = load(size.images + size.validation)
+    X, y = load(size.images + size.validation, size.d)
     worlds = []
     for n in (n for n in LINEAR if n <= size.images):
         some = np.arange(n)
@@ -253,12 +255,12 @@ def linear(size: Size) -> dict:
 
     def learn(turn: int, rows, sampler, W: np.ndarray) -> None:
         triplets = sampler.draw_pass((turn,), 0, n_steps, pairs_per_query=PAIRS)
-        _learn(rows, triplets, (C, None, block_size(rows, D, PAIRS)), W)
+        _learn(rows, triplets, (C, None, block_size(rows, size.d, PAIRS)), W)
 
     times: dict[int, list[float]] = {n: [] for n, _, _ in worlds}
     for turn in range(6):
         for n, rows, sampler in worlds:
-            W = np.zeros((D, D), np.float32)
+            W = np.zeros((size.d, size.d), np.float32)
             np.fill_diagonal(W, 1.0)
             W[:] += 0  # pages that exist: the first touch of a page is no part of a triplet
             times[n].append(seconds(learn, turn, rows, sampler, W, clock=ELAPSED) / n_steps)
@@ -267,13 +269,13 @@ def linear(size: Size) -> dict:
 
 def run(quick: bool = False) -> list[dict]:
     big, small = (SMALL, SMALL) if quick else (FULL, MEDIUM)
-    X, _ = load(big.images + big.validation)
+    X, _ = load(big.images + big.validation, big.d)
     entries = X.nnz / X.shape[0]
-    size = f"{big.images:,} images, d = {D:,}, {entries:.0f} non-zeros, {PAIRS} pairs a query"
+    size = f"{big.images:,} images, d = {big.d:,}, {entries:.0f} non-zeros, {PAIRS} pairs a query"
     found = kept("training", big, whole_training, keep=not quick)
     maps = [value for _, value in found["history"]]
     minutes = found["elapsed"] / 60
-    moved = 3 * 4 * entries * D / PAIRS
+    moved = 3 * 4 * entries * big.d / PAIRS
     records = [
         record(
             "webscale-training",
@@ -290,7 +292,7 @@ def run(quick: bool = False) -> list[dict]:
             "webscale-peak-memory",
             f"peak of the process, mapped vectors counted, {size}",
             "what is aimed at",
-            "W and the best W: 800 MB",
+            f"W and the best W: {2 * 4 * big.d**2 / 1e6:,.0f} MB",
             compared(found["peak"] / 1e6, 6_000.0, "MB", big.images),
             measured="VmHWM",
         ),

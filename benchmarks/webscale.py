@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 from .vectors import ROOT, keep
 
-D = 10_000
+D = 10_000  # visterms; a trial in small takes fewer
 GROUP = 16  # neighbouring visterms that occur together
 ENTRIES = 75  # of an image, drawn; 70 without repetitions
 PER_GROUP = 1.45  # visterms that an image takes of a group that it has
@@ -48,11 +48,11 @@ SIZES = {"small": (23_000, 4_000), "medium": (230_000, 40_000), "full": (2_300_0
 
 
 class World:
-    """Groups, topics and queries; a function of the number of images alone."""
+    """Groups, topics and queries; a function of the numbers of images and of visterms alone."""
 
-    def __init__(self, n_images: int) -> None:
+    def __init__(self, n_images: int, d: int = D) -> None:
         rng = np.random.default_rng(1)
-        n_groups = D // GROUP
+        self.d, n_groups = d, d // GROUP
         self.n_queries = max(20, n_images // IMAGES_PER_QUERY)
         self.groups = cumulated(rng.permutation(zipf(n_groups, POPULARITY)))
         self.topics = np.stack([rng.choice(n_groups, GROUPS_PER_TOPIC, replace=False) for _ in range(N_TOPICS)])
@@ -98,7 +98,7 @@ def make_block(world: World, start: int, n: int) -> tuple[sp.csr_matrix, np.ndar
     columns = (group * GROUP + place).astype(np.int32)
     # Weights of an image fall off as tf-idf does: a few are large.
     values = rng.exponential(1.0, len(image)).astype(np.float32) + np.float32(0.1)
-    X = sp.csr_matrix((values, columns, np.concatenate([[0], np.cumsum(sizes)])), shape=(n, D))
+    X = sp.csr_matrix((values, columns, np.concatenate([[0], np.cumsum(sizes)])), shape=(n, world.d))
     X.sum_duplicates()
     norms = np.sqrt(np.add.reduceat(X.data * X.data, X.indptr[:-1]))
     X.data /= np.repeat(norms, np.diff(X.indptr))
@@ -113,18 +113,18 @@ def make_block(world: World, start: int, n: int) -> tuple[sp.csr_matrix, np.ndar
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
-def folder_of(n_images: int) -> Path:
+def folder_of(n_images: int, d: int) -> Path:
     """Another one for each version of this file, which decides what is made."""
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
-    return ROOT / "build" / "webscale" / f"{n_images}-{version}"
+    return ROOT / "build" / "webscale" / f"{n_images}-{d}-{version}"
 
 
-def make(n_images: int, *, progress=None) -> Path:
+def make(n_images: int, d: int = D, *, progress=None) -> Path:
     """Folder with the images' CSR arrays and their clicks, made where it is missing; a killed run starts again."""
-    folder = folder_of(n_images)
+    folder = folder_of(n_images, d)
 
     def write(marker: Path) -> None:
-        world = World(n_images)
+        world = World(n_images, d)
         folder.mkdir(parents=True, exist_ok=True)
         files = {name: (folder / f"{name}.bin").open("wb") for name in ("indices", "data")}
         lengths, clicks = [np.zeros(1, np.int64)], []
@@ -150,14 +150,14 @@ def make(n_images: int, *, progress=None) -> Path:
     return folder
 
 
-def load(n_images: int) -> tuple[sp.csr_array, sp.csr_array]:
-    """Images, memory-mapped, and clicks (images x queries)."""
-    folder = make(n_images)
+def load(n_images: int, d: int = D) -> tuple[sp.csr_array, sp.csr_array]:
+    """Images (n_images, d), memory-mapped, and clicks (images x queries)."""
+    folder = make(n_images, d)
     indptr = np.load(folder / "indptr.npy")
     arrays = [
         np.memmap(folder / f"{name}.bin", dtype, "r") for name, dtype in (("data", np.float32), ("indices", np.int32))
     ]
-    X = sp.csr_array((*arrays, indptr), shape=(n_images, D))
+    X = sp.csr_array((*arrays, indptr), shape=(n_images, d))
     X.has_canonical_format = True  # as they were made: to look would read all of them
     y = sp.csr_array(
         tuple(np.load(folder / f"clicks_{name}.npy") for name in ("data", "indices", "indptr")),

@@ -19,6 +19,7 @@ from .pages import Panel, Plot, Results, draw, select
 __all__ = ["facts", "jobs", "measure"]
 
 STEPS = 200_000  # of the AROMA paper's figure 3
+QUICK_STEPS = 100_000
 MORE_STEPS = 1_000_000
 FEW_FOLDS = 3
 C_TRIED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0, 100.0)
@@ -58,7 +59,7 @@ SETTINGS = {
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
-    n_folds, most = (1, STEPS) if quick else (N_FOLDS, 500_000)
+    n_folds, steps, most = (1, QUICK_STEPS, QUICK_STEPS) if quick else (N_FOLDS, STEPS, 500_000)
     wanted: list[dict[str, Any]] = []
 
     def job(systems: list, n_steps: int, *, classes: int = 38, setting: str = UNIT, along: bool = False) -> None:
@@ -74,11 +75,11 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     job(DRAWN, most, along=True)
     for classes in (10,) if quick else (20, 10):
         job([PAPER_OASIS], most, classes=classes, along=True)
-        job([EUCLIDEAN], STEPS, classes=classes)
+        job([EUCLIDEAN], steps, classes=classes)
     tried = [system for systems in TRIED.values() for system in systems]
     if quick:  # the values of r are those of other systems here
         tried = [("OASIS", {"C": C}) for C in (C_TRIED[2], C_TRIED[-1])]
-    job([EUCLIDEAN, *(system for system in [*tried, *EVIDENCE] if system not in DRAWN)], STEPS)
+    job([EUCLIDEAN, *(system for system in [*tried, *EVIDENCE] if system not in DRAWN)], steps)
     if not quick:
         job([PAPER_OASIS, PAPER_AROMA, UNLIMITED], MORE_STEPS)
         job([EUCLIDEAN, *BOTH_STARTS, LARGE_C, LARGE_C_FROM_ZERO], STEPS, setting=WIDE)
@@ -94,14 +95,16 @@ class Runs:
 
     def __init__(self, results: Results):
         self.results = results
+        self.steps = min(STEPS, max(one["n_steps"] for one in results))  # after which systems are compared
 
     def has(self, setting: str) -> bool:
         return bool(select(self.results, setting=setting))
 
     def values(
-        self, figure: str, system: System, *, step: int = STEPS, classes: int = 38, setting: str = UNIT
+        self, figure: str, system: System, *, step: int | None = None, classes: int = 38, setting: str = UNIT
     ) -> np.ndarray:
-        """A figure of each fold after a number of steps."""
+        """A figure of each fold after a number of steps, that of `steps` unless another is named."""
+        step = step or self.steps
         learner, parameters = system
         own = select(self.results, learner=learner, parameters=parameters, classes=classes, setting=setting)
         return np.array([point[figure] for run in own for point in run["curve"] if point["step"] == step])
@@ -142,6 +145,7 @@ def facts(results: Results) -> dict[str, Any]:
         "n_folds": n_folds,
         "fewest_folds": 1 + max((one["fold"] for one in results if one["setting"] != UNIT), default=n_folds),
         "runs": runs,
+        "STEPS": runs.steps,
         "largest_C": C_TRIED[-1],
         # What sets AROMA and OASIS apart at the top of the list.
         "begun": {name_of(first): runs.compared(first, second) for first, second in starts},
@@ -201,7 +205,7 @@ def evidence(runs: Runs) -> dict[str, list[list[str]]]:
     ):
         rows = []
         more = [(system, MORE_STEPS) for system in (PAPER_AROMA, UNLIMITED, PAPER_OASIS)]
-        for system, step in [*((system, STEPS) for system in (EUCLIDEAN, *systems)), *more]:
+        for system, step in [*((system, runs.steps) for system in (EUCLIDEAN, *systems)), *more]:
             cells = [
                 runs.values(figure, system, step=step, setting=setting)
                 for figure in ("p1", "p10", "map", "kept", "in_training", "among_training")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import os
 import random
@@ -33,6 +34,8 @@ from machines import make_machines, remove_machines
 from running import CHROMIUM
 
 from visterm.pipeline.warm import delete_stale_kernels
+
+gc.set_threshold(100_000)  # as the command does (pipeline/cli/start.py)
 
 # The same examples in every run: what passes on one machine passes on the next. Examples are searched for at random
 # with pytest --hypothesis-profile=search.

@@ -49,7 +49,7 @@ def test_there_is_something_to_learn(small):
 def test_images_that_were_never_watched_are_ranked_in_the_end(small, monkeypatch):
     scale = pytest.importorskip("benchmarks.scale", reason="benchmarks lie in the repository, not in the package")
     monkeypatch.setattr(scale, "load", webscale.load)
-    size = scale.SMALL._replace(images=2000, validation=1000)
+    size = scale.SMALL._replace(images=2000, validation=1000, d=webscale.D)
     assert scale.watched_of(size) == 500
     assert scale.watched_of(scale.FULL) == scale.watched_of(scale.MEDIUM) == scale.WATCHED
     X, y = small

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell lets background jobs ignore Ctrl-C
         signal.signal(signal.SIGINT, _end)
+    gc.set_threshold(100_000)  # libraries make many objects, which stay: looking for garbage among them takes time
     try:
         from .app import main as run
         from .errors import END_SECONDS, end_within

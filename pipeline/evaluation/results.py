@@ -10,7 +10,6 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from visterm.pipeline.report.text import without_folders
 from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.recommendation import recommend
-from visterm.pipeline.store.records import fingerprint, read_record
+from visterm.pipeline.store.records import LIBRARIES, fingerprint, read_record, version
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
@@ -303,7 +302,7 @@ def _report_data(
         },
         durations=durations | {"rank": seconds},
         environment={"Python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-        | {package: version(package) for package in ("numpy", "scipy", "numba", "opencv-python-headless")},
+        | {package: version(package) for package in LIBRARIES},
         config=_config_shown(config, systems),
         closing=TAKE_CELLS if _counts_whole_images(config) else "",
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import json
 import logging
 import os
 import shlex
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from .checksums import DamagedFile, check_files, check_seal
 
 _log = logging.getLogger(__name__)
 FORMAT = 1
+# Whose versions records and reports name, for people.
+LIBRARIES = ("numpy", "scipy", "numba", "opencv-python-headless")
 # Settings that are younger than some runs, by their section and one that it had before, and the values that stand for
 # what these runs did.
 _YOUNGER = {
@@ -37,6 +40,10 @@ _YOUNGER = {
 _IDENTITY = ("format", "stage", "config", "inputs")
 
 
+# To find a package, Python looks through the folders that it imports from: once a process is enough.
+version = functools.cache(metadata.version)
+
+
 def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """Make the record of an artifact from the sections of the configuration and the fingerprints that it depends on.
 
@@ -48,7 +55,7 @@ def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> d
         "stage": stage,
         "config": config,
         "inputs": inputs,
-        "versions": {name: version(name) for name in ("visterm", "numpy", "scipy", "numba", "opencv-python-headless")},
+        "versions": {name: version(name) for name in ("visterm", *LIBRARIES)},
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
     }
 

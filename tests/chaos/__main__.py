@@ -40,7 +40,7 @@ class Category(NamedTuple):
     each: int = 1  # how many faults one attempt tries
 
 
-QUICK_SECONDS = 9.0  # of a category, on however slow a machine
+QUICK_SECONDS = 4.0  # of a category, on however slow a machine
 # A category is one function and one line here.
 CATEGORIES = {
     "damage": Category("a file of a finished run damaged, under a command", damage.attempt, 5000, 100),
