@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -73,47 +74,76 @@ def copy_run(source, target):
 
 
 # What a process needs before it begins is done by its own program: with a `preexec_fn`, Python forks, and a fork of a
-# process whose threads use gRPC (that of Milvus, in other tests) may end with SIGABRT before it begins.
+# process whose threads use gRPC (that of Milvus, in other tests) may end with SIGABRT before it begins. This program
+# imports what commands need, which takes most of their time, and forks for each command that it reads.
 PROGRAM = """
-import os, signal, sys
+import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C, and so do children
 from pkgutil import resolve_name
+import visterm.learners, visterm.pipeline.stages.features, visterm.pipeline.stages.train
 from visterm.pipeline.cli.app import main
 
-number, where, name, call = sys.argv.pop(1).split()
-where, left = resolve_name(where), int(call)
-work = getattr(where, name)
+def begin(number, moment, folder, arguments):
+    where, name, call = moment.split()
+    where, left = resolve_name(where), int(call)
+    work = getattr(where, name)
 
-def interrupted(*arguments, **options):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), int(number))
-    return work(*arguments, **options)
+    def interrupted(*arguments, **options):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), number)
+        return work(*arguments, **options)
 
-setattr(where, name, interrupted)
-main(ends_process=True)
+    setattr(where, name, interrupted)
+    os.chdir(folder)
+    sys.argv[1:] = arguments
+    main(ends_process=True)
+
+while line := sys.stdin.readline():
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream, file in enumerate((nothing, nothing, writing)):
+            os.dup2(file, stream)
+        os.closerange(3, max(reading, writing, nothing) + 1)
+        begin(*json.loads(line))
+        sys.exit()
+    os.close(writing)
+    with os.fdopen(reading, errors="backslashreplace") as pipe:
+        lines = pipe.read()  # ends when the last process that holds the pipe does
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), lines]), flush=True)
 """
 
 
-def end_by_signal(number, moment, *arguments, cwd):
-    """Run the command in a process that sends itself a signal; return what it writes to standard error.
+@contextlib.contextmanager
+def ended_by_signals():
+    """Function (number, moment, *arguments, cwd): a command in a process of its own that sends itself a signal.
 
-    The moment is a call of a function, such as "numpy save 2": the second one. No test needs to race a process.
+    The moment is a call of a function, such as "numpy save 2": the second one. No test needs to race a process. The
+    function returns what the process writes to standard error.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, f"{int(number)} {moment}", *arguments],
-        cwd=cwd,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        lines = process.communicate(timeout=200)[1]  # ends when the last process that holds the pipe does
-    finally:
-        process.kill()
-    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), lines
-    return lines
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+    def end(number, moment, *arguments, cwd):
+        program.stdin.write(json.dumps([int(number), moment, str(cwd), arguments]) + "\n")
+        program.stdin.flush()
+        code, lines = json.loads(program.stdout.readline())
+        assert code == (-number if number == signal.SIGKILL else 128 + number), lines
+        return lines
+
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], **pipes, start_new_session=True) as program:
+        try:
+            yield end
+        finally:
+            os.killpg(program.pid, signal.SIGKILL)  # with the command, where the test was ended
+
+
+def end_by_signal(number, moment, *arguments, cwd):
+    """One command that is ended by a signal; see `ended_by_signals`."""
+    with ended_by_signals() as end:
+        return end(number, moment, *arguments, cwd=cwd)
 
 
 SMALL_FILES = """

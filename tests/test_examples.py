@@ -5,18 +5,25 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-# As a notebook's kernel does, without its packages: a line with "!" is a command, and the last expression is shown.
+# As a notebook's kernel does, without its packages: a line with "!" is a command, here of visterm alone, which runs in
+# the same process, and the last expression is shown.
 RUNNER = """
-import ast, json, subprocess, sys
-namespace = {"subprocess": subprocess}
+import ast, json, shlex, sys
+from visterm.pipeline.cli.app import app
+
+def command(line):
+    program, *arguments = shlex.split(line)
+    assert program == "visterm", line
+    assert not app(arguments, prog_name="visterm", standalone_mode=False), line
+
+namespace = {"command": command}
 for number, cell in enumerate(json.load(open(sys.argv[1]))["cells"]):
     if cell["cell_type"] == "code":
         lines = [
-            f"subprocess.run({line[1:]!r}, shell=True, check=True)" if line.startswith("!") else line
+            f"command({line[1:]!r})" if line.startswith("!") else line
             for line in "".join(cell["source"]).splitlines()
         ]
         tree = ast.parse("\\n".join(lines), f"cell {number}")
@@ -45,8 +52,7 @@ def test_notebooks_run(repository, tmp_path):
     made = repository / "runs/demo"
     if made.exists() and os.environ.get("VISTERM_CI") == "1":
         shutil.copytree(made, tmp_path / "runs/demo")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"PATH": path, "MPLBACKEND": "Agg", "VISTERM_RUN": ""}
+    environment = os.environ | {"MPLBACKEND": "Agg", "VISTERM_RUN": ""}
     for notebook in sorted((repository / "examples").glob("*.ipynb")):
         command = [sys.executable, "-c", RUNNER, str(notebook)]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)

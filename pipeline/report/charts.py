@@ -6,6 +6,7 @@ styles, so that a strict content policy allows it and the style sheet around it 
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import re
@@ -74,6 +75,7 @@ def write_precision_curve(folder: Path, data: ReportData) -> None:
     (folder / "precision_curve.svg").write_text(drawing, encoding="utf-8", errors="backslashreplace")
 
 
+@functools.lru_cache(maxsize=1)  # drawn once for the file and for the page
 def precision_svg(data: ReportData) -> str:
     """Return the curves of precision at k as SVG to embed in a page; "" without curves."""
     lengths = [len(system.precision_curve) for system in data.systems if np.isfinite(system.precision_curve).any()]

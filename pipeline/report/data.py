@@ -139,7 +139,7 @@ class History:
     measure: str = "mAP"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity, so that what was drawn of it can be kept
 class ReportData:
     """Everything that the report shows."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -39,10 +40,11 @@ def render_report(data: ReportData, read_image: Callable[[str], np.ndarray], *, 
     if not data.systems:
         raise ValueError("a report needs at least one system")
     thumbnails = InlineThumbnails(read_image)
-    html = _render(data, thumbnails, gallery_size)
+    histories = [chart for history in data.histories if (chart := history_chart_of(history, data))]
+    html = _render(data, histories, thumbnails, gallery_size)
     while len(html) > SIZE_WANTED and gallery_size > 1:
         gallery_size //= 2
-        html = _render(data, thumbnails, gallery_size, shortened=True)
+        html = _render(data, histories, thumbnails, gallery_size, shortened=True)
     if len(html) > SIZE_REFUSED:
         raise ValueError(
             f"the report would have {len(html) / 1e6:.0f} MB even with one query in each gallery, more than "
@@ -111,6 +113,7 @@ class InlineThumbnails:
         return {"id": f"t{len(self._made)}", "width": made.width, "height": made.height, "uri": uri}
 
 
+@functools.cache
 def template(name: str) -> jinja2.Template:
     """Read a template of this room, with the filters that all of them know."""
     environment = jinja2.Environment(
@@ -133,7 +136,13 @@ def template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, shortened: bool = False) -> bytes:
+def _render(
+    data: ReportData,
+    histories: list[dict[str, Any]],
+    thumbnails: InlineThumbnails,
+    gallery_size: int,
+    shortened: bool = False,
+) -> bytes:
     learner, baseline = data.systems[0], data.system(data.baseline)
     if baseline is learner:
         baseline = None
@@ -159,7 +168,7 @@ def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, s
         precision_svg=precision_svg(data),
         colors={css: color for css, (color, *_) in LOOKS.items()},
         many_lines=len(data.systems) > MANY,
-        history_charts=[chart for history in data.histories if (chart := history_chart_of(history, data))],
+        history_charts=histories,
         class_chart=class_chart_of(data, baseline),
         queries=ranked[:ROWS_SHOWN],
         galleries=galleries,

@@ -40,7 +40,7 @@ class Category(NamedTuple):
     each: int = 1  # how many faults one attempt tries
 
 
-QUICK_SECONDS = 4.0  # of a category, on however slow a machine
+QUICK_SECONDS = 3.0  # of a category, on however slow a machine
 # A category is one function and one line here.
 CATEGORIES = {
     "damage": Category("a file of a finished run damaged, under a command", damage.attempt, 5000, 100),
@@ -49,7 +49,7 @@ CATEGORIES = {
     "kills": Category("SIGKILL, SIGINT and SIGTERM at a random moment of a command", kills.attempt, 1000, 20),
     "service": Category("the service killed at a random moment among uploads and marks", service_kills.attempt, 100, 4),
     "trainings": Category(
-        "the service or its child process killed while it learns again or adds photos", training_kills.attempt, 100, 2
+        "the service or its child process killed while it learns again or adds photos", training_kills.attempt, 100, 1
     ),
     "disk": Category("a full disk during a command", disk.attempt, 300, 10),
     "power": Category("a power loss during a command: writes that were not synced are gone", power.attempt, 300, 10),

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from visterm.learners import AROMA, OASIS
 from visterm.learners.rows import blocks
 
-N, D = 2250, 24
-AT_ONCE = 1024  # rows, in place of four times as many, so that few images are enough
+N, D = 1150, 24
+AT_ONCE = 512  # rows, in place of eight times as many, so that few images are enough
 LEARNERS = {
     "oasis": OASIS(n_steps=6000, pass_steps=2000),
     "unwhitened": OASIS(n_steps=6000, pass_steps=2000, whiten=False),

@@ -169,7 +169,7 @@ def test_a_killed_service_leaves_the_old_or_the_new_model(own):
                 relabel(client, run)
                 told = client.post("/api/train").json()
                 while told["running"] and not (wait and told["phase"].startswith(wait)):
-                    time.sleep(0.01)
+                    time.sleep(0.05)
                     _hurry(service)
                     told = client.get("/api/train").json()
         finally:

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from running import end_by_signal, set_all, visterm
+from running import end_by_signal, ended_by_signals, set_all, visterm
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.stages.train import _CheckpointCallback
@@ -77,8 +77,9 @@ def undisturbed(tmp_path_factory, write_images):
 def test_kills_leave_no_trace(undisturbed, tmp_path):
     (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
     for stage, given in (("features", ["fruit"]), ("train", ["--run", "fruit"])):
-        for moment in KILLS[stage]:
-            end_by_signal(signal.SIGKILL, moment, stage, *given, *SETTINGS, cwd=tmp_path)
+        with ended_by_signals() as end:
+            for moment in KILLS[stage]:
+                end(signal.SIGKILL, moment, stage, *given, *SETTINGS, cwd=tmp_path)
         last = visterm(stage, *given, *SETTINGS, cwd=tmp_path)
     assert "resuming from the checkpoint" in last.stderr
 

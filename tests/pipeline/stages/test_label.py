@@ -18,7 +18,6 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.label_edits import quoted, unquoted
 from visterm.pipeline.store.labels import read_labels
-from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.splits import Layout
 
 HEBREW = "שקיעה בים"
@@ -175,24 +174,3 @@ def test_what_was_confirmed_survives_a_kill(editor):
         assert len(labels_of(editor, "id:1")[0]) == 1 + n_edits + 1  # apple, and no gap
         assert n_edits > confirmed
         confirmed = n_edits
-
-
-@pytest.mark.slow
-def test_export_of_100_000_edits_takes_two_seconds(tmp_path):
-    run = Run(tmp_path / "runs/many")
-    run.collection.mkdir(parents=True)
-    with Collection(run.collection, create=True) as collection, collection.transaction():
-        collection.insert((f"{i}.jpg".encode(), 1, 1, "pending", None) for i in range(100_000))
-        collection["root"], collection["split"] = os.fsencode(tmp_path), "[]"
-    editor = LabelEditor(run)
-    editor.edit([(i, f"label {i % 100}", 1) for i in range(1, 100_001)])
-    program = f"""
-import io, time
-from visterm.pipeline import LabelEditor
-editor = LabelEditor({str(run.folder)!r})
-started = time.process_time()
-assert editor.export(io.StringIO()) == 100_000
-print(time.process_time() - started)
-"""
-    seconds = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert float(seconds) < 2

@@ -7,7 +7,7 @@ import shutil
 import signal
 
 import pytest
-from running import CLASSES, SMALL, copy_run, end_by_signal, json_of, refused, visterm
+from running import CLASSES, SMALL, copy_run, ended_by_signals, json_of, refused, visterm
 
 from visterm.pipeline import FeedbackTrainer, LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
@@ -219,10 +219,12 @@ def test_a_kill_leaves_the_old_or_the_new_model(finished, tmp_path, number):
     assert done[0]["taken"], done
     new = files(Run(tmp_path / "undisturbed/runs/fruit"), "oasis")
     states = []
-    for place, moment in enumerate(MOMENTS):
-        folder = copy_run(tmp_path / "whole", tmp_path / str(place))
+    folders = [copy_run(tmp_path / "whole", tmp_path / str(place)) for place in range(len(MOMENTS))]
+    with ended_by_signals() as end:
+        for folder, moment in zip(folders, MOMENTS, strict=True):
+            end(number, moment, "train", "--again", cwd=folder)
+    for folder, moment in zip(folders, MOMENTS, strict=True):
         run = Run(folder / "runs/fruit")
-        end_by_signal(number, moment, "train", "--again", cwd=folder)
         with run.locked():  # as the next command: it puts back what was between two names
             pass
         model = files(run, "oasis")
