@@ -65,7 +65,7 @@ QUICK = ("RCA", "HIER", "WSABIE", "AROMA diagonal", "OASIS", "Euclidean")
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
     if quick:
-        data = {system: (CLASSES[1:2], 1) for system in QUICK}
+        data = {system: (CLASSES[:1], 1) for system in QUICK}
     else:
         absent = () if has_peers() else PEERS
         data = {system: own for system, own in DATA.items() if system not in absent}
