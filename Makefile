@@ -123,7 +123,7 @@ coverage: install  ## branch coverage of the fast suite, and of all tests; 15 mi
 	echo "all:  $$($(BIN)/coverage report --data-file=build/coverage/all) %"; \
 	exit $$failed
 
-chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 3 minutes)
+chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 2 minutes)
 	@$(BIN)/python tests/chaos $(if $(QUICK),--quick,--write docs/reliability.md) $(ARGS)
 
 check: install types  ## check lint, format and types; COVERAGE=1: run all tests and print their coverage, too
