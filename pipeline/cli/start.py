@@ -44,7 +44,7 @@ def _explained(error: Exception) -> str | None:
         if (line := explain_system_error(error)) is None and isinstance(error, ImportError):
             line = f"the installation is damaged ({error}); install visterm again, with all that it needs"
         return line and one_line(line)
-    except (MemoryError, ImportError):
+    except (MemoryError, ImportError, OSError):  # Python lists folders to import from, which needs memory, too
         return "out of memory; free some memory or raise the limit (ulimit -v), then re-run the same command to resume"
 
 

@@ -85,3 +85,13 @@ def test_openblas_starts_no_threads_under_a_small_limit(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 29,) * 2)
     check_memory()
     assert os.environ == {"OPENBLAS_NUM_THREADS": "1"}
+
+
+def test_an_error_is_one_line_where_its_explanation_has_no_memory_either(monkeypatch):
+    from visterm.pipeline.cli import start
+
+    def explain(error):
+        raise OSError(12, "Cannot allocate memory", "sqlite3")  # as the import of a module may
+
+    monkeypatch.setattr("visterm.pipeline.errors.explain_system_error", explain)
+    assert start._explained(MemoryError()).startswith("out of memory")
