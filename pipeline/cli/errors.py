@@ -17,7 +17,7 @@ import typer
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, explain_system_error
 
-from .memory import check_memory
+from .memory import COMMAND, check_memory
 from .options import Globals
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
@@ -32,7 +32,7 @@ def command(function: Callable) -> Callable:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         signals.raise_them()
         try:
-            check_memory()
+            check_memory(COMMAND)
             return function(*args, **kwargs)
         except typer.Exit:
             raise

@@ -1,4 +1,4 @@
-"""Memory that must be there before NumPy and SciPy are imported."""
+"""Memory that must be there before something large is imported."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import mmap
 import os
 import sys
 
-ADDRESS_SPACE = 1 << 30  # the imports and first steps of most commands map that much, and touch a third of it
+START = 64 << 20  # three times what the command line needs until a command begins
+COMMAND = 1 << 30  # the imports and first steps of most commands map that much, and touch a third of it
 _PER_CORE = 1 << 30
 
 
-def check_memory() -> None:
-    """Raise MemoryError where NumPy and SciPy cannot be loaded for want of address space (ulimit -v).
+def check_memory(n_bytes: int) -> None:
+    """Raise MemoryError where ``n_bytes`` of address space (ulimit -v) are not free.
 
-    OpenBLAS, which they bring, raises no error without memory: it tries again for ever, or ends the process. Each copy
-    starts a thread per core at once, with a stack of its own; under a small limit it may start none.
+    Some libraries raise no error without memory: Pydantic's and OpenBLAS, which NumPy and SciPy bring, end the process
+    or try again for ever, and Python raises errors of any kind. Each copy of OpenBLAS starts a thread per core at once,
+    with a stack of its own; under a small limit it may start none.
     """
     if sys.platform == "win32":
         return
@@ -24,6 +26,6 @@ def check_memory() -> None:
     if limit != resource.RLIM_INFINITY and limit < _PER_CORE * (os.cpu_count() or 1):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        mmap.mmap(-1, ADDRESS_SPACE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()  # reserved, not used
+        mmap.mmap(-1, n_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()  # reserved, not used
     except OSError:
-        raise MemoryError(f"{ADDRESS_SPACE >> 20} MB of address space are not free") from None
+        raise MemoryError(f"{n_bytes >> 20} MB of address space are not free") from None

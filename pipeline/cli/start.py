@@ -22,6 +22,9 @@ def main() -> None:
         signal.signal(signal.SIGINT, _end)
     gc.set_threshold(100_000)  # libraries make many objects, which stay: looking for garbage among them takes time
     try:
+        from .memory import START, check_memory
+
+        check_memory(START)
         from .app import main as run
         from .errors import END_SECONDS, end_within
 
@@ -44,7 +47,7 @@ def _explained(error: Exception) -> str | None:
         if (line := explain_system_error(error)) is None and isinstance(error, ImportError):
             line = f"the installation is damaged ({error}); install visterm again, with all that it needs"
         return line and one_line(line)
-    except (MemoryError, ImportError, OSError):  # Python lists folders to import from, which needs memory, too
+    except Exception:  # without memory an import raises errors of any kind, SyntaxError among them
         return "out of memory; free some memory or raise the limit (ulimit -v), then re-run the same command to resume"
 
 

@@ -6,10 +6,11 @@ import os
 import resource
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
-from visterm.pipeline.cli.memory import check_memory
+from visterm.pipeline.cli.memory import START, check_memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce RLIMIT_AS")
 
@@ -49,10 +50,14 @@ def line_of(work, folder):
     return line
 
 
-@pytest.mark.parametrize("megabytes", [0, 1, 3, 20, 300])  # of Python's own modules, of Pydantic, of NumPy and SciPy
-def test_imports_without_memory(tmp_path, megabytes):
+@pytest.mark.parametrize(
+    ("megabytes", "needed"),
+    [(0, None), (1, None), (3, None), (20, 64), (300, 1024)],  # without any memory it cannot say what it needs
+)
+def test_imports_without_memory(tmp_path, megabytes, needed):
     line = line_of(f"leave({megabytes})", tmp_path)
-    assert line.startswith("visterm: out of memory")
+    reason = f" ({needed} MB of address space are not free)" if needed else ""
+    assert line.startswith("visterm: out of memory" + reason)
     assert line.endswith("raise the limit (ulimit -v), then re-run the same command to resume")
 
 
@@ -80,18 +85,16 @@ def test_openblas_starts_no_threads_under_a_small_limit(monkeypatch):
     """It would wait for memory without an end."""
     monkeypatch.setattr(os, "environ", {})
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    check_memory()
+    check_memory(START)
     assert os.environ == {}
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 29,) * 2)
-    check_memory()
+    check_memory(START)
     assert os.environ == {"OPENBLAS_NUM_THREADS": "1"}
 
 
-def test_an_error_is_one_line_where_its_explanation_has_no_memory_either(monkeypatch):
+@pytest.mark.parametrize("error", [OSError(12, "Cannot allocate memory", "sqlite3"), SyntaxError("expected ':'")])
+def test_an_error_is_one_line_where_its_explanation_has_no_memory_either(monkeypatch, error):
     from visterm.pipeline.cli import start
 
-    def explain(error):
-        raise OSError(12, "Cannot allocate memory", "sqlite3")  # as the import of a module may
-
-    monkeypatch.setattr("visterm.pipeline.errors.explain_system_error", explain)
+    monkeypatch.setattr("visterm.pipeline.errors.explain_system_error", Mock(side_effect=error))
     assert start._explained(MemoryError()).startswith("out of memory")
