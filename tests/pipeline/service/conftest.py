@@ -337,6 +337,7 @@ def page(request, browser, site, shown):
     for mark in chain(*marks.standing().values()):
         marks.take_back(mark)
     options = {"base_url": str(site.base_url), "viewport": {"width": 1280, "height": 860}}
+    options["reduced_motion"] = "reduce"  # each frame of what fades is drawn by the processor
     context = browser.new_context(**(options | request.param))
     page = context.new_page()
     page.set_default_timeout(1000 * PATIENCE)

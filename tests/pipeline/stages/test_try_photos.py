@@ -10,9 +10,16 @@ from running import CLASSES, json_of, refused, set_all, visterm
 from visterm.features import efficientnet
 from visterm.pipeline.stages import try_photos as module
 
+SPATIAL = dict(module.SPATIAL)
 QUICK = set_all(
     features={"n_visterms": 40}, oasis={"n_steps": 2000, "pass_steps": 1000}, compute={"n_jobs": 1, "backend": "loky"}
 )
+
+
+@pytest.fixture(autouse=True)
+def few_visterms(monkeypatch):
+    """In place of 10,000 for each of the nine cells, whose similarities are large."""
+    monkeypatch.setitem(module.SPATIAL, "features.n_visterms", 40)
 
 
 @pytest.fixture
@@ -118,7 +125,7 @@ def test_spatial_is_the_configuration_of_that_name(repository):
     settings = yaml.safe_load((repository / "configs/spatial.yaml").read_text())
     flat = {f"{section}.{key}": value for section, values in settings.items() for key, value in values.items()}
     flat["features.weighting.tf"] = flat.pop("features.weighting")["tf"]
-    assert flat == module.SPATIAL
+    assert flat == SPATIAL
 
 
 @pytest.mark.slow
