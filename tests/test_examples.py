@@ -9,7 +9,7 @@ import sys
 import pytest
 
 # As a notebook's kernel does, without its packages: a line with "!" is a command, here of visterm alone, which runs in
-# the same process, and the last expression is shown.
+# the same process, and the last expression is shown. One process imports everything once.
 RUNNER = """
 import ast, json, shlex, sys
 from visterm.pipeline.cli.app import app
@@ -19,20 +19,25 @@ def command(line):
     assert program == "visterm", line
     assert not app(arguments, prog_name="visterm", standalone_mode=False), line
 
-namespace = {"command": command}
-for number, cell in enumerate(json.load(open(sys.argv[1]))["cells"]):
-    if cell["cell_type"] == "code":
-        lines = [
-            f"command({line[1:]!r})" if line.startswith("!") else line
-            for line in "".join(cell["source"]).splitlines()
-        ]
-        tree = ast.parse("\\n".join(lines), f"cell {number}")
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, f"cell {number}", "exec"), namespace)
-        if last is not None:
-            shown = eval(compile(ast.Expression(last.value), f"cell {number}", "eval"), namespace)
-            if hasattr(shown, "_repr_html_"):
-                assert "<img" in shown._repr_html_()
+def run(notebook):
+    namespace = {"command": command}
+    for number, cell in enumerate(json.load(open(notebook))["cells"]):
+        if cell["cell_type"] == "code":
+            place = f"{notebook}, cell {number}"
+            lines = [
+                f"command({line[1:]!r})" if line.startswith("!") else line
+                for line in "".join(cell["source"]).splitlines()
+            ]
+            tree = ast.parse("\\n".join(lines), place)
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, place, "exec"), namespace)
+            if last is not None:
+                shown = eval(compile(ast.Expression(last.value), place, "eval"), namespace)
+                if hasattr(shown, "_repr_html_"):
+                    assert "<img" in shown._repr_html_()
+
+for notebook in sys.argv[1:]:
+    run(notebook)
 """
 
 
@@ -53,7 +58,6 @@ def test_notebooks_run(repository, tmp_path):
     if made.exists() and os.environ.get("VISTERM_CI") == "1":
         shutil.copytree(made, tmp_path / "runs/demo")
     environment = os.environ | {"MPLBACKEND": "Agg", "VISTERM_RUN": ""}
-    for notebook in sorted((repository / "examples").glob("*.ipynb")):
-        command = [sys.executable, "-c", RUNNER, str(notebook)]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{notebook.name}: {done.stdout[-1000:]}{done.stderr[-3000:]}"
+    command = [sys.executable, "-c", RUNNER, *map(str, sorted((repository / "examples").glob("*.ipynb")))]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout[-1000:]}{done.stderr[-3000:]}"

@@ -19,8 +19,11 @@ NUMPY = "AVX2 FMA3 AVX512F AVX512_SKX AVX512_ICL"
 MACHINES = {
     "as it is": {},
     "without IPP": {"OPENCV_IPP": "disabled"},
-    "OpenCV without AVX": {"OPENCV_CPU_DISABLE": OPENCV},
-    "BLAS and NumPy of an old processor": {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": NUMPY},
+    "an old processor": {
+        "OPENCV_CPU_DISABLE": OPENCV,
+        "OPENBLAS_CORETYPE": "Prescott",
+        "NPY_DISABLE_CPU_FEATURES": NUMPY,
+    },
     "kernels for any processor": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
     "four threads": {"VISTERM_TEST_THREADS": "4", "OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"},
 }

@@ -81,9 +81,13 @@ const selectButton = () =>
 const buttons = (markable) =>
   el("div", { class: "over acts" }, markable ? markButtons(0) : null, pivotButton());
 
+/** @type {WeakMap<HTMLElement, string>} */
+const dressed = new WeakMap(); // what tiles show
+
 /**
  * What a photo shows beyond itself: its label, else its name; the rank, the mark, copies; and
- * buttons. CSS decides when.
+ * buttons. CSS decides when. A tile that shows it already is left alone: a button that is replaced
+ * while it is pressed is never clicked.
  * @param {Photo} image
  * @param {HTMLElement} node its tile
  * @param {object} look
@@ -93,6 +97,19 @@ const buttons = (markable) =>
  * @param {boolean} [look.plain] without buttons
  */
 export function dressTile(image, node, { mark, selected, markable, plain }) {
+  const { path, labels, rank, copies } = image;
+  const look = JSON.stringify([
+    path,
+    labels,
+    rank,
+    copies?.length,
+    mark || 0,
+    selected,
+    markable,
+    plain,
+  ]);
+  if (dressed.get(node) === look) return;
+  dressed.set(node, look);
   for (const part of node.querySelectorAll(".over")) part.remove();
   node.dataset.mark = mark ? MARKS[mark] : "";
   node.toggleAttribute("data-selected", Boolean(selected));

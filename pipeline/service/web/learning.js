@@ -25,13 +25,12 @@ export function tray() {
     $("#marks").hidden = true;
     return dock();
   }
-  const { learner } = state.ranking;
   if (marks.learner !== onlineLearner()) marks.use(onlineLearner());
   drawTray(marks, {
     online: onlineLearner(),
     update,
-    remove: (image) => marks.put(image, 0, learner),
-    clear: () => marks.clear(learner),
+    remove: (image) => marks.put(image, 0, state.ranking.learner),
+    clear: () => marks.clear(state.ranking.learner),
   });
 }
 

@@ -49,6 +49,29 @@ def test_two_learners_side_by_side(page, ids):
     expect(page.tile(0)).to_be_visible()
 
 
+@pytest.mark.parametrize("name", ["Not relevant", "Clear marks"])
+def test_a_button_pressed_while_another_mark_is_kept_is_clicked(page, ids, name):
+    page.ask(ids["fig/2.jpg"])
+    page.tile(2).locator("a.open").focus()
+    page.keyboard.press("a")
+    expect(page.locator("#marks .status")).to_have_text("Saved")
+    held = []
+    page.route("**/marks", lambda route: held.append(route), times=1)
+    page.tile(0).locator("a.open").focus()
+    with page.expect_request("**/marks"):
+        page.keyboard.press("a")
+    place, counts = {
+        "Not relevant": (page.tile(1), "2 relevant, 1 not relevant"),
+        "Clear marks": (page.locator("#marks"), "0 relevant, 0 not relevant"),
+    }[name]
+    place.get_by_role("button", name=name).hover()
+    page.mouse.down()
+    held[0].continue_()
+    expect(page.locator("#marks .status")).to_have_text("Saved")
+    page.mouse.up()
+    expect(page.locator("#marks")).to_contain_text(counts)
+
+
 def test_marks_are_kept_taken_back_and_undone(page, ids):
     page.ask(ids["fig/2.jpg"])
     cards = page.locator("#results .tile[data-index]")
