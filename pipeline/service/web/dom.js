@@ -75,6 +75,26 @@ export const el = (tag, props = {}, ...children) =>
 export const svg = (tag, props = {}, ...children) =>
   fill(document.createElementNS(SVG, tag), props, children);
 
+/**
+ * Fill an element anew, but leave alone what stays as it is: a button that is replaced while it is
+ * pressed is never clicked.
+ * @param {Element} parent
+ * @param {(Node | string)[]} parts
+ */
+export function refill(parent, parts) {
+  const old = [...parent.childNodes];
+  const nodes = parts.map((part) => {
+    const node = typeof part === "string" ? new Text(part) : part;
+    const same = old.findIndex((one) => one.isEqualNode(node));
+    return same < 0 ? node : old.splice(same, 1)[0];
+  });
+  for (const one of old) one.remove();
+  nodes.forEach((node, i) => {
+    const there = parent.childNodes[i] ?? null;
+    if (there !== node) parent.insertBefore(node, there);
+  });
+}
+
 const ICONS = {
   check: "M4 12.5l5 5L20 6.5",
   cross: "M6 6l12 12M18 6L6 18",

@@ -3,7 +3,7 @@
 
 import { annotate, get, post } from "./api.js";
 import { tellLabels } from "./details.js";
-import { $, el, icon, plural, toast } from "./dom.js";
+import { $, el, icon, plural, refill, toast } from "./dom.js";
 import { state } from "./state.js";
 
 /** @import { Schemas } from "./api.js" */
@@ -150,7 +150,7 @@ export function labelEditor(image) {
       ],
       image.labels,
     );
-    chips.replaceChildren(
+    refill(chips, [
       ...(labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
       ...labels.map((label) =>
         el(
@@ -170,9 +170,10 @@ export function labelEditor(image) {
           ),
         ),
       ),
-    );
-    proposals.replaceChildren(
-      ...proposed
+    ]);
+    refill(
+      proposals,
+      proposed
         .filter((label) => !labels.includes(label))
         .map((label) =>
           el(
@@ -192,7 +193,7 @@ export function labelEditor(image) {
   /** @param {Step | null} step */
   const showUndo = (step) => {
     undo.hidden = !step;
-    if (step) undo.replaceChildren("Undo ", el("bdi", {}, inWords(step)));
+    if (step) refill(undo, ["Undo ", el("bdi", {}, inWords(step))]);
   };
   /** @param {string} label @param {"add" | "remove"} change */
   const edit = async (label, change) => {

@@ -13,6 +13,7 @@ import {
   keyName,
   picture,
   plural,
+  refill,
   toast,
 } from "./dom.js";
 import { info } from "./words.js";
@@ -306,7 +307,7 @@ export function drawTray(marks, { online, update, remove, clear }) {
     "aria-keyshortcuts": "U",
     title: "Update ranking (U)",
   };
-  const parts = [
+  refill(bar, [
     el(
       "div",
       { class: "say" },
@@ -325,13 +326,6 @@ export function drawTray(marks, { online, update, remove, clear }) {
         ? el("button", { ...updateProps, onclick: update }, "Update ranking", keyName("U"))
         : null,
     ),
-  ];
-  // What stays as it is is left alone: a button that is replaced while it is pressed is never
-  // clicked.
-  parts.forEach((part, i) => {
-    const old = bar.children[i];
-    if (!old) bar.append(part);
-    else if (!old.isEqualNode(part)) old.replaceWith(part);
-  });
+  ]);
   if (at >= 0) (buttons()[at] ?? buttons().at(-1) ?? $("#results a.open[tabindex='0']"))?.focus();
 }

@@ -108,6 +108,21 @@ def labelled(own_shown, serving, draw_overview):
         yield str(client.base_url), own_shown
 
 
+def test_a_label_pressed_while_labels_are_read_again_is_taken_away(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    page.goto(f"{labelled[0]}?view=album&open={ids['plum/1.jpg']}")
+    labels = page.get_by_role("region", name="Labels")
+    labels.get_by_role("button", name="Remove label plum").hover()
+    page.mouse.down()
+    with page.expect_response("**/api/labels/last"):
+        page.evaluate("dispatchEvent(new Event('focus'))")  # as where a press brings the browser's window to the front
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
+    page.mouse.up()
+    expect(labels.get_by_role("listitem")).to_have_text(["No label"])
+    expect(labels.get_by_role("button", name="Undo plum removed")).to_be_visible()  # it is kept
+
+
 def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     from playwright.sync_api import expect
 
