@@ -112,6 +112,7 @@ def test_a_label_pressed_while_labels_are_read_again_is_taken_away(page, labelle
     from playwright.sync_api import expect
 
     page.goto(f"{labelled[0]}?view=album&open={ids['plum/1.jpg']}")
+    page.wait_for_load_state("networkidle")  # the viewer fills, and its parts move
     labels = page.get_by_role("region", name="Labels")
     labels.get_by_role("button", name="Remove label plum").hover()
     page.mouse.down()
