@@ -76,8 +76,8 @@ export const svg = (tag, props = {}, ...children) =>
   fill(document.createElementNS(SVG, tag), props, children);
 
 /**
- * Fill an element anew, but leave alone what stays as it is: a button that is replaced while it is
- * pressed is never clicked.
+ * Replace the children of an element, but keep those that look the same, with their listeners: a
+ * button that is replaced while it is pressed is never clicked.
  * @param {Element} parent
  * @param {(Node | string)[]} parts
  */

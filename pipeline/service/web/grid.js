@@ -86,8 +86,8 @@ const dressed = new WeakMap(); // what tiles show
 
 /**
  * What a photo shows beyond itself: its label, else its name; the rank, the mark, copies; and
- * buttons. CSS decides when. A tile that shows it already is left alone: a button that is replaced
- * while it is pressed is never clicked.
+ * buttons. CSS decides when. A tile that shows it already does not change: a button that is
+ * replaced while it is pressed is never clicked.
  * @param {Photo} image
  * @param {HTMLElement} node its tile
  * @param {object} look
@@ -98,7 +98,7 @@ const dressed = new WeakMap(); // what tiles show
  */
 export function dressTile(image, node, { mark, selected, markable, plain }) {
   const { path, labels, rank, copies } = image;
-  const look = JSON.stringify([
+  const shown = JSON.stringify([
     path,
     labels,
     rank,
@@ -108,8 +108,8 @@ export function dressTile(image, node, { mark, selected, markable, plain }) {
     markable,
     plain,
   ]);
-  if (dressed.get(node) === look) return;
-  dressed.set(node, look);
+  if (dressed.get(node) === shown) return;
+  dressed.set(node, shown);
   for (const part of node.querySelectorAll(".over")) part.remove();
   node.dataset.mark = mark ? MARKS[mark] : "";
   node.toggleAttribute("data-selected", Boolean(selected));
