@@ -59,7 +59,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Delete stale kernels; make two machines for Dask.
+    """Delete stale kernels; make a network of two machines for Dask.
 
     With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser.
     """

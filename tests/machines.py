@@ -1,20 +1,23 @@
-"""Two network namespaces, each joined to this machine by a cable, for the workers of the Dask tests.
+"""Two network namespaces, each joined by a cable to that of the session, for the workers of the Dask tests.
 
-They are made before the tests begin and removed after them, or by the next session where this one is killed: a new
-address of this machine ends all requests of a browser, and so the tests that use one (net::ERR_NETWORK_CHANGED).
+The session has a network of its own, too: where an address of the machine comes or goes, a browser ends all its
+requests (net::ERR_NETWORK_CHANGED), which would fail the tests that another session runs meanwhile.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 _VARIABLE = "VISTERM_TEST_MACHINES"  # for the workers of pytest-xdist
+_CLONE_NEWNET = 0x40000000  # os.CLONE_NEWNET, from Python 3.12 on
 
 
 class Machine(NamedTuple):
@@ -26,12 +29,16 @@ class Machine(NamedTuple):
 
 
 def make_machines() -> None:
-    """Make the two namespaces, where that is possible."""
-    made, reason = [], "" if shutil.which("ip") else "no command 'ip', which makes network namespaces"
-    nets = [] if reason else free_nets()
-    for i, net in enumerate(nets):
-        name, here, there = machine = Machine(f"vt{os.getpid()}-{i}", f"10.213.{net}.1", f"10.213.{net}.2")
-        made.append(machine)
+    """Move this process to a network of its own, with two namespaces beside it, where that is possible."""
+    reason = _why_not()
+    made = [] if reason else [Machine(f"vt{os.getpid()}-{i}", f"10.213.{i}.1", f"10.213.{i}.2") for i in range(2)]
+    if made:
+        for name, session in re.findall(r"^(vt(\d+)-\w+)", _run("ip netns list").stdout, re.MULTILINE):
+            if not Path("/proc", session).exists():  # it was killed
+                _run(f"ip netns del {name}")
+        ctypes.CDLL(None).unshare(_CLONE_NEWNET)
+        _run("ip link set lo up", check=True)
+    for name, here, there in made:
         for command in (
             f"ip netns add {name}",
             f"ip link add {name}a type veth peer name {name}b",
@@ -42,38 +49,34 @@ def make_machines() -> None:
             f"ip -n {name} link set {name}b up",
             f"ip -n {name} link set lo up",
         ):
-            done = subprocess.run(command.split(), capture_output=True, text=True)
-            if done.returncode and not reason:
-                reason = f"network namespaces cannot be made here: {done.stderr.strip()}"
+            _run(command, check=True)
     os.environ[_VARIABLE] = json.dumps([made, reason])
 
 
-def free_nets() -> list[int]:
-    """Remove what killed sessions have left; return two numbers that no other session has in its addresses."""
-    for name, session in re.findall(r"^(vt(\d+)-\d)\b", _output("ip netns list"), re.MULTILINE):
-        if not Path("/proc", session).exists():
-            _remove(name)
-    used = {int(net) for net in re.findall(r" 10\.213\.(\d+)\.", _output("ip -o -4 addr"))}
-    first = os.getpid()  # so that two sessions that begin at once look at different ones
-    return [net for i in range(256) if (net := (first + i) % 256) not in used][:2]
+def _why_not() -> str:
+    """Try in another process, since there is no way back."""
+    if sys.platform != "linux" or shutil.which("ip") is None:
+        return "no command 'ip', which makes network namespaces"
+    name = f"vt{os.getpid()}-try"
+    cable = f"ip link set lo up && ip link add {name} type veth peer name {name}b && ip link set {name}b netns {name}"
+    done = subprocess.run(
+        ["sh", "-c", f"ip netns add {name} && unshare --net sh -c '{cable}'"], capture_output=True, text=True
+    )
+    _run(f"ip netns del {name}")
+    return f"network namespaces cannot be made here: {done.stderr.strip()}" if done.returncode else ""
 
 
 def machines() -> tuple[list[Machine], str]:
     """Those that were made; none, and the reason, where they could not be."""
     made, reason = json.loads(os.environ.get(_VARIABLE, '[[], "none were made"]'))
-    return [] if reason else [Machine(*one) for one in made], reason
+    return [Machine(*one) for one in made], reason
 
 
 def remove_machines() -> None:
     """Remove them."""
     for name, *_ in json.loads(os.environ.pop(_VARIABLE, "[[]]"))[0]:
-        _remove(name)
+        _run(f"ip netns del {name}")
 
 
-def _output(command: str) -> str:
-    return subprocess.run(command.split(), capture_output=True, text=True).stdout
-
-
-def _remove(name: str) -> None:
-    subprocess.run(["ip", "link", "del", f"{name}a"], capture_output=True)
-    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+def _run(command: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command.split(), capture_output=True, text=True, check=check)
