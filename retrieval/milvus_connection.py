@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 CONNECT_SECONDS = 5.0
+# A file is served by this process. Of pymilvus' pings, every 10 seconds, there come too many for its server, and gRPC
+# prints that.
+_FILE_OPTIONS = {"grpc.keepalive_time_ms": 2**31 - 1}  # never
 
 
 class MilvusError(Exception):
@@ -51,7 +54,7 @@ def connect(uri: str) -> Any:
     while True:
         try:
             with said(uri):
-                return MilvusClient(uri, timeout=CONNECT_SECONDS)
+                return MilvusClient(uri, timeout=CONNECT_SECONDS, grpc_options=_FILE_OPTIONS if file else {})
         except MilvusError as error:
             if file is None:
                 raise

@@ -456,6 +456,21 @@ def test_a_collection_of_somebody_else_is_refused(learner, X, ids, make, uri):
     assert client.query("others", output_fields=["count(*)"])[0]["count(*)"] == 1
 
 
+def test_a_file_is_not_pinged(tmp_path, monkeypatch):
+    """After 80 seconds of pings its server would complain, which gRPC prints."""
+    import grpc
+
+    used, insecure_channel = {}, grpc.insecure_channel
+
+    def channel(address, options):
+        used.update(options)
+        return insecure_channel(address, options)
+
+    monkeypatch.setattr(grpc, "insecure_channel", channel)
+    connect(str(tmp_path / "photos.db")).close()
+    assert used["grpc.keepalive_time_ms"] > 1000 * 3600 * 24
+
+
 @pytest.mark.parametrize("package", ["pymilvus", "milvus_lite"])
 def test_missing_packages_are_named(package, learner, X, ids, make, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
