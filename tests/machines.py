@@ -1,7 +1,8 @@
 """Two network namespaces, each joined by a cable to that of the session, for the workers of the Dask tests.
 
 The session has a network of its own, too: where an address of the machine comes or goes, a browser ends all its
-requests (net::ERR_NETWORK_CHANGED), which would fail the tests that another session runs meanwhile.
+requests (net::ERR_NETWORK_CHANGED), which would fail the tests that another session runs meanwhile. What a test fetches
+from the package index, it fetches `outside`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 _VARIABLE = "VISTERM_TEST_MACHINES"  # for the workers of pytest-xdist
 _CLONE_NEWNET = 0x40000000  # os.CLONE_NEWNET, from Python 3.12 on
@@ -36,6 +39,7 @@ def make_machines() -> None:
         for name, session in re.findall(r"^(vt(\d+)-\w+)", _run("ip netns list").stdout, re.MULTILINE):
             if not Path("/proc", session).exists():  # it was killed
                 _run(f"ip netns del {name}")
+        _run(f"ip netns attach vt{os.getpid()}-out {os.getpid()}", check=True)
         ctypes.CDLL(None).unshare(_CLONE_NEWNET)
         _run("ip link set lo up", check=True)
     for name, here, there in made:
@@ -72,9 +76,32 @@ def machines() -> tuple[list[Machine], str]:
     return [Machine(*one) for one in made], reason
 
 
+@contextmanager
+def outside() -> Iterator[None]:
+    """Put this thread, and what it starts meanwhile, into the network of the machine."""
+    made, _ = machines()
+    if not made:  # it is there
+        yield
+        return
+    session = made[0].name.partition("-")[0]
+    with open(f"/run/netns/{session}-out") as there, open("/proc/thread-self/ns/net") as here:
+        _enter(there)
+        try:
+            yield
+        finally:
+            _enter(here)
+
+
+def _enter(namespace: IO[str]) -> None:
+    if ctypes.CDLL(None).setns(namespace.fileno(), _CLONE_NEWNET):
+        raise OSError(f"no way into {namespace.name}")
+
+
 def remove_machines() -> None:
     """Remove them."""
-    for name, *_ in json.loads(os.environ.pop(_VARIABLE, "[[]]"))[0]:
+    made, _ = machines()
+    os.environ.pop(_VARIABLE, None)
+    for name in [f"vt{os.getpid()}-out", *(machine.name for machine in made)] if made else []:
         _run(f"ip netns del {name}")
 
 

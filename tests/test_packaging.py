@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from machines import outside
 from packaging.specifiers import SpecifierSet
 
 ROOMS = ("features", "learners", "retrieval", "pipeline")
@@ -66,11 +67,9 @@ def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bu
         tools.mkdir(parents=True)
         for name in ("index.js", "tool.py"):
             (tools / name).touch()
-    result = subprocess.run(
-        [sys.executable, "-m", "build", "--sdist", "--wheel", "--outdir", str(tmp_path), str(source)],
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "build", "--sdist", "--wheel", "--outdir", str(tmp_path), str(source)]
+    with outside():
+        result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode and "Could not find a version" in result.stdout + result.stderr:
         pytest.skip("no package index to fetch the build backend from")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from machines import outside
 from running import json_of, refused, visterm
 
 from visterm.learners.blend import effective
@@ -223,7 +224,8 @@ def test_the_lines_of_the_documentation_run_without_visterm(heading, exported, r
         left = "outputs |= {n: globals()[n] for n in ('ids', 'scores', 'q', 'sides') if n in globals()}"
         script = f"import os\nos.chdir(str(inputs['folder']))\n{block}\n{left}"
         try:
-            found = peers.run_in("export", packages, script, {"folder": np.array(str(folder))}, shared=True)
+            with outside():
+                found = peers.run_in("export", packages, script, {"folder": np.array(str(folder))}, shared=True)
         except peers.PeerError as error:
             if "Could not find a version" in str(error) or "No matching distribution" in str(error):
                 pytest.skip("no package index to fetch the indexes from")
