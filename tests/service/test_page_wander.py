@@ -81,6 +81,18 @@ def test_filters_removed_faster_than_they_are_drawn_stay_removed(page, ids):
     assert "label" not in page.url
 
 
+def test_a_filter_pressed_while_the_filters_are_drawn_is_removed(page, ids):
+    page.ask(ids["pear/1.jpg"], "&label=plum&label=fig")
+    page.get_by_role("button", name="Remove filter: label: fig").hover()
+    page.mouse.down()
+    page.evaluate("history.replaceState({}, '', location.href.replace('plum', 'pear'))")
+    page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
+    expect(page.locator("#chips")).to_contain_text("pear")
+    page.mouse.up()
+    expect(page.locator("#query")).to_contain_text("Searched 19 images")
+    assert page.locator("#chips .chip").count() == 1
+
+
 @BOTH
 def test_a_query_of_three_images_with_weights(page, ids):
     page.ask(ids["pear/1.jpg"])

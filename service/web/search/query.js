@@ -1,7 +1,18 @@
 // The bar above the results: the query, the filters and the metrics of MuSL.
 
 import { addressOf, queryOf } from "../core/address.js";
-import { $, $$, activeElement, copy, el, percent, plural, present, seconds } from "../core/dom.js";
+import {
+  $,
+  $$,
+  activeElement,
+  copy,
+  el,
+  percent,
+  plural,
+  present,
+  refill,
+  seconds,
+} from "../core/dom.js";
 import { change } from "../core/history.js";
 import { drawLearned } from "./learned.js";
 import { setHideMarked } from "../core/options.js";
@@ -76,8 +87,9 @@ function drawChips() {
       words,
       el("span", { "aria-hidden": "true" }, "×"),
     );
-  $("#chips").replaceChildren(
-    ...present([
+  refill(
+    $("#chips"),
+    present([
       ...filterChips(),
       exclude_duplicates &&
         chip("exact duplicates hidden", () => change({ exclude_duplicates: undefined })),
