@@ -55,7 +55,7 @@ const short = (value) =>
 export function lineChart(series, { x, y, label, mark = null }) {
   const WIDTH = innerWidth < 700 ? 380 : 520; // words keep their size on a phone
   const all = series.flatMap(({ points }) => measured(points));
-  if (!all.length) return el("p", { class: "quiet" }, "No values.");
+  if (!all.length) return el("p.quiet", "No values.");
   const xs = all.map(([value]) => value);
   const ys = all.map(([, value]) => value);
   const [x0, x1] = [Math.min(...xs), Math.max(...xs, Math.min(...xs) + 1)];
@@ -99,21 +99,18 @@ export function lineChart(series, { x, y, label, mark = null }) {
   /** @param {[number, Y][]} points */
   const dots = (points) => (points.length < 3 || points.length > 16 ? [] : measured(points));
   return el(
-    "figure",
-    { class: "line-chart" },
+    "figure.line-chart",
     el(
-      "ul",
-      { class: "key" },
+      "ul.key",
       series.map((one) => el("li", look(one), one.name)),
     ),
     svg(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label ?? y },
-      svg("g", { class: "grid-lines" }, grid),
+      svg("g.grid-lines", grid),
       mark === null
         ? null
-        : svg("line", {
-            class: "marked",
+        : svg("line.marked", {
             x1: px(mark),
             x2: px(mark),
             y1: TOP,
@@ -142,20 +139,18 @@ export function bars(rows) {
     el(
       "span",
       { class: `bar-of ${kind}`, style: { "--share": value / most } },
-      el("i", {}),
+      el("i"),
       value.toFixed(2),
     );
   return el(
-    "ol",
-    { class: "bars" },
+    "ol.bars",
     rows.map(({ name, value, other, words, link }) =>
       el(
         "li",
         { title: words },
-        el("a", { class: "bar-name", dir: "auto", ...link }, name),
+        el("a.bar-name", { dir: "auto", ...link }, name),
         el(
           "span",
-          {},
           bar("learner", value),
           other === null || other === undefined ? null : bar("baseline", other),
         ),

@@ -16,6 +16,7 @@
  */
 /** @import { Photo } from "../gallery/details.js" */
 /** @typedef {Node | string | number | boolean | null | undefined | readonly unknown[]} Child */
+/** @typedef {[Props, ...Child[]] | Child[]} Parts attributes, where there are some, and children */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -25,17 +26,20 @@ const isPresent = (child) => child !== null && child !== undefined && child !== 
 /**
  * @template {HTMLElement | SVGElement} E
  * @param {E} node
- * @param {Props} props
- * @param {Child[]} children
+ * @param {string[]} classes
+ * @param {Parts} parts
  */
-function fill(node, props, children) {
-  for (const [name, value] of Object.entries(props)) {
+function fill(node, classes, [first, ...rest]) {
+  const named = first?.constructor === Object;
+  if (classes.length) node.setAttribute("class", classes.join(" "));
+  for (const [name, value] of Object.entries(named ? first : {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "style")
       for (const [key, entry] of Object.entries(value)) node.style.setProperty(key, String(entry));
     else node.setAttribute(name, value === true ? "" : value);
   }
+  const children = named ? rest : [first, ...rest];
   node.append(.../** @type {(string | Node)[]} */ (children.flat(Infinity).filter(isPresent)));
   return node;
 }
@@ -58,22 +62,28 @@ export const $$ = (selector, root = document) =>
   /** @type {E[]} */ ([...root.querySelectorAll(selector)]);
 
 /**
+ * An element: "p.quiet" with a class, its attributes where it has some, what is in it. A button
+ * submits nothing unless its type says so.
  * @template {keyof HTMLElementTagNameMap} T
- * @param {T} tag
- * @param {Props} props
- * @param {Child[]} children
+ * @param {T | `${T}.${string}`} tag
+ * @param {Parts} parts
  */
-export const el = (tag, props = {}, ...children) =>
-  fill(document.createElement(tag), props, children);
+export const el = (tag, ...parts) => {
+  const [name, ...classes] = tag.split(".");
+  const node = document.createElement(/** @type {T} */ (name));
+  if (name === "button") node.setAttribute("type", "button");
+  return fill(node, classes, parts);
+};
 
 /**
  * @template {keyof SVGElementTagNameMap} T
- * @param {T} tag
- * @param {Props} props
- * @param {Child[]} children
+ * @param {T | `${T}.${string}`} tag
+ * @param {Parts} parts
  */
-export const svg = (tag, props = {}, ...children) =>
-  fill(document.createElementNS(SVG, tag), props, children);
+export const svg = (tag, ...parts) => {
+  const [name, ...classes] = tag.split(".");
+  return fill(document.createElementNS(SVG, /** @type {T} */ (name)), classes, parts);
+};
 
 /**
  * Replace the children of an element, but keep those that look the same, with their listeners: a
@@ -249,12 +259,7 @@ export function toast(text, action, act) {
     act?.();
   };
   /** @param {string} title @param {Child} content @param {...Child} more */
-  const box = el(
-    "div",
-    { class: "toast" },
-    el("span", {}, text),
-    action && el("button", { type: "button", onclick: done }, action),
-  );
+  const box = el("div.toast", el("span", text), action && el("button", { onclick: done }, action));
   const leave = () =>
     setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
   toasts.replaceChildren(box);
@@ -274,12 +279,7 @@ export async function copy(text, what) {
 
 /** @param {string} text */
 export const command = (text) =>
-  el(
-    "p",
-    { class: "command" },
-    el("code", {}, text),
-    el("button", { type: "button", onclick: () => copy(text, "Command") }, "Copy"),
-  );
+  el("p.command", el("code", text), el("button", { onclick: () => copy(text, "Command") }, "Copy"));
 
 /**
  * A box with a title, e.g. of an error; `more` stands beside the text.
@@ -288,7 +288,7 @@ export const command = (text) =>
  * @param {...Child} more
  */
 export const box = (title, content, ...more) =>
-  el("div", { class: "box" }, el("div", {}, el("strong", {}, title), content), ...more);
+  el("div.box", el("div", el("strong", title), content), ...more);
 
 /**
  * What stands where a picture cannot be shown.
@@ -296,8 +296,8 @@ export const box = (title, content, ...more) =>
  */
 export const missing = (name) =>
   el(
-    "span",
-    { class: "missing", role: "img", "aria-label": `${name}, image not available` },
+    "span.missing",
+    { role: "img", "aria-label": `${name}, image not available` },
     "image not available",
   );
 

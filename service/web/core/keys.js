@@ -145,21 +145,17 @@ function openSheet(table) {
   sheet.replaceChildren(
     el("h2", { id: "keys-title" }, "Keyboard shortcuts"),
     el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       table === "search"
         ? "Available while a photo or the viewer has the focus."
         : "Available anywhere on this page.",
     ),
     el(
-      "dl",
-      { class: "keys" },
-      TABLES[table].map((row) =>
-        el("div", {}, el("dt", {}, el("kbd", {}, row.shown)), el("dd", {}, row.what)),
-      ),
+      "dl.keys",
+      TABLES[table].map((row) => el("div", el("dt", el("kbd", row.shown)), el("dd", row.what))),
     ),
-    el("label", { class: "check" }, off, " Enable single-key shortcuts"),
-    el("form", { method: "dialog" }, el("button", { class: "primary" }, "Close")),
+    el("label.check", off, " Enable single-key shortcuts"),
+    el("form", { method: "dialog" }, el("button.primary", { type: "submit" }, "Close")),
   );
   sheet.showModal();
 }

@@ -38,7 +38,6 @@ export function failure(error, retry) {
     el(
       "button",
       {
-        type: "button",
         class: look,
         onclick: () => {
           failure(null);
@@ -51,7 +50,7 @@ export function failure(error, retry) {
   $("#failure").replaceChildren(
     box(
       "Request failed",
-      [el("p", {}, error.message), el("p", { class: "quiet" }, advice)],
+      [el("p", error.message), el("p.quiet", advice)],
       ...(retry ? [button("Try again", "", retry)] : []),
       button("Dismiss", "plain"),
     ),
@@ -64,7 +63,7 @@ export function failure(error, retry) {
  * @param {...Child} buttons
  */
 export const note = (words, ...buttons) =>
-  $("#notes").replaceChildren(el("p", { class: "note" }, el("span", {}, words), ...buttons));
+  $("#notes").replaceChildren(el("p.note", el("span", words), ...buttons));
 
 /**
  * A note, or a passing message where notes are out of sight.
@@ -85,7 +84,7 @@ export function say(words, ...buttons) {
 export function showSkeleton(words = "") {
   $("#compare").hidden = true;
   $("#results").hidden = false;
-  $("#results").replaceChildren(el("p", { class: "unseen" }, words), skeleton());
+  $("#results").replaceChildren(el("p.unseen", words), skeleton());
   state.drawn = null;
   dispatchEvent(new Event("skeleton"));
 }
@@ -112,10 +111,8 @@ export async function busy(words, work) {
       showSkeleton(words);
     }, 200),
     setTimeout(() => {
-      const button = el("button", { type: "button", onclick: () => mine.abort() }, "Cancel");
-      toasts.replaceChildren(
-        el("div", { class: "toast", id: "waiting" }, el("span", {}, words), button),
-      );
+      const button = el("button", { onclick: () => mine.abort() }, "Cancel");
+      toasts.replaceChildren(el("div.toast", { id: "waiting" }, el("span", words), button));
       announce(`${words} Cancel is available.`);
     }, 2000),
   ];

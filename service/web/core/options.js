@@ -68,17 +68,14 @@ function ranking() {
     });
   return [
     el(
-      "div",
-      { class: "field" },
-      el("label", {}, "Ranked by ", select(learners, state.ranking.learner, by)),
+      "div.field",
+      el("label", "Ranked by ", select(learners, state.ranking.learner, by)),
       info("learner"),
     ),
     el(
-      "div",
-      { class: "field" },
+      "div.field",
       el(
         "label",
-        {},
         "Compare with ",
         select(
           [...earlier, ...learners.filter(([name]) => name !== state.ranking.learner)],
@@ -97,17 +94,16 @@ function modelOf() {
   const model = learner === undefined ? undefined : state.run.models[learner];
   if (!learner || !model)
     return [
-      el("p", { class: "quiet" }, "No learner of this run learns from marks. To train one, run:"),
+      el("p.quiet", "No learner of this run learns from marks. To train one, run:"),
       command("visterm train --learner oasis"),
     ];
   return [
-    el("p", {}, `${modelName(learner)}, ${plural(model.marks ?? 0, "mark")} used since training`),
+    el("p", `${modelName(learner)}, ${plural(model.marks ?? 0, "mark")} used since training`),
     el(
-      "p",
-      { class: "row" },
+      "p.row",
       el(
         "button",
-        { type: "button", disabled: !model.version, onclick: () => reset(learner) },
+        { disabled: !model.version, onclick: () => reset(learner) },
         "Reset to base model",
       ),
       el("a", { href: "feedback/export" }, "Export marks"),
@@ -131,11 +127,9 @@ export function drawOptions() {
    */
   const choice = (words, on, act, extra) =>
     el(
-      "div",
-      { class: "field" },
+      "div.field",
       el(
-        "label",
-        { class: "check" },
+        "label.check",
         el("input", {
           type: "checkbox",
           checked: on,
@@ -156,13 +150,13 @@ export function drawOptions() {
   // The filter by probability, or why there are none.
   const likely = () => {
     const { base_rate: base, no_probability: reason } = state.ranking ?? {};
-    if (reason) return el("p", { class: "quiet" }, `No probabilities: ${reason}.`);
+    if (reason) return el("p.quiet", `No probabilities: ${reason}.`);
     return choice(
       `Only photos that are ${percent(LIKELY)} likely of the same kind`,
       Boolean(state.request.min_probability),
       (on) => change({ min_probability: on ? LIKELY : undefined }),
       typeof base === "number"
-        ? el("p", { class: "quiet" }, `Two photos drawn at random: ${percent(base)}.`)
+        ? el("p.quiet", `Two photos drawn at random: ${percent(base)}.`)
         : null,
     );
   };
@@ -181,7 +175,7 @@ export function drawOptions() {
       value,
       onchange: (event) => change({ [name]: event.target.value || undefined }),
     });
-    return el("label", { class: "wide-field" }, `${words} `, input);
+    return el("label.wide-field", `${words} `, input);
   };
   // A condition on a field, such as "camera=X100", which becomes a chip.
   const condition = () => {
@@ -194,8 +188,7 @@ export function drawOptions() {
       onchange: (event) => change({ where: [given, event.target.value.trim()].flat() }),
     });
     return el(
-      "label",
-      { class: "wide-field" },
+      "label.wide-field",
       "Only where ",
       input,
       el(
@@ -216,22 +209,21 @@ export function drawOptions() {
     el(
       "details",
       { open: unfolded },
-      el("summary", {}, "Advanced"),
+      el("summary", "Advanced"),
       el(
-        "div",
-        { class: "advanced" },
+        "div.advanced",
         ranking(),
         choice("Hide exact duplicates", Boolean(state.request.exclude_duplicates), (on) =>
           change({ exclude_duplicates: on ? "true" : undefined }),
         ),
         likely(),
-        el("h2", {}, "Model"),
+        el("h2", "Model"),
         modelOf(),
       ),
     ),
   ];
   menu.replaceChildren(
-    el("label", { class: "wide-field" }, "Photo size ", size),
+    el("label.wide-field", "Photo size ", size),
     choice("Always show rank, name and marks", remembered("alwaysDetails", false), showDetails),
     choice("Show copies as one photo", state.fold, fold, info("copies")),
     ...(searched ? searchChoices() : []),

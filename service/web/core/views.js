@@ -41,8 +41,7 @@ export const titleOf = (request) => {
 export function sectionOf(name) {
   const id = knows(name) ? name : "unknown";
   return (
-    $(`#${id}`) ??
-    $("#main").insertBefore(el("section", { id, class: "view", hidden: true }), $("#marks"))
+    $(`#${id}`) ?? $("#main").insertBefore(el("section.view", { id, hidden: true }), $("#marks"))
   );
 }
 
@@ -53,18 +52,13 @@ export async function showView(request, turn) {
   const view = views.get(name);
   if (view) return view.show(section, request, turn);
   return section.replaceChildren(
-    el("h1", {}, "There is no such page"),
+    el("h1", "There is no such page"),
     el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       `This run has no page “${name.slice(0, 100)}”. The address may be mistyped or ` +
         "of another version.",
     ),
-    el(
-      "p",
-      {},
-      el("a", { class: "button primary", href: "./", "data-go": "start" }, "Go to the start page"),
-    ),
+    el("p", el("a.button.primary", { href: "./", "data-go": "start" }, "Go to the start page")),
   );
 }
 

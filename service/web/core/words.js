@@ -64,12 +64,10 @@ let number = 0;
 export function info(what) {
   const [name, meaning] = MEANINGS[what];
   const id = `info-${(number += 1)}`;
-  const box = el("span", { id, class: "meaning", popover: "auto", role: "note" }, meaning);
+  const box = el("span.meaning", { id, popover: "auto", role: "note" }, meaning);
   const button = el(
-    "button",
+    "button.info",
     {
-      type: "button",
-      class: "info",
       popovertarget: id,
       "aria-label": `About ${name}`,
       "aria-expanded": "false",

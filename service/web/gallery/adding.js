@@ -16,9 +16,9 @@ const EVERY = 700; // milliseconds between two looks
 const NAMED = 3; // photos that are named; of others the number is said
 const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?)$/i;
 
-const line = el("section", {
+const line = el("section.note", {
   id: "adding",
-  class: "note",
+
   "aria-label": "Adding photos",
   hidden: true,
 });
@@ -36,7 +36,7 @@ function fill(...parts) {
 }
 
 /** @param {string} words @param {() => unknown} onclick */
-const button = (words, onclick) => el("button", { type: "button", onclick }, words);
+const button = (words, onclick) => el("button", { onclick }, words);
 
 /**
  * @param {string} words
@@ -48,7 +48,7 @@ function showProgress(words, done, total, cancel) {
   cancelling = cancel;
   if (!$("progress", line))
     fill(
-      el("span", {}),
+      el("span"),
       el("progress", { max: 1, value: 0, "aria-label": "Progress of adding" }),
       button("Cancel", () => cancelling()),
     );
@@ -102,21 +102,17 @@ export function askWhatFor(files, search) {
       { id: "confirm-title", dir: "auto" },
       one ? images[0].name : plural(images.length, "photo"),
     ),
-    others ? el("p", { class: "quiet" }, `${plural(others, "other file")} left out.`) : "",
+    others ? el("p.quiet", `${plural(others, "other file")} left out.`) : "",
     el(
-      "form",
-      { method: "dialog", class: "row" },
+      "form.row",
+      { method: "dialog" },
       el(
-        "button",
-        { type: "button", class: "primary", onclick: then(() => search(images)) },
+        "button.primary",
+        { onclick: then(() => search(images)) },
         one ? "Search by it" : "Search by the first",
       ),
-      el(
-        "button",
-        { type: "button", onclick: then(() => void add(images)) },
-        "Add to the collection",
-      ),
-      el("button", {}, "Cancel"),
+      el("button", { onclick: then(() => void add(images)) }, "Add to the collection"),
+      el("button", { type: "submit" }, "Cancel"),
     ),
   );
   dialog.showModal();

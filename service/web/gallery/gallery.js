@@ -213,7 +213,7 @@ export class Gallery {
       const top = this.rows[this.row[index]]?.top;
       if (top !== undefined)
         this.root.append(
-          el("li", { class: "divider", style: { top: `${top - HEADING}px` } }, el("h2", {}, words)),
+          el("li.divider", { style: { top: `${top - HEADING}px` } }, el("h2", words)),
         );
     }
     for (const [index, tile] of this.tiles) this.place(index, tile);
@@ -328,18 +328,16 @@ export class Gallery {
     const image = this.images[index];
     const img = el("img", { alt: this.alt(image), decoding: "async", draggable: "false" });
     const node = el(
-      "li",
+      "li.tile",
       {
-        class: "tile",
         "data-id": image.id,
         "data-index": index,
         "aria-setsize": this.images.length,
         "aria-posinset": index + 1,
       },
       el(
-        "a",
+        "a.open",
         {
-          class: "open",
           href: this.href(image),
           draggable: "false",
           tabindex: index === this.at ? 0 : -1,
@@ -592,7 +590,7 @@ export class Gallery {
 
 // Grey tiles of many shapes that stand for results under way.
 export function skeleton(n = 24) {
-  const list = el("ol", { class: "gallery waiting", "aria-hidden": "true" });
+  const list = el("ol.gallery.waiting", { "aria-hidden": "true" });
   const width = innerWidth - 2 * GAP;
   const ratios = Array.from(
     { length: n },
@@ -602,8 +600,7 @@ export function skeleton(n = 24) {
   list.style.height = `${height}px`;
   ratios.forEach((_, i) =>
     list.append(
-      el("li", {
-        class: "tile",
+      el("li.tile", {
         style: {
           transform: `translate(${left[i]}px, ${rows[row[i]].top}px)`,
           width: `${widths[i]}px`,

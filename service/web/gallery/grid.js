@@ -32,7 +32,6 @@ export function markButtons(mark, words = false) {
     el(
       "button",
       {
-        type: "button",
         class: `mark ${name}`,
         "data-act": name,
         "aria-pressed": String(mark === value),
@@ -67,10 +66,8 @@ function copied(name, make) {
 
 const selectButton = () =>
   el(
-    "button",
+    "button.over.select",
     {
-      type: "button",
-      class: "over select",
       role: "checkbox",
       "data-act": "select",
       title: "Select (Space)",
@@ -78,8 +75,7 @@ const selectButton = () =>
     icon("check"),
   );
 /** @param {boolean | undefined} markable */
-const buttons = (markable) =>
-  el("div", { class: "over acts" }, markable ? markButtons(0) : null, pivotButton());
+const buttons = (markable) => el("div.over.acts", markable ? markButtons(0) : null, pivotButton());
 
 /** @type {WeakMap<HTMLElement, string>} */
 const dressed = new WeakMap(); // what tiles show
@@ -121,9 +117,9 @@ export function dressTile(image, node, { mark, selected, markable, plain }) {
       : image.labels.join(", ") || image.path.slice(image.path.lastIndexOf("/") + 1);
   $("a", node).append(
     el(
-      "span",
-      { class: "over", "aria-hidden": "true" },
-      image.rank ? el("span", { class: "rank" }, image.rank) : null,
+      "span.over",
+      { "aria-hidden": "true" },
+      image.rank ? el("span.rank", image.rank) : null,
       name
         ? named(name, {
             class: image.labels.length ? "pill labels" : "pill name",
@@ -132,16 +128,15 @@ export function dressTile(image, node, { mark, selected, markable, plain }) {
         : null,
       image.copies?.length
         ? el(
-            "span",
-            { class: "copies", title: `${image.copies.length} more of the same` },
+            "span.copies",
+            { title: `${image.copies.length} more of the same` },
             icon("copies"),
             image.copies.length + 1,
           )
         : null,
       mark
         ? el(
-            "span",
-            { class: "badge" },
+            "span.badge",
             icon(mark === 1 ? "check" : "cross"),
             mark === 1 ? "Relevant" : "Not relevant",
           )
@@ -159,10 +154,8 @@ export function dressTile(image, node, { mark, selected, markable, plain }) {
 
 export const pivotButton = () =>
   el(
-    "button",
+    "button.pivot",
     {
-      type: "button",
-      class: "pivot",
       "data-act": "pivot",
       title: "Search with this (S)",
       "aria-keyshortcuts": "S",

@@ -23,7 +23,7 @@ import { buildWall, drawWall } from "../map/wall.js";
 const here = (values) => ({ href: addressOf(values), "data-go": "link" });
 /** @param {string} words @param {Request} link @param {string} [more] */
 const heading = (words, link, more = "See all") =>
-  el("div", { class: "row" }, el("h2", {}, words), el("a", here(link), more));
+  el("div.row", el("h2", words), el("a", here(link), more));
 /** @param {string} name */
 const folderName = (name) => name || "Image directory";
 
@@ -31,13 +31,12 @@ const folderName = (name) => name || "Image directory";
 function album({ name, images, covers }, kind) {
   return el(
     "li",
-    {},
     el(
-      "a",
-      { class: "album", ...here({ view: "album", [kind]: name || "." }) },
+      "a.album",
+      { ...here({ view: "album", [kind]: name || "." }) },
       coverOf(covers),
       el("strong", { dir: "auto" }, kind === "folder" ? folderName(name) : name),
-      el("span", { class: "quiet" }, plural(images, "photo")),
+      el("span.quiet", plural(images, "photo")),
     ),
   );
 }
@@ -45,8 +44,7 @@ function album({ name, images, covers }, kind) {
 /** @param {Schemas["Album"][]} albums @param {Kind} kind */
 const albumList = (albums, kind) =>
   el(
-    "ul",
-    { class: "albums" },
+    "ul.albums",
     albums.map((one) => album(one, kind)),
   );
 
@@ -70,13 +68,7 @@ export function drawHome({ labels, folders, recent, map, alike, check }) {
   const home = $("#home");
   home.dataset.version = state.run.version ?? "";
   home.replaceChildren(
-    el(
-      "ul",
-      { class: "ways" },
-      mapCard(map),
-      alikeCard(map, alike),
-      checkCard(map, check, labels.total),
-    ),
+    el("ul.ways", mapCard(map), alikeCard(map, alike), checkCard(map, check, labels.total)),
     labels.total
       ? el(
           "section",
@@ -113,12 +105,11 @@ export function drawHome({ labels, folders, recent, map, alike, check }) {
 function way(link, picture, title, words) {
   return el(
     "li",
-    {},
     el(
-      "a",
-      { class: "way", ...here(link) },
+      "a.way",
+      { ...here(link) },
       picture,
-      el("span", {}, el("strong", {}, title), el("span", { class: "quiet" }, words)),
+      el("span", el("strong", title), el("span.quiet", words)),
     ),
   );
 }
@@ -127,7 +118,7 @@ function way(link, picture, title, words) {
 function mapCard(map) {
   return way(
     { view: "map" },
-    map.ready ? mapPicture(map) : el("span", { class: "art" }, icon("image")),
+    map.ready ? mapPicture(map) : el("span.art", icon("image")),
     "Map of the collection",
     map.ready
       ? `${plural(map.images, "photo")}, the similar ones together`
@@ -169,8 +160,7 @@ function mapPicture(map) {
 }
 
 /** @param {Summary[] | undefined} images @param {"alike" | "tag"} sign */
-const art = (images, sign) =>
-  images?.length ? coverOf(images) : el("span", { class: "art" }, icon(sign));
+const art = (images, sign) => (images?.length ? coverOf(images) : el("span.art", icon(sign)));
 
 /** @param {MapState} map @param {Schemas["AlikeGroups"] | null} alike */
 function alikeCard(map, alike) {
@@ -211,7 +201,7 @@ function albumsView(kind, title) {
       "aria-label": `Filter ${title.toLowerCase()}`,
       placeholder: `Filter ${title.toLowerCase()}`,
     });
-    const place = el("div", {});
+    const place = el("div");
     let turn = 0;
     const draw = async () => {
       const mine = ++turn;
@@ -228,9 +218,7 @@ function albumsView(kind, title) {
       const { holder, total } = await inParts(read, (albums) => [albumList(albums, kind)]);
       if (mine !== turn) return;
       place.replaceChildren(
-        ...(total
-          ? [holder]
-          : [search.value ? el("p", { class: "quiet" }, "No such name.") : nothing(kind)]),
+        ...(total ? [holder] : [search.value ? el("p.quiet", "No such name.") : nothing(kind)]),
       );
     };
     /** @type {number | undefined} */
@@ -241,9 +229,8 @@ function albumsView(kind, title) {
     });
     section.replaceChildren(
       el(
-        "div",
-        { class: "row head" },
-        el("h1", {}, title),
+        "div.row.head",
+        el("h1", title),
         search,
         el(
           "a",
@@ -263,14 +250,13 @@ const nothing = (kind) =>
     ? box("No labels", [
         el(
           "p",
-          {},
           "Images have labels if they lie in one folder per label, or by a table labels.csv " +
             "with the columns path and label.",
         ),
-        el("p", {}, el("a", here({ view: "folders" }), "Look at the folders")),
+        el("p", el("a", here({ view: "folders" }), "Look at the folders")),
       ])
     : box("No images", [
-        el("p", {}, "This run has no images yet."),
+        el("p", "This run has no images yet."),
         command("visterm features FOLDER"),
       ]);
 
@@ -284,7 +270,7 @@ const nothing = (kind) =>
 export async function withOverview(section, title, draw) {
   const map = await get("api/map");
   if (map.ready) return draw(map);
-  section.replaceChildren(el("h1", {}, title), notDrawn(map));
+  section.replaceChildren(el("h1", title), notDrawn(map));
 }
 
 /**
@@ -295,26 +281,23 @@ export function notDrawn(map) {
   if (map.making) {
     wait();
     return el(
-      "div",
-      { class: "panel making" },
-      el("p", {}, `Looking for what belongs together: ${map.phase ?? "starting"} …`),
+      "div.panel.making",
+      el("p", `Looking for what belongs together: ${map.phase ?? "starting"} …`),
       el("progress", { max: 1, value: map.share, "aria-label": "Progress of the map" }),
-      el("p", { class: "quiet" }, "It runs in the background. You can go on searching."),
+      el("p.quiet", "It runs in the background. You can go on searching."),
     );
   }
-  const button = el("button", { type: "button", class: "primary" }, "Look now");
+  const button = el("button.primary", "Look now");
   button.addEventListener("click", () =>
     drawMap()
       .then(() => redraw())
       .catch(failure),
   );
   return el(
-    "div",
-    { class: "panel making" },
-    map.problem ? box("The last try failed", el("p", {}, map.problem)) : "",
+    "div.panel.making",
+    map.problem ? box("The last try failed", el("p", map.problem)) : "",
     el(
       "p",
-      {},
       "The collection has not been looked through yet. It takes seconds for a thousand " +
         "photos and two minutes for 50,000, in the background.",
     ),
@@ -385,38 +368,24 @@ const showCheck = (section, request) =>
     );
     section.replaceChildren(
       el(
-        "div",
-        { class: "row head" },
-        el("h1", {}, label ? `Check the label ${label}` : "Check these labels"),
-        el("span", { class: "quiet" }, plural(total, "photo")),
+        "div.row.head",
+        el("h1", label ? `Check the label ${label}` : "Check these labels"),
+        el("span.quiet", plural(total, "photo")),
         label ? el("a", here({ view: "check" }), "All labels") : null,
       ),
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         "By all other photos, another label fits these much better. A label may be wrong, or the " +
           "photo unusual.",
       ),
       total
-        ? el(
-            "p",
-            {},
-            el(
-              "a",
-              { class: "button primary", ...here({ view: "queue", label }) },
-              "Go through them",
-            ),
-          )
+        ? el("p", el("a.button.primary", { ...here({ view: "queue", label }) }, "Go through them"))
         : "",
       total
         ? holder
         : box(
             "No label looks wrong",
-            el(
-              "p",
-              {},
-              "By all other photos, no other label fits a photo much better than its own.",
-            ),
+            el("p", "By all other photos, no other label fits a photo much better than its own."),
           ),
     );
   });

@@ -59,13 +59,9 @@ export function photo(
         alt: `${what} ${image.path}${labels ? `, label ${labels}` : ""}`,
         lazy,
       }),
-      el(
-        "span",
-        { class: "pill", dir: "auto", "aria-hidden": "true" },
-        labels || fileName(image.path),
-      ),
+      el("span.pill", { dir: "auto", "aria-hidden": "true" }, labels || fileName(image.path)),
     ),
-    note ? el("p", { class: "under" }, note(image)) : null,
+    note ? el("p.under", note(image)) : null,
   );
 }
 
@@ -97,9 +93,9 @@ export function coverOf(images) {
  * @param {{ more?: string }} options
  */
 export async function inParts(read, draw, { more = "Show more" } = {}) {
-  const holder = el("div", { class: "parts" });
+  const holder = el("div.parts");
   let shown = 0;
-  const button = el("button", { type: "button", class: "more" }, more);
+  const button = el("button.more", more);
   const next = async () => {
     button.disabled = true;
     try {

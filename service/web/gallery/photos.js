@@ -106,8 +106,7 @@ const datesHead = ({ months, from_files }, { after, before }) => [
   months.length > 1 ? timeline(months, { after, before }, (period) => change(period)) : "",
   from_files
     ? el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         `${plural(from_files, "photo does", "photos do")} not say when they were taken: ` +
           "here, the date of the file.",
       )
@@ -137,7 +136,7 @@ const galleryView = (titleOf, valuesOf) => ({
     if (!state.run.images) {
       section.replaceChildren(
         box("This run has no images yet", [
-          el("p", {}, "To index a folder of images, run this command, then reload the page:"),
+          el("p", "To index a folder of images, run this command, then reload the page:"),
           command("visterm features FOLDER"),
         ]),
       );
@@ -166,17 +165,16 @@ const galleryView = (titleOf, valuesOf) => ({
     const filtered = request.view === "album" || byDate;
     section.replaceChildren(
       el(
-        "div",
-        { class: "row bar" },
+        "div.row.bar",
         el("h1", { dir: "auto" }, titleOf(request)),
-        el("span", { class: "quiet" }, plural(columns.ids.length, "photo")),
+        el("span.quiet", plural(columns.ids.length, "photo")),
         request.view === "album" ? links(request) : orders(request),
       ),
       ...(dates ? datesHead(dates, request) : []),
-      ...(filtered ? [el("div", { class: "chips" }, filterChips())] : []),
+      ...(filtered ? [el("div.chips", filterChips())] : []),
       images.length
         ? list.root
-        : box("No photos", [el("p", {}, "No photo passes these filters. Remove one.")]),
+        : box("No photos", [el("p", "No photo passes these filters. Remove one.")]),
     );
     section.hidden = false; // its width decides the rows
     state.listed = images;

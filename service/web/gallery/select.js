@@ -303,16 +303,11 @@ function drawBar() {
    * @param {Props} [extra]
    */
   const button = (name, sign, words, act, extra = {}) =>
-    el(
-      "button",
-      { type: "button", "data-name": name, onclick: act, ...extra },
-      icon(sign),
-      el("span", {}, words),
-    );
+    el("button", { "data-name": name, onclick: act, ...extra }, icon(sign), el("span", words));
   const canMark = acts.canMark();
   bar.replaceChildren(
     ...present([
-      el("strong", {}, `${plural(chosen.size, "photo")} selected`),
+      el("strong", `${plural(chosen.size, "photo")} selected`),
       canMark && button("relevant", "check", "Relevant", () => acts.mark(selection(), 1)),
       canMark && button("not", "cross", "Not relevant", () => acts.mark(selection(), -1)),
       acts.canAdd() && button("add", "plus", "Add to query", () => acts.add(selection())),
@@ -428,7 +423,7 @@ function askForLabel() {
     el("h2", { id: "confirm-title" }, `Labels of ${plural(ids.length, "photo")}`),
     labelField("Label to add", edit("add"), "Add"),
     labelField("Label to remove", edit("remove"), "Remove"),
-    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel")),
+    el("form.row", { method: "dialog" }, el("button", { type: "submit" }, "Cancel")),
   );
   dialog.showModal();
   $("input", dialog).focus();
@@ -444,11 +439,7 @@ function askForConcept() {
       { id: "confirm-title" },
       `Find more like ${ids.length > 1 ? `these ${count(ids.length)} photos` : "this photo"}`,
     ),
-    el(
-      "p",
-      {},
-      "Name what they show, then say yes or no to a few others. The rest is found for you.",
-    ),
+    el("p", "Name what they show, then say yes or no to a few others. The rest is found for you."),
     labelField(
       "Label",
       async (label) => {
@@ -466,7 +457,7 @@ function askForConcept() {
       },
       "Begin",
     ),
-    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel")),
+    el("form.row", { method: "dialog" }, el("button", { type: "submit" }, "Cancel")),
   );
   dialog.showModal();
   $("input", dialog).focus();
@@ -479,7 +470,7 @@ function askToRemove() {
   const many = plural(images.length, "photo");
   /** @type {HTMLDialogElement} */
   const dialog = $("#confirm");
-  const button = el("button", { type: "button", class: "primary danger" }, `Remove ${many}`);
+  const button = el("button.primary.danger", `Remove ${many}`);
   button.addEventListener("click", () => {
     dialog.close();
     void remove(images);
@@ -488,11 +479,10 @@ function askToRemove() {
     el("h2", { id: "confirm-title" }, `Remove ${many} from the collection?`),
     el(
       "p",
-      {},
       "Searches will not find them any more. The files stay where they are. " +
         "You can undo this until the server stops.",
     ),
-    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"), button),
+    el("form.row", { method: "dialog" }, el("button", { type: "submit" }, "Cancel"), button),
   );
   dialog.showModal();
 }

@@ -30,7 +30,7 @@ export async function showStart(turn) {
   if (!state.run.images)
     $("#samples").replaceChildren(
       box("This run has no images yet", [
-        el("p", {}, "To index a folder of images, run this command, then reload the page:"),
+        el("p", "To index a folder of images, run this command, then reload the page:"),
         command("visterm features FOLDER"),
       ]),
     );
@@ -71,19 +71,17 @@ function drawRecent() {
   $("#recent").replaceChildren(
     ...(kept.length
       ? [
-          el("h2", {}, "Recent queries"),
+          el("h2", "Recent queries"),
           el(
-            "ul",
-            { class: "strip" },
+            "ul.strip",
             kept.map(({ query, name }) =>
               el(
                 "li",
-                {},
                 el(
                   "a",
                   { href: addressOf(query), "data-go": "link", title: name },
                   queryPicture(query, name),
-                  query.query_label ? null : el("span", { class: "unseen" }, name),
+                  query.query_label ? null : el("span.unseen", name),
                 ),
               ),
             ),

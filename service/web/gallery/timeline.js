@@ -36,7 +36,7 @@ export function timeline(months, { after, before }, choose) {
   const within = (number) => Math.min(last, Math.max(first, number));
   let from = within(after ? numberOf(after.padEnd(7, "-01")) : first);
   let to = within(before ? numberOf(before.padEnd(7, "-01")) - (before.length > 7 ? 0 : 1) : last);
-  const words = el("output", {});
+  const words = el("output");
   const bars = [...counts].map(([number, images]) =>
     el("i", {
       style: {
@@ -81,10 +81,10 @@ export function timeline(months, { after, before }, choose) {
   }
   draw();
   return el(
-    "div",
-    { class: "timeline", role: "group", "aria-label": "When photos were taken" },
-    el("div", { class: "bars", "aria-hidden": "true" }, bars),
-    el("div", { class: "handles" }, low, high),
+    "div.timeline",
+    { role: "group", "aria-label": "When photos were taken" },
+    el("div.bars", { "aria-hidden": "true" }, bars),
+    el("div.handles", low, high),
     words,
   );
 }

@@ -116,10 +116,8 @@ export async function drawViewer(given) {
    */
   const round = (name, sign, words, key, extra = {}) =>
     el(
-      "button",
+      "button.round",
       {
-        type: "button",
-        class: "round",
         "data-act": name,
         "aria-label": words,
         title: key ? `${words} (${key})` : words,
@@ -128,13 +126,12 @@ export async function drawViewer(given) {
       },
       icon(sign),
     );
-  const stage = el("div", { class: "stage" });
+  const stage = el("div.stage");
   viewer.replaceChildren(
     el(
       "header",
-      {},
-      el("span", { class: "counter" }, `${count(at + 1)} / ${count(images.length)}`),
-      el("span", { class: "spring" }),
+      el("span.counter", `${count(at + 1)} / ${count(images.length)}`),
+      el("span.spring"),
       round("out", "minus", "Zoom out", "-"),
       round("in", "plus", "Zoom in", "+"),
       query?.address
@@ -146,17 +143,13 @@ export async function drawViewer(given) {
       round("close", "cross", "Close", "Esc", { class: "round close" }),
     ),
     el(
-      "div",
-      { class: "inside" },
+      "div.inside",
       el(
-        "div",
-        { class: "view" },
+        "div.view",
         stage,
         el(
-          "button",
+          "button.round.step.before",
           {
-            type: "button",
-            class: "round step before",
             "data-act": "left",
             disabled: at <= 0,
             "aria-label": "Previous photo",
@@ -165,10 +158,8 @@ export async function drawViewer(given) {
           icon("left"),
         ),
         el(
-          "button",
+          "button.round.step.after",
           {
-            type: "button",
-            class: "round step after",
             "data-act": "right",
             disabled: at >= images.length - 1,
             "aria-label": "Next photo",
@@ -177,7 +168,7 @@ export async function drawViewer(given) {
           icon("right"),
         ),
       ),
-      el("div", { class: "side" }, sideOf(given, images[at + 1])),
+      el("div.side", sideOf(given, images[at + 1])),
     ),
     bar(given),
     strip(images, at),
@@ -225,12 +216,9 @@ export async function drawViewer(given) {
     }
     const panes = pictures.map((img, i) =>
       el(
-        "div",
-        { class: "pane" },
+        "div.pane",
         img,
-        given.beside
-          ? el("span", { class: "what" }, i ? `Result ${image.rank ?? ""}` : "Query")
-          : null,
+        given.beside ? el("span.what", i ? `Result ${image.rank ?? ""}` : "Query") : null,
       ),
     );
     stage.replaceChildren(...panes);
@@ -240,7 +228,7 @@ export async function drawViewer(given) {
       if (near) new Image().src = thumbnail(near, 1024);
     return;
   }
-  stage.append(el("p", { class: "quiet wait" }, "Computing the explanation …"));
+  stage.append(el("p.quiet.wait", "Computing the explanation …"));
   try {
     if (!query?.address)
       throw new Error(
@@ -272,9 +260,9 @@ export async function drawViewer(given) {
   } catch (error) {
     stage.replaceChildren(
       el(
-        "div",
-        { class: "box", role: "alert" },
-        el("div", {}, el("strong", {}, "No explanation available"), el("p", {}, error.message)),
+        "div.box",
+        { role: "alert" },
+        el("div", el("strong", "No explanation available"), el("p", error.message)),
       ),
     );
   }
@@ -291,16 +279,12 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
   relevant.append(keyName("A"));
   not.append(keyName("X"));
   /** @param {string} name @param {Child} value @param {Parameters<typeof info>[0]} [what] */
-  const fact = (name, value, what) => [
-    el("dt", {}, name, what ? info(what) : null),
-    el("dd", {}, value),
-  ];
+  const fact = (name, value, what) => [el("dt", name, what ? info(what) : null), el("dd", value)];
   /** @param {string} name @param {string} words @param {string} key @param {Props} [extra] */
   const button = (name, words, key, extra = {}) =>
     el(
       "button",
       {
-        type: "button",
         "data-act": name,
         "aria-keyshortcuts": key,
         title: `${words} (${key})`,
@@ -313,10 +297,9 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
   const gap = score !== undefined && next?.score !== undefined ? score - next.score : undefined;
   return [
     el("h2", { id: "viewer-title" }, image.rank ? `Result ${image.rank}` : "Photo"),
-    el("p", { class: "path" }, unknown ?? named(image.path ?? "")),
+    el("p.path", unknown ?? named(image.path ?? "")),
     el(
-      "div",
-      { class: "actions" },
+      "div.actions",
       markable ? [relevant, not] : null,
       button("pivot", "Search with this", "S"),
       query?.address
@@ -326,8 +309,7 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
         : null,
     ),
     el(
-      "dl",
-      { class: "facts" },
+      "dl.facts",
       fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
       model ? fact("Ranked by", model, "learner") : null,
       score === undefined ? null : fact("Score", figure(score), "score"),
@@ -339,16 +321,13 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
     labelsOf(image),
     image.copies?.length
       ? el(
-          "div",
-          { class: "same" },
-          el("h3", {}, plural(image.copies.length, "copy", "copies"), info("copies")),
+          "div.same",
+          el("h3", plural(image.copies.length, "copy", "copies"), info("copies")),
           el(
             "ul",
-            {},
             image.copies.map((copy) =>
               el(
                 "li",
-                {},
                 el(
                   "a",
                   { href: `images/${copy.id}/original`, target: "_blank", rel: "noopener" },
@@ -365,14 +344,13 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
         )
       : null,
     el(
-      "p",
-      { class: "links" },
+      "p.links",
       el(
         "a",
         { href: `images/${image.id}/original`, target: "_blank", rel: "noopener" },
         "Open original",
       ),
-      el("button", { type: "button", class: "plain", "data-act": "copy" }, "Copy link"),
+      el("button.plain", { "data-act": "copy" }, "Copy link"),
     ),
   ];
 }
@@ -383,12 +361,12 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
  */
 const bar = ({ mark, markable }) =>
   el(
-    "div",
-    { class: "taps", role: "group", "aria-label": "This photo" },
+    "div.taps",
+    { role: "group", "aria-label": "This photo" },
     markable ? markButtons(mark, true) : null,
     el(
       "button",
-      { type: "button", "data-act": "pivot", "aria-label": "Search with this" },
+      { "data-act": "pivot", "aria-label": "Search with this" },
       icon("search"),
       "Search",
     ),
@@ -402,14 +380,13 @@ const bar = ({ mark, markable }) =>
 function strip(images, at) {
   const from = Math.max(0, at - STRIP);
   return el(
-    "div",
-    { class: "film", role: "group", "aria-label": "Neighbouring photos" },
+    "div.film",
+    { role: "group", "aria-label": "Neighbouring photos" },
     images.slice(from, at + STRIP + 1).map((image, i) => {
       const current = from + i === at;
       const button = el(
         "button",
         {
-          type: "button",
           "data-act": "show",
           "data-id": image.id,
           tabindex: current ? 0 : -1,

@@ -287,10 +287,10 @@ function drawLegend(inside) {
     ...sorted.map(([label, n]) => {
       const button = el(
         "button",
-        { type: "button", "data-label": label, style: { "--dot": colorOf(label) } },
-        el("span", { class: "dot", "aria-hidden": "true" }),
+        { "data-label": label, style: { "--dot": colorOf(label) } },
+        el("span.dot", { "aria-hidden": "true" }),
         el("span", { dir: "auto" }, points.names[label] ?? "other"),
-        el("span", { class: "quiet" }, n),
+        el("span.quiet", n),
       );
       button.addEventListener("click", () =>
         fit(
@@ -304,7 +304,7 @@ function drawLegend(inside) {
       };
       for (const name of ["pointerenter", "focus"]) button.addEventListener(name, show(label));
       for (const name of ["pointerleave", "blur"]) button.addEventListener(name, show(null));
-      return el("li", {}, button);
+      return el("li", button);
     }),
   );
   if (focused) $(`[data-label="${focused}"]`, legend)?.focus();
@@ -324,7 +324,7 @@ async function drawList(inside) {
   ];
   const images = ids.length ? await get("api/images", { ids: ids.join(",") }).catch(() => []) : [];
   listed.replaceChildren(
-    el("h2", {}, `${plural(inside.length, "photo")} in view`),
+    el("h2", `${plural(inside.length, "photo")} in view`),
     photoList(images, { small: true, first: 0 }),
   );
 }
@@ -444,17 +444,12 @@ let sizes;
 /** @param {HTMLElement} section @param {Request} request @returns {Promise<void>} */
 async function showMap(section, request) {
   const map = await get("api/map");
-  if (!map.ready)
-    return section.replaceChildren(el("h1", {}, "Map of the collection"), notDrawn(map));
+  if (!map.ready) return section.replaceChildren(el("h1", "Map of the collection"), notDrawn(map));
   points = await readPoints(map);
   only = null;
   /** @param {string} words @param {string} name @param {() => void} act */
   const button = (words, name, act) =>
-    el(
-      "button",
-      { type: "button", class: "round", "aria-label": name, title: name, onclick: act },
-      words,
-    );
+    el("button.round", { "aria-label": name, title: name, onclick: act }, words);
   canvas = el("canvas", {
     tabindex: 0,
     role: "application",
@@ -463,22 +458,20 @@ async function showMap(section, request) {
       `Map of ${plural(points.n, "photo")}. Arrow keys move it, plus and minus zoom, 0 shows ` +
       "all of it, Enter searches with the photo in the middle.",
   });
-  preview = el("div", { class: "preview", hidden: true, "aria-hidden": "true" });
+  preview = el("div.preview", { hidden: true, "aria-hidden": "true" });
   box = el(
-    "div",
-    { class: "mapbox" },
+    "div.mapbox",
     canvas,
     preview,
     el(
-      "div",
-      { class: "zoom" },
+      "div.zoom",
       button("+", "Zoom in", () => zoomAt(1.6)),
       button("−", "Zoom out", () => zoomAt(1 / 1.6)),
       button("⤢", "Whole map", () => look({ zoom: 1 })),
     ),
   );
-  legend = el("ul", { class: "maplegend", "aria-label": "Labels in view" });
-  listed = el("section", { class: "inview", "aria-label": "Photos in view" });
+  legend = el("ul.maplegend", { "aria-label": "Labels in view" });
+  listed = el("section.inview", { "aria-label": "Photos in view" });
   const colors = el("input", { type: "checkbox", checked: remembered("mapColors", true) });
   colors.addEventListener("change", () => {
     remember("mapColors", colors.checked);
@@ -487,11 +480,9 @@ async function showMap(section, request) {
   const stale = map.current
     ? null
     : el(
-        "p",
-        { class: "note" },
+        "p.note",
         el(
           "span",
-          {},
           map.making
             ? "A newer map is being drawn in the background."
             : "Photos or the learned similarity have changed since this map was drawn.",
@@ -501,7 +492,6 @@ async function showMap(section, request) {
           : el(
               "button",
               {
-                type: "button",
                 onclick: (event) => {
                   event.target.disabled = true;
                   drawMap().then(() => showMap(section, request), failure);
@@ -512,14 +502,13 @@ async function showMap(section, request) {
       );
   section.replaceChildren(
     el(
-      "div",
-      { class: "row head" },
-      el("h1", {}, "Map of the collection"),
-      el("span", { class: "quiet" }, plural(points.n, "photo")),
-      map.labels.length ? el("label", { class: "check" }, colors, " Colours by label") : null,
+      "div.row.head",
+      el("h1", "Map of the collection"),
+      el("span.quiet", plural(points.n, "photo")),
+      map.labels.length ? el("label.check", colors, " Colours by label") : null,
     ),
     stale ?? "",
-    el("div", { class: "mapview" }, box, legend),
+    el("div.mapview", box, legend),
     listed,
   );
   bind();

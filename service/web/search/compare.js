@@ -72,17 +72,16 @@ export function drawComparison(before, after, marks, address) {
   /** @param {Photo | undefined} image @param {number} place @param {Move} [move] */
   const cell = (image, place, move) =>
     !image
-      ? el("td", { class: "none" }, `No result at rank ${place}`)
+      ? el("td.none", `No result at rank ${place}`)
       : el(
           "td",
           { "data-id": image.id, "data-kind": move?.kind },
           el(
-            "a",
-            { class: "open", href: address(image) },
+            "a.open",
+            { href: address(image) },
             picture(image, { size: 256, lazy: place > 6 }),
             el(
-              "span",
-              { class: "text" },
+              "span.text",
               named(fileName(image.path ?? ""), { class: "name" }),
               named(image.labels.join(", "), { class: "labels" }),
               marks.get(image.id)
@@ -99,28 +98,24 @@ export function drawComparison(before, after, marks, address) {
   const rows = Array.from({ length: Math.max(before.results.length, n) }, (_, i) =>
     el(
       "tr",
-      {},
       el("th", { scope: "row" }, i + 1),
       cell(before.results[i], i + 1),
       cell(after.results[i], i + 1, moved.get(after.results[i]?.id)),
     ),
   );
   const table = el(
-    "table",
-    { class: "versus" },
-    el("caption", { class: "unseen" }, `${before.name} compared with ${after.name}`),
+    "table.versus",
+    el("caption.unseen", `${before.name} compared with ${after.name}`),
     el(
       "thead",
-      {},
       el(
         "tr",
-        {},
         el("th", { scope: "col" }, "Rank"),
         el("th", { scope: "col" }, before.name),
         el("th", { scope: "col" }, after.name),
       ),
     ),
-    el("tbody", {}, rows),
+    el("tbody", rows),
   );
   /** @param {Event} event @param {boolean} on */
   const same = (event, on) => {
@@ -135,21 +130,15 @@ export function drawComparison(before, after, marks, address) {
     table.addEventListener(name, (event) => same(event, false));
   return [
     el(
-      "p",
-      { class: "summary" },
+      "p.summary",
       el("span", { id: "summary" }, words),
       first !== null && second !== null ? info("precision") : null,
     ),
-    el(
-      "p",
-      { class: "quiet" },
-      "Compare ranks, not scores: scores of different models are not comparable.",
-    ),
+    el("p.quiet", "Compare ranks, not scores: scores of different models are not comparable."),
     table,
     left.length
       ? el(
-          "p",
-          { class: "left" },
+          "p.left",
           `${plural(left.length, "image")} left the top ${n}: `,
           left.map((image, i) => [
             i ? ", " : "",

@@ -33,8 +33,7 @@ const pairsOf = (pairs, which, region) =>
  */
 const heat = ({ width, height, cells, cell_heat }, best) =>
   svg(
-    "g",
-    { class: "heat" },
+    "g.heat",
     cells.map(([x, y, w, h], i) => {
       const share = (cell_heat[i] * width * height) / (w * h * FULL * best);
       return svg("rect", {
@@ -70,11 +69,11 @@ function outline({ width, height, cells, cell_heat, regions }, region, own) {
     (i) => `M${cells[i][0]} ${cells[i][1]}h${cells[i][2]}v${cells[i][3]}h${-cells[i][2]}z`,
   );
   return svg(
-    "g",
-    { class: "region", "data-pairs": own.join(" "), style: { "--hue": HUES[own[0]] } },
-    svg("path", { class: "area", d: area.join("") }),
-    svg("path", { class: "edge", d: lines }),
-    svg("path", { class: "line", d: lines }),
+    "g.region",
+    { "data-pairs": own.join(" "), style: { "--hue": HUES[own[0]] } },
+    svg("path.area", { d: area.join("") }),
+    svg("path.edge", { d: lines }),
+    svg("path.line", { d: lines }),
     svg("rect", { x: cx - half, y: cy - r, width: 2 * half, height: 2 * r, rx: r }),
     svg(
       "text",
@@ -103,9 +102,8 @@ function overlay(side, href, name, pairs, which, best) {
   );
   const outlined = places.length ? `; outlined: ${places.join(", ")}` : "";
   return svg(
-    "svg",
+    "svg.overlay",
     {
-      class: "overlay",
       viewBox: `0 0 ${width} ${height}`,
       role: "img",
       "aria-label": `${name}: heat map of where the score comes from${outlined}`,
@@ -132,21 +130,18 @@ function regionCell({ width, height, cells, regions }, number, href) {
   );
   return el(
     "td",
-    {},
     el(
-      "span",
-      { class: "block" },
+      "span.block",
       svg(
-        "svg",
+        "svg.crop",
         {
-          class: "crop",
           viewBox: `${left} ${top} ${right - left} ${bottom - top}`,
           preserveAspectRatio: "xMidYMid slice",
           "aria-hidden": "true",
         },
         svg("image", { href, width, height, preserveAspectRatio: "none" }),
       ),
-      el("span", {}, `${region.place}, ${region.cells.length} of ${cells.length} cells`),
+      el("span", `${region.place}, ${region.cells.length} of ${cells.length} cells`),
     ),
   );
 }
@@ -160,45 +155,36 @@ function tableOf({ query, result, regions, rest }, pictures) {
   const others = 1 - regions.reduce((sum, pair) => sum + pair.share, 0);
   const heads = ["Pair", "In the query", "In the result", "Share", "Score"];
   return el(
-    "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Pairs of regions" },
+    "div.wide",
+    { tabindex: "0", role: "region", "aria-label": "Pairs of regions" },
     el(
       "table",
-      {},
-      el("caption", {}, "Pairs of regions"),
+      el("caption", "Pairs of regions"),
       el(
         "thead",
-        {},
         el(
           "tr",
-          {},
           heads.map((name, i) => el("th", { scope: "col", class: i > 2 ? "n" : null }, name)),
         ),
       ),
       el(
         "tbody",
-        {},
         regions.map((pair, i) =>
           el(
             "tr",
             { tabindex: "0", "data-pairs": i },
-            el(
-              "th",
-              { scope: "row" },
-              el("span", { class: "number", style: { "--hue": HUES[i] } }, i + 1),
-            ),
+            el("th", { scope: "row" }, el("span.number", { style: { "--hue": HUES[i] } }, i + 1)),
             regionCell(query, pair.query_region, pictures.query_region),
             regionCell(result, pair.result_region, pictures.result_region),
-            el("td", { class: "n" }, percent(pair.share)),
-            el("td", { class: "n" }, figure(pair.contribution)),
+            el("td.n", percent(pair.share)),
+            el("td.n", figure(pair.contribution)),
           ),
         ),
         el(
           "tr",
-          {},
           el("th", { scope: "row", colspan: 3 }, "All other pairs of cells"),
-          el("td", { class: "n" }, percent(others)),
-          el("td", { class: "n" }, figure(rest)),
+          el("td.n", percent(others)),
+          el("td.n", figure(rest)),
         ),
       ),
     ),
@@ -220,45 +206,38 @@ export function drawExplanation(explanation, pictures, best) {
   const photo = (side, which, name) =>
     el(
       "figure",
-      {},
       overlay(side, pictures[which], name, regions, which, full),
-      el("figcaption", {}, name),
+      el("figcaption", name),
     );
   const canvas = el(
-    "div",
-    { class: "pictures" },
+    "div.pictures",
     photo(query, "query_region", "Query"),
     photo(result, "result_region", "Result"),
-    svg("svg", { class: "joint", "aria-hidden": "true" }, svg("line"), svg("line")),
+    svg("svg.joint", { "aria-hidden": "true" }, svg("line"), svg("line")),
   );
   const heats = [...query.cell_heat, ...result.cell_heat];
   const lowers = Math.min(...heats) < -0.02 * Math.max(...heats); // less is not seen
   const root = el(
-    "div",
-    { class: "explanation" },
-    el("p", { class: "where" }, explanation.sentence),
+    "div.explanation",
+    el("p.where", explanation.sentence),
     canvas,
     el(
-      "div",
-      { class: "row" },
-      el("label", {}, "Heat map ", strength),
+      "div.row",
+      el("label", "Heat map ", strength),
       el(
-        "span",
-        { class: "scale" },
-        lowers ? ["lowers the score", el("span", { class: "bar minus" })] : "adds nothing",
-        el("span", { class: "bar" }),
+        "span.scale",
+        lowers ? ["lowers the score", el("span.bar.minus")] : "adds nothing",
+        el("span.bar"),
         "adds most",
       ),
       info("explain"),
     ),
     el(
-      "details",
-      { class: "numbers" },
-      el("summary", {}, "Numbers"),
+      "details.numbers",
+      el("summary", "Numbers"),
       regions.length ? tableOf(explanation, pictures) : null,
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         `Score ${figure(score)}`,
         negative < 0 ? `: raised by ${figure(positive)}, lowered by ${figure(-negative)}.` : ".",
       ),

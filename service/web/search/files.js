@@ -24,12 +24,9 @@ function showDropped(file, name) {
   img.addEventListener("load", () => URL.revokeObjectURL(address));
   img.addEventListener("error", () => {
     URL.revokeObjectURL(address);
-    img.replaceWith(el("span", { class: "word" }, name));
+    img.replaceWith(el("span.word", name));
   });
-  $("#query").replaceChildren(
-    img,
-    el("div", {}, el("h1", {}, name), el("p", { class: "quiet" }, "Searching …")),
-  );
+  $("#query").replaceChildren(img, el("div", el("h1", name), el("p.quiet", "Searching …")));
   $("#asked").hidden = false;
   $("#start").hidden = true;
   showOnly(null);

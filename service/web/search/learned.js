@@ -51,9 +51,9 @@ export function drawLearned() {
       },
     });
     bar.replaceChildren(
-      el("span", { class: "quiet" }, "How it looks"),
+      el("span.quiet", "How it looks"),
       range,
-      el("span", { class: "quiet" }, "What was learned"),
+      el("span.quiet", "What was learned"),
       ...info("learned"),
     );
     label(range);

@@ -53,24 +53,21 @@ function drawTitle() {
     queryPicture(queryOf(request) ?? {}, queryName()),
     el(
       "div",
-      {},
       el("h1", { dir: "auto", title: ranking?.query.slice(0, 300) }, queryName() || "Searching …"),
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         ranking
           ? [
               `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
-              el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`),
+              el("span.wide-only", ` · ${modelName(ranking.learner)}`),
             ]
           : "\u00a0",
       ),
     ),
     el(
-      "p",
-      { class: "links" },
-      el("button", { type: "button", class: "plain pick" }, "Change image"),
-      el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"),
+      "p.links",
+      el("button.plain.pick", "Change image"),
+      el("button.plain", { onclick: copyLink }, "Copy link"),
       ...refineLinks(),
       el("a", { href: "./", "data-go": "start" }, "Clear"),
     ),
@@ -82,8 +79,8 @@ function drawChips() {
   /** @param {string} words @param {() => unknown} act */
   const chip = (words, act) =>
     el(
-      "button",
-      { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: act },
+      "button.chip",
+      { "aria-label": `Remove filter: ${words}`, onclick: act },
       words,
       el("span", { "aria-hidden": "true" }, "×"),
     );
@@ -111,7 +108,7 @@ function drawTabs() {
     const choose = () => change({ metric }, { replace: true });
     return el(
       "button",
-      { type: "button", "aria-pressed": String(request.metric === metric), onclick: choose },
+      { "aria-pressed": String(request.metric === metric), onclick: choose },
       words,
     );
   };
@@ -121,8 +118,7 @@ function drawTabs() {
     tab(undefined, "All metrics"),
     ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${n(metric)})`)),
     el(
-      "span",
-      { class: "quiet wide-only" },
+      "span.quiet.wide-only",
       "MuSL learns several metrics and ranks the images of each label by one of them.",
     ),
   ];

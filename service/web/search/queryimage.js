@@ -16,8 +16,8 @@ export const queryAddress = ({ id, upload }, size) =>
  * @param {string} name
  */
 export function queryPicture(query, name) {
-  if (query.query_label) return el("span", { class: "word" }, name);
+  if (query.query_label) return el("span.word", name);
   const img = el("img", { src: queryAddress(query, 256), alt: "", draggable: "false" });
-  img.addEventListener("error", () => img.replaceWith(el("span", { class: "word" }, name)));
+  img.addEventListener("error", () => img.replaceWith(el("span.word", name)));
   return img;
 }

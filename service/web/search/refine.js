@@ -21,11 +21,10 @@ function isRefined() {
 export function refineLinks() {
   if (state.request.query_label) return [];
   return [
-    !isRefined() &&
-      el("button", { type: "button", class: "plain", onclick: startAdding }, "Add an example"),
+    !isRefined() && el("button.plain", { onclick: startAdding }, "Add an example"),
     el(
-      "button",
-      { type: "button", class: "plain", onclick: () => openRegion() },
+      "button.plain",
+      { onclick: () => openRegion() },
       state.request.region ? "Change region" : "Search a region",
     ),
   ];
@@ -43,7 +42,7 @@ const moved = new Map();
 
 /** @param {number} weight @param {string} name @param {(weight: number) => void} set */
 function slider(weight, name, set) {
-  const value = el("output", {}, signed(weight));
+  const value = el("output", signed(weight));
   const range = el("input", {
     type: "range",
     min: -1,
@@ -57,7 +56,7 @@ function slider(weight, name, set) {
     range.closest("li")?.classList.toggle("minus", Number(range.value) < 0);
   });
   range.addEventListener("change", () => set(Number(range.value)));
-  return el("span", { class: "weight" }, range, value);
+  return el("span.weight", range, value);
 }
 
 /**
@@ -94,11 +93,9 @@ function tile(query, name, weight, set, remove, region) {
     { class: shown !== null && shown < 0 ? "minus" : "" },
     el(
       "figure",
-      {},
       el("img", { src: queryAddress(query, 256), alt: name, draggable: "false" }),
       box &&
-        el("span", {
-          class: "region",
+        el("span.region", {
           "aria-hidden": "true",
           style: Object.fromEntries(
             ["left", "top", "width", "height"].map((side, i) => [side, `${100 * box[i]}%`]),
@@ -107,10 +104,8 @@ function tile(query, name, weight, set, remove, region) {
     ),
     shown !== null && slider(shown, name, later),
     el(
-      "button",
+      "button.remove",
       {
-        type: "button",
-        class: "remove",
         "aria-label": remove.words,
         title: remove.words,
         onclick: act,
@@ -139,8 +134,8 @@ export function drawExamples() {
     : { words: "Remove the first image", act: removeFirst };
   strip.replaceChildren(
     el(
-      "ul",
-      { class: "examples", "aria-label": "Examples of the query" },
+      "ul.examples",
+      { "aria-label": "Examples of the query" },
       tile(
         query,
         request.region ? "the region" : "the first image",
@@ -163,15 +158,10 @@ export function drawExamples() {
           },
         ),
       ),
-      el(
-        "li",
-        { class: "add" },
-        el("button", { type: "button", onclick: startAdding }, "+ Add an example"),
-      ),
+      el("li.add", el("button", { onclick: startAdding }, "+ Add an example")),
     ),
     el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       weighted && "Drag a slider to the left of its middle to move away from a picture. ",
       "Relevance marks need a query of one whole image.",
     ),

@@ -103,9 +103,8 @@ export function openRegion() {
   const dialog = theDialog();
   const { request } = state;
   frame = el(
-    "div",
+    "div.frame",
     {
-      class: "frame",
       tabindex: 0,
       role: "group",
       "aria-roledescription": "region",
@@ -121,7 +120,7 @@ export function openRegion() {
     alt: "The query",
     draggable: "false",
   });
-  const stage = el("div", { class: "draw" }, picture, frame);
+  const stage = el("div.draw", picture, frame);
   stage.addEventListener("pointerdown", (event) => event.button === 0 && drag(stage, event));
   const search = () => {
     dialog.close();
@@ -137,14 +136,13 @@ export function openRegion() {
   };
   dialog.replaceChildren(
     el("h2", { id: "region-title" }, "Search a region"),
-    el("p", { class: "quiet" }, "Draw a rectangle on the picture. Only the blocks in it count."),
+    el("p.quiet", "Draw a rectangle on the picture. Only the blocks in it count."),
     stage,
     el(
-      "div",
-      { class: "row" },
-      el("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
-      request.region ? el("button", { type: "button", onclick: searchWhole }, "Whole image") : null,
-      el("button", { type: "button", class: "primary", onclick: search }, "Search this region"),
+      "div.row",
+      el("button", { onclick: () => dialog.close() }, "Cancel"),
+      request.region ? el("button", { onclick: searchWhole }, "Whole image") : null,
+      el("button.primary", { onclick: search }, "Search this region"),
     ),
   );
   put(request.region ? request.region.split(",").map(Number) : [0.25, 0.25, 0.5, 0.5]);

@@ -70,12 +70,11 @@ export function showGrid(redraw = false) {
       ranking.unlike &&
         images.length &&
         el(
-          "p",
-          { class: "note unlike" },
-          el("span", {}, "Nothing here is much like this photo. These are the nearest ones."),
+          "p.note.unlike",
+          el("span", "Nothing here is much like this photo. These are the nearest ones."),
         ),
       images.length ? list.root : empty(),
-      images.length ? el("p", { class: "quiet end", id: "end" }) : null,
+      images.length ? el("p.quiet.end", { id: "end" }) : null,
     ]),
   );
   if (images.length) {
@@ -102,11 +101,7 @@ function tellEnd(error) {
     ...(error
       ? [
           `Cannot load the other results: ${error.message} `,
-          el(
-            "button",
-            { type: "button", onclick: () => void showRest().catch(tellEnd) },
-            "Try again",
-          ),
+          el("button", { onclick: () => void showRest().catch(tellEnd) }, "Try again"),
         ]
       : [
           ranking.ended
@@ -167,9 +162,9 @@ function empty() {
     });
   };
   return box("No results", [
-    el("p", {}, why),
+    el("p", why),
     run.images > 1
-      ? el("button", { type: "button", onclick: removeAll }, "Remove all filters")
+      ? el("button", { onclick: removeAll }, "Remove all filters")
       : command("visterm add FOLDER"),
   ]);
 }
@@ -181,7 +176,6 @@ export function showComparison() {
       box("No ranking to compare with", [
         el(
           "p",
-          {},
           "The ranking before an update is available until you reload the page, and only for " +
             "the same query and filters.",
         ),

@@ -165,7 +165,7 @@ async function suggest() {
   draw(
     groups.length || !text
       ? groups
-      : [el("p", { class: "quiet none" }, `Nothing here is called “${words.slice(0, 60)}”.`)],
+      : [el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`)],
   );
   if (activeElement() === input)
     announce(
@@ -180,7 +180,7 @@ const group = (name, entries) =>
   el(
     "div",
     { role: "group", "aria-label": name },
-    el("p", { class: "quiet", "aria-hidden": "true" }, name),
+    el("p.quiet", { "aria-hidden": "true" }, name),
     entries,
   );
 
@@ -193,9 +193,9 @@ function option({ label, what }, choose, sign) {
   const node = el(
     "div",
     { role: "option", id: `option-${optionId++}`, "aria-selected": "false" },
-    el("span", { class: "sign" }, sign),
-    el("span", { class: "named", dir: "auto" }, label),
-    el("span", { class: "quiet", dir: "auto" }, what),
+    el("span.sign", sign),
+    el("span.named", { dir: "auto" }, label),
+    el("span.quiet", { dir: "auto" }, what),
   );
   made.set(node, choose);
   // The field keeps the focus.
@@ -279,10 +279,8 @@ export function filterChips(page = (values) => change({ ...values, metric: undef
   /** @param {string} words @param {() => Request} left */
   const chip = (words, left) =>
     el(
-      "button",
+      "button.chip",
       {
-        type: "button",
-        class: "chip",
         "aria-label": `Remove filter: ${words}`,
         onclick: () => page(left()),
       },

@@ -12,7 +12,7 @@ export const TEACHERS = 4; // listed on each side
 /** @param {Schemas["TeacherImage"]} image */
 const picture = (image) =>
   image.thumbnail === null
-    ? el("span", { class: "gone" }, "not in the collection")
+    ? el("span.gone", "not in the collection")
     : el("img", {
         src: `${image.thumbnail}&size=256`,
         alt: image.path ?? "",
@@ -32,36 +32,32 @@ function reason({ mark, label, query, result }) {
 const row = (teacher) =>
   el(
     "tr",
-    {},
-    el("td", {}, picture(teacher.query)),
-    el("td", {}, teacher.together ? "was put with" : "was kept apart from"),
-    el("td", {}, picture(teacher.result)),
-    el("td", {}, reason(teacher)),
-    el("td", { class: "n" }, figure(teacher.contribution)),
+    el("td", picture(teacher.query)),
+    el("td", teacher.together ? "was put with" : "was kept apart from"),
+    el("td", picture(teacher.result)),
+    el("td", reason(teacher)),
+    el("td.n", figure(teacher.contribution)),
   );
 
 /** @param {string} caption @param {Teacher[]} teachers */
 const table = (caption, teachers) =>
   teachers.length
     ? el(
-        "div",
-        { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+        "div.wide",
+        { tabindex: "0", role: "region", "aria-label": caption },
         el(
           "table",
-          {},
-          el("caption", {}, caption),
+          el("caption", caption),
           el(
             "thead",
-            {},
             el(
               "tr",
-              {},
               ["Like the query", "With", "Like the result", "Because", "Score"].map((name, i) =>
                 el("th", { scope: "col", class: i === 4 ? "n" : null }, name),
               ),
             ),
           ),
-          el("tbody", {}, teachers.map(row)),
+          el("tbody", teachers.map(row)),
         ),
       )
     : "";
@@ -71,10 +67,10 @@ const table = (caption, teachers) =>
  * @param {Schemas["Explanation"]} explanation
  */
 export function drawTeachers({ teachers, no_teachers }) {
-  const root = el("section", { class: "teachers" });
-  root.append(el("h3", {}, "Learned from these of your images", info("teachers")));
+  const root = el("section.teachers");
+  root.append(el("h3", "Learned from these of your images", info("teachers")));
   if (!teachers) {
-    root.append(el("p", { class: "quiet" }, `${no_teachers ?? "There are none"}.`));
+    root.append(el("p.quiet", `${no_teachers ?? "There are none"}.`));
     return root;
   }
   const { unlearned, common, learned, rest, n_rest, pairs } = teachers;
@@ -84,7 +80,7 @@ export function drawTeachers({ teachers, no_teachers }) {
     `learned about these two ${figure(learned)}, mostly from:`,
   ];
   root.append(
-    el("p", {}, parts.filter(Boolean).join(", ")),
+    el("p", parts.filter(Boolean).join(", ")),
     table(
       "For",
       pairs.filter((one) => one.contribution > 0),
@@ -93,9 +89,7 @@ export function drawTeachers({ teachers, no_teachers }) {
       "Against",
       pairs.filter((one) => one.contribution < 0),
     ),
-    n_rest
-      ? el("p", { class: "quiet" }, `The other ${count(n_rest)} together: ${figure(rest)}.`)
-      : "",
+    n_rest ? el("p.quiet", `The other ${count(n_rest)} together: ${figure(rest)}.`) : "",
   );
   return root;
 }

@@ -52,8 +52,7 @@ function progressInWords({ phase, share, seconds_left: left }) {
  * @param {() => unknown} onclick
  * @param {string} [kind]
  */
-const button = (words, onclick, kind) =>
-  el("button", { type: "button", class: kind, onclick }, words);
+const button = (words, onclick, kind) => el("button", { class: kind, onclick }, words);
 
 /**
  * Fill the line; a focus in it stays in it.
@@ -85,7 +84,7 @@ function draw() {
     draw();
   };
   fill(
-    el("span", {}, [news ? words : "", stale ? offer : ""].filter(Boolean).join(" ")),
+    el("span", [news ? words : "", stale ? offer : ""].filter(Boolean).join(" ")),
     stale ? button(first ? "Learn" : "Learn again", () => void learn(), "primary") : "",
     news && undoable ? button("Undo", () => void undo()) : "",
     news ? button("Dismiss", dismiss, "plain") : "",
@@ -96,7 +95,7 @@ function draw() {
 function drawProgress(training) {
   if (!$("#again progress"))
     fill(
-      el("span", {}),
+      el("span"),
       el("progress", { max: 1, value: 0, "aria-label": "Progress of the training" }),
       button("Cancel", () => void cancel()),
     );

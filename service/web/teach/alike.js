@@ -36,7 +36,7 @@ const WORDS = {
 /** @param {HTMLElement} section */
 const showAlike = (section) =>
   withOverview(section, "Photos that look alike", async () => {
-    const undo = el("button", { type: "button", class: "plain", onclick: undoDifferent });
+    const undo = el("button.plain", { onclick: undoDifferent });
     const { holder, total } = await inParts(
       async (offset) => {
         const part = await get("api/alike", { offset, limit: 20 });
@@ -47,21 +47,19 @@ const showAlike = (section) =>
     );
     section.replaceChildren(
       el(
-        "div",
-        { class: "row head" },
-        el("h1", {}, "Photos that look alike"),
-        el("span", { class: "quiet" }, plural(total, "group")),
+        "div.row.head",
+        el("h1", "Photos that look alike"),
+        el("span.quiet", plural(total, "group")),
         undo,
       ),
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         "First photos of one picture: equal files, and copies of another size, quality or " +
           "brightness, cropped or mirrored. Then pictures of one scene, and those that look " +
           "alike. Removing photos from the collection leaves their files where they are; what " +
           "you say is different is not shown together again.",
       ),
-      total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
+      total ? holder : box("No two photos look alike", el("p", "Nothing to tidy up here.")),
     );
   });
 
@@ -74,8 +72,7 @@ function drawGroup({ degree, images, n_images }, number) {
   const { title: titled, chosen: words, apart } = WORDS[degree];
   const title = titled(n_images);
   const one = degree === "picture";
-  const section = el("section", {
-    class: "panel group",
+  const section = el("section.panel.group", {
     "aria-label": `Group ${number}: ${title}`,
   });
   const largest = [...images].sort(
@@ -84,8 +81,7 @@ function drawGroup({ degree, images, n_images }, number) {
   /** @param {Summary} image @param {number} i */
   const choice = (image, i) =>
     el(
-      "label",
-      { class: "check" },
+      "label.check",
       el("input", {
         type: one ? "radio" : "checkbox",
         name: `of-${images[0].id}`,
@@ -96,8 +92,8 @@ function drawGroup({ degree, images, n_images }, number) {
       }),
       ` ${words}`,
     );
-  const button = el("button", { type: "button" });
-  const hint = el("span", { class: "quiet" }, "Choose which to keep");
+  const button = el("button");
+  const hint = el("span.quiet", "Choose which to keep");
   const others = (/** @type {number} */ own) =>
     images.map(({ id }) => id).filter((id) => id !== own);
   const toRemove = () => {
@@ -121,18 +117,15 @@ function drawGroup({ degree, images, n_images }, number) {
   const labels = new Set(images.map((image) => image.labels.join(", ")));
   section.append(
     el(
-      "div",
-      { class: "row" },
-      el("h2", {}, title),
+      "div.row",
+      el("h2", title),
       el(
-        "span",
-        { class: "row" },
+        "span.row",
         hint,
         button,
         el(
           "button",
           {
-            type: "button",
             title: "They are all different: do not show them together again",
             onclick: () =>
               sayDifferent(
@@ -146,30 +139,24 @@ function drawGroup({ degree, images, n_images }, number) {
     ),
     one && labels.size > 1
       ? el(
-          "p",
-          { class: "quiet", dir: "auto" },
+          "p.quiet",
+          { dir: "auto" },
           `With different labels: ${[...labels].map((name) => name || "none").join(" · ")}`,
         )
       : "",
     el(
-      "ol",
-      { class: "photos small" },
+      "ol.photos.small",
       largest.map((image, i) => {
         const item = photo(image);
         item.append(
           el(
-            "p",
-            { class: "under" },
+            "p.under",
             choice(image, i),
-            image.width
-              ? el("span", { class: "quiet" }, `${image.width}\u00a0×\u00a0${image.height}`)
-              : null,
+            image.width ? el("span.quiet", `${image.width}\u00a0×\u00a0${image.height}`) : null,
             images.length > 2
               ? el(
-                  "button",
+                  "button.plain",
                   {
-                    type: "button",
-                    class: "plain",
                     "aria-label": `${apart}: ${image.path}`,
                     title: "It differs from the rest: do not show them together again",
                     onclick: () => sayDifferent([[image.id], others(image.id)]),
@@ -229,12 +216,12 @@ async function remove(section, ids) {
   const dialog = $("#confirm");
   dialog.replaceChildren(
     el("h2", { id: "confirm-title" }, `Remove ${plural(ids.length, "photo")} from the collection?`),
-    el("p", {}, "They no longer appear in searches. Their files stay on disk."),
+    el("p", "They no longer appear in searches. Their files stay on disk."),
     el(
-      "form",
-      { method: "dialog", class: "row" },
-      el("button", { value: "" }, "Cancel"),
-      el("button", { value: "yes", class: "primary" }, "Remove"),
+      "form.row",
+      { method: "dialog" },
+      el("button", { type: "submit", value: "" }, "Cancel"),
+      el("button.primary", { type: "submit", value: "yes" }, "Remove"),
     ),
   );
   dialog.returnValue = "";

@@ -42,7 +42,6 @@ const button = (words, act, sign, extra) =>
   el(
     "button",
     {
-      type: "button",
       onclick: act,
       "data-name": words,
       "aria-keyshortcuts": words[0],
@@ -59,10 +58,10 @@ async function showConcept(section, request) {
   const drawNothing = () => {
     keys({});
     section.replaceChildren(
-      el("h1", {}, "Find more of these"),
+      el("h1", "Find more of these"),
       box(
         label ? `No photo is labelled “${label}”` : "No label is given",
-        el("p", {}, "Select photos that show it, then “Find more of these”."),
+        el("p", "Select photos that show it, then “Find more of these”."),
         el("a", { href: addressOf({ view: "photos" }), "data-go": "link" }, "All photos"),
       ),
     );
@@ -108,32 +107,25 @@ async function showConcept(section, request) {
     const { ask, yes, no, n_sure: n } = concept;
     const focused = section.contains(activeElement()) ? activeElement().dataset.name : null;
     const tally = el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       `${plural(yes, "photo")}: yes. ${plural(no, "photo")}: no. `,
       yes + no < ENOUGH ? "Some ten answers are usually enough. " : "More answers make it surer. ",
       matchMedia("(pointer: coarse)").matches && "Swipe right for yes, left for no.",
     );
     section.replaceChildren(
       el(
-        "div",
-        { class: "row head" },
-        el("h1", {}, "Does this show ", el("bdi", {}, label), "?"),
+        "div.row.head",
+        el("h1", "Does this show ", el("bdi", label), "?"),
         el("a", { href: addressOf({ view: "album", label }), "data-go": "link" }, "Show the album"),
       ),
       el(
-        "div",
-        { class: "doubt" },
+        "div.doubt",
         ask
           ? question(ask, tally)
           : el(
-              "div",
-              { class: "parts" },
-              box(
-                "No photo is left to ask about",
-                el("p", {}, "All photos are answered or skipped."),
-              ),
-              el("div", { class: "row answers" }, button("Undo", undo)),
+              "div.parts",
+              box("No photo is left to ask about", el("p", "All photos are answered or skipped.")),
+              el("div.row.answers", button("Undo", undo)),
             ),
         sureOnes(concept),
       ),
@@ -153,18 +145,16 @@ async function showConcept(section, request) {
     const skip = () => void step(async () => void acts.push(image.id));
     keys({ y: yes, n: no, s: skip, u: undo });
     const photo = el(
-      "a",
-      { href: addressOf({ id: image.id }), "data-go": "link", class: "doubted asked" },
+      "a.doubted.asked",
+      { href: addressOf({ id: image.id }), "data-go": "link" },
       picture(image, { size: 1024, alt: `Photo ${image.path}`, lazy: false }),
     );
     bindSwipe(photo, no, yes);
     return el(
-      "div",
-      { class: "concept" },
+      "div.concept",
       photo,
       el(
-        "div",
-        { class: "row answers" },
+        "div.row.answers",
         button("Yes", yes, icon("check"), { class: "primary" }),
         button("No", no, icon("cross")),
         button("Skip", skip),
@@ -177,28 +167,26 @@ async function showConcept(section, request) {
   /** @param {Concept} concept */
   const sureOnes = (concept) => {
     const { yes, no, n_sure: n, surest } = concept;
-    if (!n) return el("p", { class: "quiet sure" }, "No other photo surely shows it yet.");
+    if (!n) return el("p.quiet.sure", "No other photo surely shows it yet.");
     const add = el(
       "button",
-      { type: "button", onclick: () => void addSure(concept) },
+      { onclick: () => void addSure(concept) },
       icon("plus"),
       `Add the label to ${plural(concept.sure.length, "photo")}`,
     );
     return el(
-      "section",
-      { class: "sure", "aria-label": "Found" },
-      el("h2", {}, `${plural(n, "photo")} found`),
+      "section.sure",
+      { "aria-label": "Found" },
+      el("h2", `${plural(n, "photo")} found`),
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         yes + no < ENOUGH
           ? "They probably show it, the first ones most likely. A cross says no to one."
           : "At least 9 of 10 are usually right, the first ones surest. A cross says no to one.",
       ),
-      el("div", { class: "row" }, add),
+      el("div.row", add),
       el(
-        "ul",
-        { class: "photos small" },
+        "ul.photos.small",
         surest.map((image) =>
           el(
             "li",
@@ -214,10 +202,8 @@ async function showConcept(section, request) {
               picture(image, { alt: `Photo ${image.path}` }),
             ),
             el(
-              "button",
+              "button.round",
               {
-                type: "button",
-                class: "round",
                 "aria-label": `No: ${image.path}`,
                 title: "No",
                 onclick: () => void step(() => edit([image.id], "remove")),
@@ -227,7 +213,7 @@ async function showConcept(section, request) {
           ),
         ),
       ),
-      n > surest.length && el("p", { class: "quiet" }, `The ${surest.length} surest are shown.`),
+      n > surest.length && el("p.quiet", `The ${surest.length} surest are shown.`),
     );
   };
 

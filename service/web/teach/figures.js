@@ -35,10 +35,10 @@ const titleOf = (evaluated) => {
 /** @param {string} title @param {string | null} about @param {...Child} content */
 const panel = (title, about, ...content) =>
   el(
-    "section",
-    { class: "panel", "aria-label": title },
-    el("h2", {}, title),
-    about && el("p", { class: "quiet" }, about),
+    "section.panel",
+    { "aria-label": title },
+    el("h2", title),
+    about && el("p.quiet", about),
     content,
   );
 
@@ -61,42 +61,36 @@ function summary(name, metrics) {
       ? `Of the first ten results, ${percent(share)} show what the query shows${unlearned}.`
       : "";
   return [
-    verdict && el("p", { class: "verdict" }, verdict),
+    verdict && el("p.verdict", verdict),
     el(
-      "div",
-      { class: "wide", tabindex: "0", role: "region", "aria-label": `Metrics of ${name}` },
+      "div.wide",
+      { tabindex: "0", role: "region", "aria-label": `Metrics of ${name}` },
       el(
         "table",
-        {},
         el(
           "thead",
-          {},
           el(
             "tr",
-            {},
             el("th", { scope: "col" }, "Ranked by"),
-            el("th", { scope: "col", class: "n" }, "mAP"),
-            ks.map((k) => el("th", { scope: "col", class: "n" }, `P@${k}`)),
+            el("th.n", { scope: "col" }, "mAP"),
+            ks.map((k) => el("th.n", { scope: "col" }, `P@${k}`)),
           ),
         ),
         el(
           "tbody",
-          {},
           systems.map(([system, found]) =>
             el(
               "tr",
-              {},
               el("th", { scope: "row" }, named(system)),
-              el("td", { class: "n" }, (found.map ?? NaN).toFixed(3)),
-              ks.map((k) => el("td", { class: "n" }, (found.precision_at?.[k] ?? NaN).toFixed(3))),
+              el("td.n", (found.map ?? NaN).toFixed(3)),
+              ks.map((k) => el("td.n", (found.precision_at?.[k] ?? NaN).toFixed(3))),
             ),
           ),
         ),
       ),
     ),
     el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       "P@k: the share of the first k results that have a label of the query. mAP: the mean " +
         "over all of the ranking; 1 is perfect.",
       metrics.n_queries
@@ -141,8 +135,8 @@ function labelBars({ labels, baseline, learner, measure }) {
     link: here({ view: "album", label: row.label }),
     words: plural(row.queries, "query", "queries"),
   }));
-  const holder = el("div", {}, bars(rows.slice(0, LABELS)));
-  const button = el("button", { type: "button", class: "more" }, `Show all ${rows.length} labels`);
+  const holder = el("div", bars(rows.slice(0, LABELS)));
+  const button = el("button.more", `Show all ${rows.length} labels`);
   button.addEventListener("click", () => {
     holder.replaceChildren(bars(rows));
     button.remove();
@@ -165,22 +159,19 @@ function confusions({ confusions: pairs }) {
     "What is taken for what",
     "Of the first ten results of a label's queries, the share that shows something else.",
     el(
-      "ol",
-      { class: "confusions" },
+      "ol.confusions",
       pairs
         .slice(0, 12)
         .map(({ label, taken_for, share }) =>
           el(
             "li",
-            {},
             el(
               "span",
-              {},
               el("a", { dir: "auto", ...here({ view: "album", label }) }, label),
               " is taken for ",
               el("a", { dir: "auto", ...here({ view: "album", label: taken_for }) }, taken_for),
             ),
-            el("span", { class: "amount", style: { "--share": share / most } }, percent(share)),
+            el("span.amount", { style: { "--share": share / most } }, percent(share)),
           ),
         ),
     ),
@@ -195,25 +186,19 @@ function confusions({ confusions: pairs }) {
 function queryRow(query, measure) {
   /** @param {Schemas["ImageSummary"] | null} image @param {string} path @param {string} what */
   const tile = (image, path, what) =>
-    image
-      ? photo(image, { what })
-      : el("li", { class: "gone" }, el("span", { class: "missing" }, last(path)));
+    image ? photo(image, { what }) : el("li.gone", el("span.missing", last(path)));
   const n = query.results.filter(({ relevant }) => relevant).length;
   return el(
-    "li",
-    { class: "query-row" },
-    el("ul", { class: "photos small" }, tile(query.image, query.query, "Query")),
+    "li.query-row",
+    el("ul.photos.small", tile(query.image, query.query, "Query")),
     el(
       "div",
-      {},
       el(
         "p",
-        {},
         el("strong", { dir: "auto" }, query.labels.join(", ") || last(query.query)),
         " ",
         el(
-          "span",
-          { class: "quiet" },
+          "span.quiet",
           `${n} of the first ${query.results.length} are right · ` +
             `${measure === "mAP" ? "average precision" : "precision"} ${query.value.toFixed(2)}` +
             (query.baseline === null || query.baseline === undefined
@@ -222,15 +207,12 @@ function queryRow(query, measure) {
         ),
       ),
       el(
-        "ol",
-        { class: "photos small results" },
+        "ol.photos.small.results",
         query.results.slice(0, 8).map((result, i) => {
           const verdict = result.relevant ? "right" : "wrong";
           const node = tile(result.image, result.path, `Result ${i + 1}, ${verdict}:`);
           node.classList.add(verdict);
-          node.append(
-            el("span", { class: "sign-of", "aria-hidden": "true" }, result.relevant ? "✓" : "✗"),
-          );
+          node.append(el("span.sign-of", { "aria-hidden": "true" }, result.relevant ? "✓" : "✗"));
           return node;
         }),
       ),
@@ -250,8 +232,7 @@ const queries = (title, about, list, measure) =>
         title,
         about,
         el(
-          "ol",
-          { class: "query-rows" },
+          "ol.query-rows",
           list.map((query) => queryRow(query, measure)),
         ),
       )
@@ -269,19 +250,18 @@ async function evaluation(name) {
   ]);
   return [
     el(
-      "div",
-      { class: "charts" },
+      "div.charts",
       panel(
         titleOf(name),
         null,
         summary(name, metrics),
-        el("p", {}, el("a", { href: `api/evaluations/${id}/report`, target: "_blank" }, "Report")),
+        el("p", el("a", { href: `api/evaluations/${id}/report`, target: "_blank" }, "Report")),
       ),
       curves && panel("Along the results", null, curvesOf(curves, metrics)),
     ),
     found instanceof Error
       ? box("No figures of labels and queries", [
-          el("p", {}, found.message),
+          el("p", found.message),
           command("visterm evaluate --force"),
         ])
       : [
@@ -351,7 +331,6 @@ async function feedback() {
       null,
       el(
         "p",
-        {},
         found.marks
           ? `${plural(found.marks, "mark")} so far, none used yet: “Update ranking” below the ` +
               "results uses them."
@@ -364,14 +343,13 @@ async function feedback() {
   const side = (images, words) =>
     el(
       "div",
-      {},
-      el("h3", {}, words),
+      el("h3", words),
       photoList(images, {
         small: true,
         first: 4,
         note: (image) =>
           image.mark
-            ? [el("strong", {}, image.mark > 0 ? "marked relevant" : "marked not relevant")]
+            ? [el("strong", image.mark > 0 ? "marked relevant" : "marked not relevant")]
             : null,
       }),
     );
@@ -383,9 +361,8 @@ async function feedback() {
         : ""),
     found.queries.map((query) =>
       el(
-        "div",
-        { class: "effect" },
-        el("ul", { class: "photos small" }, photo(query.image, { what: "Query" })),
+        "div.effect",
+        el("ul.photos.small", photo(query.image, { what: "Query" })),
         side(query.before, "Before"),
         side(query.after, "After"),
       ),
@@ -402,20 +379,18 @@ async function show(section) {
     feedback(),
   ]);
   const curves = training(trained.learners);
-  const drawn = evaluations.map((parts) =>
-    el("div", { class: "evaluation" }, parts.flat().filter(Boolean)),
-  );
+  const drawn = evaluations.map((parts) => el("div.evaluation", parts.flat().filter(Boolean)));
   if (drawn.length) $(".charts", drawn[0]).append(...curves);
   section.replaceChildren(
-    el("h1", {}, "Figures"),
+    el("h1", "Figures"),
     ...(drawn.length
       ? drawn
       : [
           box("No evaluation yet", [
-            el("p", {}, "To measure how well searches work, run:"),
+            el("p", "To measure how well searches work, run:"),
             command("visterm evaluate"),
           ]),
-          el("div", { class: "charts" }, curves),
+          el("div.charts", curves),
         ]),
     ...(effect ? [effect] : []),
   );

@@ -46,8 +46,8 @@ function failure(error) {
   $("#failure").replaceChildren(
     box(
       "Request failed",
-      el("p", {}, error.message),
-      el("button", { type: "button", onclick: () => location.reload() }, "Reload"),
+      el("p", error.message),
+      el("button", { onclick: () => location.reload() }, "Reload"),
     ),
   );
 }
@@ -62,19 +62,17 @@ function askName() {
     value: remembered("judge", ""),
   });
   const form = el(
-    "form",
-    { class: "panel start" },
-    el("h1", {}, "Judge search results"),
+    "form.panel.start",
+    el("h1", "Judge search results"),
     el(
       "p",
-      {},
       "You see a query and one image at a time. Decide whether each image is relevant to the " +
         "query.",
     ),
-    el("p", {}, "Each decision is saved immediately. To resume later, enter the same name."),
-    el("label", {}, "Your name", name),
-    el("button", { class: "primary" }, "Start"),
-    el("p", {}, el("a", { href: "?results=1" }, "Results so far")),
+    el("p", "Each decision is saved immediately. To resume later, enter the same name."),
+    el("label", "Your name", name),
+    el("button.primary", { type: "submit" }, "Start"),
+    el("p", el("a", { href: "?results=1" }, "Results so far")),
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -95,8 +93,8 @@ async function load() {
   } catch (error) {
     if (error.status !== 409) return failure(error);
     $("#stage").replaceChildren(
-      el("h1", {}, "Judge search results"),
-      box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]),
+      el("h1", "Judge search results"),
+      box("Nothing to judge yet", [el("p", error.message), command("visterm judge")]),
     );
   }
 }
@@ -122,14 +120,13 @@ function draw(next) {
       shownAt = performance.now();
     });
     img.addEventListener("error", () => img.replaceWith(missing(name)));
-    return el("figure", {}, el("figcaption", {}, name), img);
+    return el("figure", el("figcaption", name), img);
   };
   /** @param {typeof VERDICTS[number]} verdict */
   const button = ([decision, words, key, sign]) =>
     el(
       "button",
       {
-        type: "button",
         class: decision,
         "data-decision": decision,
         "aria-keyshortcuts": key,
@@ -144,16 +141,14 @@ function draw(next) {
   const unfolded = guide?.open ?? next.done === 0;
   $("#stage").replaceChildren(
     el(
-      "div",
-      { class: "head" },
-      el("h1", {}, `Query ${next.query_index + 1} of ${next.n_queries}`),
+      "div.head",
+      el("h1", `Query ${next.query_index + 1} of ${next.n_queries}`),
       el("progress", { max: next.total, value: next.done, "aria-label": "Progress" }),
-      el("span", { class: "count" }, `${next.done} / ${next.total}`),
-      el("span", { class: "quiet", id: "left" }, timeLeft(next.seconds_left)),
+      el("span.count", `${next.done} / ${next.total}`),
+      el("span.quiet", { id: "left" }, timeLeft(next.seconds_left)),
       el(
         "button",
         {
-          type: "button",
           id: "undo",
           onclick: undo,
           disabled: next.done === 0,
@@ -161,24 +156,22 @@ function draw(next) {
         },
         "Undo",
       ),
-      el("span", { class: "status", id: "status" }),
+      el("span.status", { id: "status" }),
     ),
     el(
-      "div",
-      { class: "duel" },
+      "div.duel",
       side("Query", task.query, "Query image"),
       side("Relevant to the query?", task.image, `Image ${next.done + 1} of ${next.total}`),
     ),
-    el("div", { class: "verdicts", role: "group", "aria-label": "Decision" }, VERDICTS.map(button)),
+    el("div.verdicts", { role: "group", "aria-label": "Decision" }, VERDICTS.map(button)),
     next.instructions
       ? el(
           "details",
           { id: "guide", open: unfolded },
-          el("summary", {}, "Instructions"),
+          el("summary", "Instructions"),
           el(
-            "div",
-            { class: "panel" },
-            next.instructions.split("\n\n").map((words) => el("p", {}, words)),
+            "div.panel",
+            next.instructions.split("\n\n").map((words) => el("p", words)),
           ),
         )
       : "",
@@ -252,15 +245,13 @@ async function showEnd(next) {
     el("h1", { tabindex: "-1" }, "Done. Thank you!"),
     el(
       "p",
-      {},
       `You judged ${plural(next.total, "image")} for ` +
         `${plural(next.n_queries, "query", "queries")}.`,
     ),
     el(
-      "p",
-      { class: "row" },
-      el("button", { type: "button", id: "undo", onclick: undo }, "Undo last decision"),
-      el("span", { id: "status", class: "status" }),
+      "p.row",
+      el("button", { id: "undo", onclick: undo }, "Undo last decision"),
+      el("span.status", { id: "status" }),
       el("a", { href: "judge" }, "Start as another judge"),
     ),
   ]);
@@ -274,19 +265,18 @@ async function showResults() {
     drawResults(found, [
       el("h1", { tabindex: "-1" }, "Results of judging"),
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         `Study ${found.study} of ${found.learner}: ` +
           `${plural(found.queries.length, "query", "queries")}, ` +
           `${plural(found.judges.length, "judge")}.`,
       ),
-      el("p", {}, el("a", { href: "judge" }, "Judge some images")),
+      el("p", el("a", { href: "judge" }, "Judge some images")),
     ]);
   } catch (error) {
     if (error.status !== 409) return failure(error);
     $("#stage").replaceChildren(
-      el("h1", {}, "Judge search results"),
-      box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]),
+      el("h1", "Judge search results"),
+      box("Nothing to judge yet", [el("p", error.message), command("visterm judge")]),
     );
   }
 }
@@ -316,17 +306,15 @@ function drawResults(found, head) {
     .sort((a, b) => (at(b) ?? 0) - (at(a) ?? 0));
   $("#stage").replaceChildren(
     el(
-      "section",
-      { class: "panel done" },
+      "section.panel.done",
       head,
-      el("h2", {}, "Results so far"),
+      el("h2", "Results so far"),
       el(
-        "dl",
-        { class: "facts" },
-        el("dt", {}, `Precision at ${found.k}, ${found.learner}`),
-        el("dd", {}, percent(at(found))),
-        el("dt", {}, "Random images judged relevant"),
-        el("dd", {}, percent(random)),
+        "dl.facts",
+        el("dt", `Precision at ${found.k}, ${found.learner}`),
+        el("dd", percent(at(found))),
+        el("dt", "Random images judged relevant"),
+        el("dd", percent(random)),
       ),
       curve.length > 1
         ? lineChart(series, {
@@ -336,18 +324,15 @@ function drawResults(found, head) {
           })
         : null,
       el(
-        "div",
-        { class: "wide", tabindex: "0", role: "region", "aria-label": "Results per judge" },
+        "div.wide",
+        { tabindex: "0", role: "region", "aria-label": "Results per judge" },
         el(
           "table",
-          {},
-          el("caption", {}, "Judges"),
+          el("caption", "Judges"),
           el(
             "thead",
-            {},
             el(
               "tr",
-              {},
               [
                 "Judge",
                 "Judged",
@@ -360,17 +345,15 @@ function drawResults(found, head) {
           ),
           el(
             "tbody",
-            {},
             found.judges.map((row) =>
               el(
                 "tr",
-                {},
                 el("th", { scope: "row", dir: "auto" }, row.judge),
-                el("td", { class: "n" }, `${row.done} / ${row.total}`),
-                el("td", { class: "n" }, row.unsure),
-                el("td", { class: "n" }, row.seconds === null ? "–" : row.seconds.toFixed(1)),
-                el("td", { class: "n" }, percent(at(row))),
-                el("td", { class: "n" }, percent(row.coherence)),
+                el("td.n", `${row.done} / ${row.total}`),
+                el("td.n", row.unsure),
+                el("td.n", row.seconds === null ? "–" : row.seconds.toFixed(1)),
+                el("td.n", percent(at(row))),
+                el("td.n", percent(row.coherence)),
               ),
             ),
           ),
@@ -378,10 +361,9 @@ function drawResults(found, head) {
       ),
       judged.length
         ? [
-            el("h2", {}, "Queries, the best first"),
+            el("h2", "Queries, the best first"),
             el(
-              "ol",
-              { class: "judged" },
+              "ol.judged",
               judged.map((row) => {
                 const img = el("img", {
                   src: `images/${row.query}/thumbnail?size=256`,
@@ -391,18 +373,16 @@ function drawResults(found, head) {
                 img.addEventListener("error", () => img.replaceWith(missing(row.path)));
                 return el(
                   "li",
-                  {},
                   el("a", { href: `./?id=${row.query}` }, img),
-                  el("strong", {}, percent(at(row))),
-                  el("span", { class: "quiet" }, plural(row.judges, "judge")),
+                  el("strong", percent(at(row))),
+                  el("span.quiet", plural(row.judges, "judge")),
                 );
               }),
             ),
           ]
-        : el("p", { class: "quiet" }, "A query counts once a judge has decided on all its images."),
+        : el("p.quiet", "A query counts once a judge has decided on all its images."),
       el(
-        "p",
-        { class: "row" },
+        "p.row",
         "Export: ",
         [
           ["csv", "CSV"],

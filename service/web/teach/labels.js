@@ -111,13 +111,7 @@ export function labelField(name, act, words = "Add") {
   };
   input.addEventListener("input", () => void suggest());
   input.addEventListener("focus", () => void suggest());
-  const form = el(
-    "form",
-    { class: "row label-field" },
-    input,
-    list,
-    el("button", { type: "submit" }, words),
-  );
+  const form = el("form.row.label-field", input, list, el("button", { type: "submit" }, words));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const label = input.value.trim();
@@ -133,10 +127,10 @@ export function labelField(name, act, words = "Add") {
  * @param {Photo} image
  */
 export function labelEditor(image) {
-  const section = el("section", { class: "labels", "aria-label": "Labels" });
-  const chips = el("ul", { class: "chips" });
-  const proposals = el("div", { class: "chips" });
-  const undo = el("button", { type: "button", class: "plain", hidden: true }, "Undo");
+  const section = el("section.labels", { "aria-label": "Labels" });
+  const chips = el("ul.chips");
+  const proposals = el("div.chips");
+  const undo = el("button.plain", { hidden: true }, "Undo");
   /** @type {string[]} */
   let proposed = [];
   /** @type {Change[]} */
@@ -151,17 +145,14 @@ export function labelEditor(image) {
       image.labels,
     );
     refill(chips, [
-      ...(labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
+      ...(labels.length ? [] : [el("li.quiet", "No label")]),
       ...labels.map((label) =>
         el(
-          "li",
-          { class: "chip" },
-          el("bdi", {}, label),
+          "li.chip",
+          el("bdi", label),
           el(
-            "button",
+            "button.plain",
             {
-              type: "button",
-              class: "plain",
               "aria-label": `Remove label ${label}`,
               title: "Remove",
               onclick: () => void edit(label, "remove"),
@@ -177,15 +168,13 @@ export function labelEditor(image) {
         .filter((label) => !labels.includes(label))
         .map((label) =>
           el(
-            "button",
+            "button.chip",
             {
-              type: "button",
-              class: "chip",
               "aria-label": `Add suggested label ${label}`,
               onclick: () => void edit(label, "add"),
             },
             icon("plus"),
-            el("bdi", {}, label),
+            el("bdi", label),
           ),
         ),
     );
@@ -193,7 +182,7 @@ export function labelEditor(image) {
   /** @param {Step | null} step */
   const showUndo = (step) => {
     undo.hidden = !step;
-    if (step) refill(undo, ["Undo ", el("bdi", {}, inWords(step))]);
+    if (step) refill(undo, ["Undo ", el("bdi", inWords(step))]);
   };
   /** @param {string} label @param {"add" | "remove"} change */
   const edit = async (label, change) => {
@@ -242,7 +231,7 @@ export function labelEditor(image) {
   read().catch(() => {});
   if (state.run.n_labels) propose().catch(() => {});
   section.replaceChildren(
-    el("h3", {}, "Labels"),
+    el("h3", "Labels"),
     chips,
     proposals,
     labelField("Add a label", (label) => void edit(label, "add")),

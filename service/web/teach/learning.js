@@ -132,10 +132,8 @@ export async function update() {
       `(${done.n_relevant} relevant, ${done.n_not} not relevant) in ` +
       `${Math.round(done.milliseconds)} ms. ` +
       `${changed}.${held}${done.behind ? ` Searches do not use it yet: ${done.behind}.` : ""}`,
-    el("button", { type: "button", onclick: () => revert("undo", learner, used) }, "Undo"),
-    here &&
-      snapshot() &&
-      el("button", { type: "button", onclick: () => change({ with: "before" }) }, "Compare"),
+    el("button", { onclick: () => revert("undo", learner, used) }, "Undo"),
+    here && snapshot() && el("button", { onclick: () => change({ with: "before" }) }, "Compare"),
   );
 }
 
@@ -163,7 +161,7 @@ async function revert(how, learner, used) {
     say(
       `${learnerName(learner)} is reset to its base model. Existing marks are kept, but not ` +
         "used in later updates.",
-      el("button", { type: "button", onclick: () => revert("undo", learner, new Map()) }, "Undo"),
+      el("button", { onclick: () => revert("undo", learner, new Map()) }, "Undo"),
     );
   placeFocus();
 }
@@ -180,15 +178,14 @@ export function reset(learner) {
     el("h2", { id: "confirm-title" }, `Reset ${learnerName(learner)} to its base model?`),
     el(
       "p",
-      {},
       "This discards all updates from relevance marks, for all queries. Existing marks are " +
         "kept, but later updates use only new marks.",
     ),
     el(
-      "form",
-      { method: "dialog", class: "row" },
-      el("button", {}, "Cancel"),
-      el("button", { type: "button", class: "primary", onclick: yes }, "Reset"),
+      "form.row",
+      { method: "dialog" },
+      el("button", { type: "submit" }, "Cancel"),
+      el("button.primary", { onclick: yes }, "Reset"),
     ),
   );
   dialog.showModal();

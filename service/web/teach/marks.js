@@ -286,7 +286,6 @@ export function drawTray(marks, { online, update, remove, clear }) {
     };
     return el(
       "li",
-      {},
       el(
         "button",
         { ...props, onclick: () => remove(image) },
@@ -309,19 +308,17 @@ export function drawTray(marks, { online, update, remove, clear }) {
   };
   refill(bar, [
     el(
-      "div",
-      { class: "say" },
-      el("strong", {}, `${good} relevant, ${bad} not relevant`),
-      el("span", { class: "quiet" }, marks.unused ? ` · ${marks.unused} not used yet` : ""),
+      "div.say",
+      el("strong", `${good} relevant, ${bad} not relevant`),
+      el("span.quiet", marks.unused ? ` · ${marks.unused} not used yet` : ""),
       el("span", { class: `status ${marks.status[0]}` }, marks.status[1]),
       info("marks"),
-      reason ? el("span", { class: "quiet reason" }, reason) : null,
+      reason ? el("span.quiet.reason", reason) : null,
     ),
-    el("ul", { class: "tray" }, [...marks.of].map(thumb)),
+    el("ul.tray", [...marks.of].map(thumb)),
     el(
-      "div",
-      { class: "do" },
-      good || bad ? el("button", { type: "button", onclick: clear }, "Clear marks") : null,
+      "div.do",
+      good || bad ? el("button", { onclick: clear }, "Clear marks") : null,
       online && marks.toLearn
         ? el("button", { ...updateProps, onclick: update }, "Update ranking", keyName("U"))
         : null,

@@ -62,7 +62,7 @@ async function showQueue(section, request) {
    * @param {Schemas["SearchResult"][]} near
    */
   const draw = (entry, left, near) => {
-    const done = el("p", { class: "quiet" }, `${decided} decided, ${plural(left, "photo")} left.`);
+    const done = el("p.quiet", `${decided} decided, ${plural(left, "photo")} left.`);
     const bar = el("progress", {
       value: decided,
       max: Math.max(1, decided + left),
@@ -70,20 +70,19 @@ async function showQueue(section, request) {
     });
     const head = [
       el(
-        "div",
-        { class: "row head" },
-        el("h1", {}, label ? `Check the label ${label}` : "Check these labels"),
+        "div.row.head",
+        el("h1", label ? `Check the label ${label}` : "Check these labels"),
         el("a", { href: addressOf({ view: "check", label }), "data-go": "link" }, "Show all"),
       ),
-      el("div", { class: "row" }, bar, done),
+      el("div.row", bar, done),
     ];
-    const back = el("button", { type: "button", onclick: undo }, "Undo ", keyName("U"));
+    const back = el("button", { onclick: undo }, "Undo ", keyName("U"));
     if (!entry) {
       keys({ u: undo });
       section.replaceChildren(
         ...head,
-        box("No label is left to check", el("p", {}, "All labels look right, or were checked.")),
-        el("div", { class: "row" }, back),
+        box("No label is left to check", el("p", "All labels look right, or were checked.")),
+        el("div.row", back),
       );
       return;
     }
@@ -98,53 +97,47 @@ async function showQueue(section, request) {
     section.replaceChildren(
       ...head,
       el(
-        "div",
-        { class: "doubt" },
+        "div.doubt",
         el(
-          "a",
-          { href: addressOf({ id: entry.image.id }), "data-go": "link", class: "doubted" },
+          "a.doubted",
+          { href: addressOf({ id: entry.image.id }), "data-go": "link" },
           picture(entry.image, { alt: `Photo ${entry.image.path}`, lazy: false }),
         ),
         el(
           "div",
-          {},
-          el("p", {}, "Labelled ", el("strong", { dir: "auto" }, entry.label), "."),
+          el("p", "Labelled ", el("strong", { dir: "auto" }, entry.label), "."),
           el(
             "p",
-            {},
             verdict(entry),
             `${share} % of the nearest photos are `,
             el("strong", { dir: "auto" }, entry.suggested),
             ".",
           ),
           el(
-            "div",
-            { class: "row" },
+            "div.row",
             el(
-              "button",
-              { type: "button", class: "primary", onclick: yes, "aria-keyshortcuts": "Y" },
+              "button.primary",
+              { onclick: yes, "aria-keyshortcuts": "Y" },
               icon("check"),
-              el("bdi", {}, `It is ${entry.suggested}`),
+              el("bdi", `It is ${entry.suggested}`),
               keyName("Y"),
             ),
             el(
               "button",
-              { type: "button", onclick: no, "aria-keyshortcuts": "N" },
-              el("bdi", {}, `${entry.label} is right`),
+              { onclick: no, "aria-keyshortcuts": "N" },
+              el("bdi", `${entry.label} is right`),
               keyName("N"),
             ),
-            el("button", { type: "button", onclick: later }, "Skip ", keyName("S")),
+            el("button", { onclick: later }, "Skip ", keyName("S")),
             back,
           ),
           labelField("Another label", (other) => void decide(entry, other), "Use"),
-          el("h2", {}, "Nearest photos"),
+          el("h2", "Nearest photos"),
           el(
-            "ul",
-            { class: "evidence" },
+            "ul.evidence",
             near.map((one) =>
               el(
                 "li",
-                {},
                 picture(one, {
                   alt: `Labelled ${one.labels.join(", ") || "nothing"}`,
                   lazy: false,
