@@ -49,6 +49,16 @@
  */
 /** @typedef {{ id?: number, upload?: string, query_label?: string }} Query one of the three */
 
+/** Filters of the collection. */
+export const FILTERS = /** @type {const} */ ([
+  "label",
+  "not_label",
+  "folder",
+  "after",
+  "before",
+  "where",
+]);
+/** @type {string[]} */
 const NAMES = [
   "view",
   "id",
@@ -60,12 +70,7 @@ const NAMES = [
   "learner",
   "learned",
   "with",
-  "label",
-  "not_label",
-  "folder",
-  "after",
-  "before",
-  "where",
+  ...FILTERS,
   "exclude_duplicates",
   "min_probability",
   "metric",
@@ -158,23 +163,22 @@ export const queryOf = ({ id, upload, query_label }) =>
         : null;
 
 /**
+ * Some values of a request.
+ * @template {keyof Request} K
+ * @param {Request} request
+ * @param {readonly K[]} names
+ */
+export const pick = (request, names) =>
+  /** @type {Pick<Request, K>} */ (Object.fromEntries(names.map((name) => [name, request[name]])));
+
+/**
  * What the service is asked for a ranking.
  * @param {Request} state
  */
 export const searchOf = (state) => ({
   ...queryOf(state),
-  learner: state.learner,
-  learned: state.learned,
-  label: state.label,
-  not_label: state.not_label,
-  folder: state.folder,
-  after: state.after,
-  before: state.before,
-  where: state.where,
-  example: state.example,
-  weight: state.weight,
-  region: state.region,
-  exclude_duplicates: state.exclude_duplicates,
+  ...pick(state, ["learner", "learned", ...FILTERS]),
+  ...pick(state, ["example", "weight", "region", "exclude_duplicates"]),
   // Known for one whole image, and for what training chose.
   min_probability:
     state.example || state.region || state.weight !== undefined || state.learned !== undefined

@@ -40,7 +40,8 @@ let lost = false; // the server could not be reached
 export async function request(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, { headers: { Accept: "application/json" }, ...options });
+    const headers = { Accept: "application/json", ...options.headers };
+    response = await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     lost = true;
@@ -85,7 +86,7 @@ export function get(path, values = {}, options = {}) {
 export const post = (path, body) =>
   request(path, {
     method: "POST",
-    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
   });
 
@@ -94,8 +95,7 @@ export const post = (path, body) =>
  * @param {P} path
  * @returns {Promise<Answer<P, "delete">>}
  */
-export const remove = (path) =>
-  request(path, { method: "DELETE", headers: { Accept: "application/json" } });
+export const remove = (path) => request(path, { method: "DELETE" });
 
 /**
  * One query by id, upload or label: { id | upload | query_label, learner, label, k, offset }.
@@ -133,9 +133,5 @@ export function annotate(id, k) {
   const form = new FormData();
   form.append("id", String(id));
   form.append("k", String(k));
-  return request("annotate", {
-    method: "POST",
-    body: form,
-    headers: { Accept: "application/json" },
-  });
+  return request("annotate", { method: "POST", body: form });
 }

@@ -1,7 +1,8 @@
 // Charts in SVG and HTML, which take their width and their colours from the page.
 
-import { el, svg } from "./dom.js";
+import { el, link, svg } from "./dom.js";
 
+/** @import { Request } from "./address.js" */
 /** @import { Child, Props } from "./dom.js" */
 /** @typedef {number | null | undefined} Y none where it was not measured */
 /**
@@ -13,7 +14,7 @@ import { el, svg } from "./dom.js";
  */
 /**
  * A bar from 0 to 1, and another one below it.
- * @typedef {{ name: string, value: number, other: Y, words: string, link: Props }} Bar
+ * @typedef {{ name: string, value: number, other: Y, words: string, request: Request }} Bar
  */
 
 const HEIGHT = 260;
@@ -144,11 +145,11 @@ export function bars(rows) {
     );
   return el(
     "ol.bars",
-    rows.map(({ name, value, other, words, link }) =>
+    rows.map(({ name, value, other, words, request }) =>
       el(
         "li",
         { title: words },
-        el("a.bar-name", { dir: "auto", ...link }, name),
+        link(request, name, { class: "bar-name", dir: "auto" }),
         el(
           "span",
           bar("learner", value),

@@ -2,6 +2,8 @@
 // this browser remembers. Text from the server is only ever set as text (textContent, attributes),
 // never as markup.
 
+import { addressOf } from "./address.js";
+
 /**
  * Attributes of an element; null, undefined and false leave one out. `style` holds properties of
  * CSS, and a name that begins with "on" names an event.
@@ -14,6 +16,7 @@
  *   onkeydown?: (event: any) => unknown,
  * }} Props
  */
+/** @import { Request } from "./address.js" */
 /** @import { Photo } from "../gallery/details.js" */
 /** @typedef {Node | string | number | boolean | null | undefined | readonly unknown[]} Child */
 /** @typedef {[Props, ...Child[]] | Child[]} Parts attributes, where there are some, and children */
@@ -84,6 +87,15 @@ export const svg = (tag, ...parts) => {
   const [name, ...classes] = tag.split(".");
   return fill(document.createElementNS(SVG, /** @type {T} */ (name)), classes, parts);
 };
+
+/**
+ * A link within the page: no page is loaded.
+ * @param {Request} request
+ * @param {Child} words
+ * @param {Props} [props]
+ */
+export const link = (request, words, props) =>
+  el("a", { href: addressOf(request), "data-go": "link", ...props }, words);
 
 /**
  * Replace the children of an element, but keep those that look the same, with their listeners: a
@@ -290,6 +302,67 @@ export const command = (text) =>
 export const box = (title, content, ...more) =>
   el("div.box", el("div", el("strong", title), content), ...more);
 
+export const noImages = () =>
+  box("This run has no images yet", [
+    el("p", "To index a folder of images, run this command, then reload the page:"),
+    command("visterm features FOLDER"),
+  ]);
+
+/**
+ * A table, which scrolls where it is wider than the screen.
+ * @param {string} name
+ * @param {Child[]} heads
+ * @param {number} numbers the first column of numbers
+ * @param {Child} rows
+ * @param {string | null} [caption]
+ */
+export const table = (name, heads, numbers, rows, caption = name) =>
+  el(
+    "div.wide",
+    { tabindex: "0", role: "region", "aria-label": name },
+    el(
+      "table",
+      caption && el("caption", caption),
+      el(
+        "thead",
+        el(
+          "tr",
+          heads.map((head, i) => el("th", { scope: "col", class: i < numbers ? null : "n" }, head)),
+        ),
+      ),
+      el("tbody", rows),
+    ),
+  );
+
+/** @param {Child[]} values cells of a table */
+export const numbers = (...values) => values.map((value) => el("td.n", value));
+
+/**
+ * Show the small dialog.
+ * @param {Child} title
+ * @param {...(Node | string)} parts
+ */
+export function showDialog(title, ...parts) {
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#confirm");
+  dialog.replaceChildren(el("h2", { id: "confirm-title", dir: "auto" }, title), ...parts);
+  dialog.showModal();
+  return dialog;
+}
+
+/**
+ * The buttons of the small dialog, which each of them closes.
+ * @param {...[string, (() => unknown)?, string?]} buttons words, what they do, and how they look
+ */
+export const dialogButtons = (...buttons) =>
+  el(
+    "form.row",
+    { method: "dialog" },
+    buttons.map(([words, onclick, look]) =>
+      el("button", { type: "submit", class: look, onclick }, words),
+    ),
+  );
+
 /**
  * What stands where a picture cannot be shown.
  * @param {string} name
@@ -319,10 +392,21 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
     decoding: "async",
     draggable: "false",
   });
+  return orElse(img, () => missing(alt || image.path || "photo"), image.id);
+}
+
+/**
+ * Where a picture does not come: the original of an image, else what a function makes.
+ * @param {HTMLImageElement} img
+ * @param {() => Node} make
+ * @param {number} [id]
+ */
+export function orElse(img, make, id) {
   img.addEventListener("error", () => {
-    const original = `images/${image.id}/original`;
-    if (img.getAttribute("src") !== original) img.src = original;
-    else img.replaceWith(missing(alt || image.path || "photo"));
+    const original = `images/${id}/original`;
+    if (id === undefined || img.getAttribute("src") === original) return img.replaceWith(make());
+    img.removeAttribute("srcset");
+    img.src = original;
   });
   return img;
 }

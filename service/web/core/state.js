@@ -2,7 +2,7 @@
 // `request`, search.js reads `run` and rankings, learning.js changes models. The other modules
 // draw.
 
-import { queryOf, searchOf } from "./address.js";
+import { FILTERS, pick, queryOf, searchOf } from "./address.js";
 import { remembered } from "./dom.js";
 import { Marks } from "../teach/marks.js";
 
@@ -26,58 +26,42 @@ import { Marks } from "../teach/marks.js";
  * A ranking before the last update of its learner.
  * @typedef {{ name: string, learner: string, results: Photo[], subject: string }} Earlier
  */
-/**
- * The ranking is null before the first search, which its type does not say: what draws results
- * runs after one. `listed` are the images of the gallery on the page.
- * @typedef {{
- *   run: Run,
- *   request: Request,
- *   shown: Request,
- *   ranking: Ranking,
- *   other: Ranking | Earlier | null,
- *   before: Earlier | null,
- *   drawn: string | null,
- *   listed: Photo[],
- *   hideMarked: boolean,
- *   fold: boolean,
- *   adding: boolean,
- *   turn: number,
- * }} State
- */
-
 export const PAGE = 100; // results of the first answer; the rest follows in columns
 export const COMPARED = 20; // results per column of a comparison
 
 /** @type {any} */
 const none = null;
 
-/** @type {State} */
 export const state = {
+  /** @type {Run} */
   run: {
-    run: "",
+    ...none, // nothing is known of the others before it has been read
     images: 0,
-    labels: {},
-    n_labels: 0,
     learners: [],
     titles: {},
-    default_learner: "",
     annotators: [],
     fields: [],
     version: null,
-    problem: null,
     models: {},
-    training: none,
     evaluations: [],
     can_add: false,
-    judging: false,
     limits: {},
   },
+  /** @type {Request} */
   request: {}, // what the address asks for (address.js)
+  /** @type {Request} */
   shown: {}, // the request that the page shows
-  ranking: none, // the results on the page, as the service sent them
+  // The results on the page, as the service sent them: null before the first search, which their
+  // type does not say, as what draws results runs after one.
+  /** @type {Ranking} */
+  ranking: none,
+  /** @type {Ranking | Earlier | null} */
   other: null, // the ranking beside it
+  /** @type {Earlier | null} */
   before: null, // a ranking before the last update of its learner
+  /** @type {string | null} */
   drawn: null, // what the gallery was drawn from
+  /** @type {Photo[]} */
   listed: [], // the images of the gallery on the page, which the viewer goes through
   hideMarked: false,
   fold: remembered("fold", true), // copies of one photo are one tile
@@ -116,33 +100,14 @@ export const asList = (value) =>
  * @returns {Request}
  */
 export function settings() {
-  const {
-    view,
-    learner,
-    learned,
-    label,
-    not_label,
-    folder,
-    after,
-    before,
-    where,
-    exclude_duplicates,
-    query_label,
-    with: other,
-  } = state.request;
+  const { view, query_label, with: other } = state.request;
   if (view) return {};
+  const kept = pick(state.request, [...FILTERS, "exclude_duplicates"]);
   return query_label
-    ? { label, not_label, folder, after, before, where, exclude_duplicates }
+    ? kept
     : {
-        learner,
-        learned,
-        label,
-        not_label,
-        folder,
-        after,
-        before,
-        where,
-        exclude_duplicates,
+        ...kept,
+        ...pick(state.request, ["learner", "learned"]),
         with: other === "before" ? undefined : other,
       };
 }

@@ -4,7 +4,16 @@
 
 import { addressOf } from "../core/address.js";
 import { get, post, remove, request } from "../core/api.js";
-import { $, announce, count, el, plural, targetOf } from "../core/dom.js";
+import {
+  $,
+  announce,
+  count,
+  dialogButtons,
+  el,
+  plural,
+  showDialog,
+  targetOf,
+} from "../core/dom.js";
 import { redraw } from "../core/history.js";
 import { forgetPhotos } from "./photos.js";
 import { readRun } from "../search/search.js";
@@ -85,38 +94,19 @@ export async function droppedFiles(data) {
  * @param {(files: File[]) => unknown} search
  */
 export function askWhatFor(files, search) {
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
   const images = files.filter(({ name, type }) => type.startsWith("image/") || IMAGE.test(name));
   if (!images.length) return search(files); // it says why this cannot be
-  /** @param {() => unknown} act */
-  const then = (act) => () => {
-    dialog.close();
-    act();
-  };
   const one = images.length === 1;
   const others = files.length - images.length;
-  dialog.replaceChildren(
-    el(
-      "h2",
-      { id: "confirm-title", dir: "auto" },
-      one ? images[0].name : plural(images.length, "photo"),
-    ),
+  return showDialog(
+    one ? images[0].name : plural(images.length, "photo"),
     others ? el("p.quiet", `${plural(others, "other file")} left out.`) : "",
-    el(
-      "form.row",
-      { method: "dialog" },
-      el(
-        "button.primary",
-        { onclick: then(() => search(images)) },
-        one ? "Search by it" : "Search by the first",
-      ),
-      el("button", { onclick: then(() => void add(images)) }, "Add to the collection"),
-      el("button", { type: "submit" }, "Cancel"),
+    dialogButtons(
+      [one ? "Search by it" : "Search by the first", () => search(images), "primary"],
+      ["Add to the collection", () => void add(images)],
+      ["Cancel"],
     ),
   );
-  dialog.showModal();
-  return undefined;
 }
 
 /** @param {string[]} parts */

@@ -1,8 +1,7 @@
 // The collection to wander in: the home page, albums, recent photos and labels to check.
 
-import { addressOf } from "../core/address.js";
 import { get, post } from "../core/api.js";
-import { $, box, command, count, el, icon, plural } from "../core/dom.js";
+import { $, box, command, count, el, icon, link, plural } from "../core/dom.js";
 import { redraw } from "../core/history.js";
 import { readPoints } from "../map/mapdata.js";
 import { verdict } from "../teach/labels.js";
@@ -19,11 +18,9 @@ import { buildWall, drawWall } from "../map/wall.js";
 /** @typedef {Schemas["ImageSummary"]} Summary */
 /** @typedef {"label" | "folder"} Kind of album */
 
-/** @param {Request} values */
-const here = (values) => ({ href: addressOf(values), "data-go": "link" });
-/** @param {string} words @param {Request} link @param {string} [more] */
-const heading = (words, link, more = "See all") =>
-  el("div.row", el("h2", words), el("a", here(link), more));
+/** @param {string} words @param {Request} request @param {string} [more] */
+const heading = (words, request, more = "See all") =>
+  el("div.row", el("h2", words), link(request, more));
 /** @param {string} name */
 const folderName = (name) => name || "Image directory";
 
@@ -31,12 +28,14 @@ const folderName = (name) => name || "Image directory";
 function album({ name, images, covers }, kind) {
   return el(
     "li",
-    el(
-      "a.album",
-      { ...here({ view: "album", [kind]: name || "." }) },
-      coverOf(covers),
-      el("strong", { dir: "auto" }, kind === "folder" ? folderName(name) : name),
-      el("span.quiet", plural(images, "photo")),
+    link(
+      { view: "album", [kind]: name || "." },
+      [
+        coverOf(covers),
+        el("strong", { dir: "auto" }, kind === "folder" ? folderName(name) : name),
+        el("span.quiet", plural(images, "photo")),
+      ],
+      { class: "album" },
     ),
   );
 }
@@ -97,20 +96,17 @@ export function drawHome({ labels, folders, recent, map, alike, check }) {
 }
 
 /**
- * @param {Request} link
+ * @param {Request} request
  * @param {HTMLElement} picture
  * @param {string} title
  * @param {string} words
  */
-function way(link, picture, title, words) {
+function way(request, picture, title, words) {
   return el(
     "li",
-    el(
-      "a.way",
-      { ...here(link) },
-      picture,
-      el("span", el("strong", title), el("span.quiet", words)),
-    ),
+    link(request, [picture, el("span", el("strong", title), el("span.quiet", words))], {
+      class: "way",
+    }),
   );
 }
 
@@ -232,9 +228,8 @@ function albumsView(kind, title) {
         "div.row.head",
         el("h1", title),
         search,
-        el(
-          "a",
-          here({ view: kind === "label" ? "folders" : "albums" }),
+        link(
+          { view: kind === "label" ? "folders" : "albums" },
           kind === "label" ? "By folder" : "By label",
         ),
       ),
@@ -253,7 +248,7 @@ const nothing = (kind) =>
           "Images have labels if they lie in one folder per label, or by a table labels.csv " +
             "with the columns path and label.",
         ),
-        el("p", el("a", here({ view: "folders" }), "Look at the folders")),
+        el("p", link({ view: "folders" }, "Look at the folders")),
       ])
     : box("No images", [
         el("p", "This run has no images yet."),
@@ -336,7 +331,7 @@ function doubt(entry) {
   return [
     el("strong", { dir: "auto" }, `${label}?`),
     ` ${verdict(entry)}${share} of the nearest photos are `,
-    el("a", { dir: "auto", ...here({ view: "album", label: suggested }) }, suggested),
+    link({ view: "album", label: suggested }, suggested, { dir: "auto" }),
     ".",
   ];
 }
@@ -371,7 +366,7 @@ const showCheck = (section, request) =>
         "div.row.head",
         el("h1", label ? `Check the label ${label}` : "Check these labels"),
         el("span.quiet", plural(total, "photo")),
-        label ? el("a", here({ view: "check" }), "All labels") : null,
+        label ? link({ view: "check" }, "All labels") : null,
       ),
       el(
         "p.quiet",
@@ -379,7 +374,7 @@ const showCheck = (section, request) =>
           "photo unusual.",
       ),
       total
-        ? el("p", el("a.button.primary", { ...here({ view: "queue", label }) }, "Go through them"))
+        ? el("p", link({ view: "queue", label }, "Go through them", { class: "button primary" }))
         : "",
       total
         ? holder

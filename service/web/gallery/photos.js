@@ -1,10 +1,10 @@
 // Photos of the collection as a gallery: all of them, an album (some labels, a folder), all with
 // the last added first, or by the month in which they were taken.
 
-import { addressOf } from "../core/address.js";
+import { addressOf, FILTERS, pick } from "../core/address.js";
 import { get } from "../core/api.js";
 import { fromColumns, keepLabels, whenKnown } from "./details.js";
-import { box, command, el, plural } from "../core/dom.js";
+import { box, el, link, noImages, plural } from "../core/dom.js";
 import { Gallery } from "./gallery.js";
 import { altText, dressTile } from "./grid.js";
 import { change } from "../core/history.js";
@@ -40,12 +40,9 @@ const albumTitle = ({ label, folder }) =>
  * What can be done with an album of one label.
  * @param {Request} request
  */
-function links({ label, ...others }) {
-  const [name, ...more] = asList(label);
-  const { not_label, folder, after, before, where } = others;
-  if (!name || more.length || not_label || folder || after || before || where) return [];
-  /** @param {Request} values @param {string} words */
-  const link = (values, words) => el("a", { href: addressOf(values), "data-go": "link" }, words);
+function links(request) {
+  const [name, ...more] = asList(request.label);
+  if (!name || more.length || FILTERS.some((one) => one !== "label" && request[one])) return [];
   return [
     state.run.annotators.length
       ? link({ query_label: name }, "Photos that fit this label best")
@@ -57,14 +54,7 @@ function links({ label, ...others }) {
 }
 
 /** @param {Request} request */
-const filters = ({ label, not_label, folder, after, before, where }) => ({
-  label,
-  not_label,
-  folder,
-  after,
-  before,
-  where,
-});
+const filters = (request) => pick(request, FILTERS);
 
 /** Other orders of all photos. @param {Request} request */
 const orders = (request) =>
@@ -74,7 +64,7 @@ const orders = (request) =>
     { view: "added", words: "Last added first" },
   ]
     .filter(({ view }) => view !== request.view)
-    .map(({ view, words }) => el("a", { href: addressOf({ view }), "data-go": "link" }, words));
+    .map(({ view, words }) => link({ view }, words));
 
 /**
  * A heading before the first image of each month.
@@ -134,12 +124,7 @@ const galleryView = (titleOf, valuesOf) => ({
   title: titleOf,
   show: async (section, request, turn) => {
     if (!state.run.images) {
-      section.replaceChildren(
-        box("This run has no images yet", [
-          el("p", "To index a folder of images, run this command, then reload the page:"),
-          command("visterm features FOLDER"),
-        ]),
-      );
+      section.replaceChildren(noImages());
       return;
     }
     const values = valuesOf(request);

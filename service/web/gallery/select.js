@@ -9,11 +9,13 @@ import {
   announce,
   copy,
   count,
+  dialogButtons,
   dock,
   el,
   icon,
   plural,
   present,
+  showDialog,
   targetOf,
   toast,
 } from "../core/dom.js";
@@ -400,66 +402,55 @@ const exportCsv = () =>
 
 // ---- labels of all of them
 
+/**
+ * Change the labels of the photos selected.
+ * @param {{ label: string, change: "add" | "remove" }} step
+ * @param {Parameters<typeof editLabels>[1]} [source]
+ */
+async function relabel(step, source) {
+  /** @type {HTMLDialogElement} */ ($("#confirm")).close();
+  try {
+    return await editLabels(
+      selection().map(({ id }) => ({ id, ...step })),
+      source,
+    );
+  } catch (error) {
+    return void toast(`No label was changed: ${error.message}`);
+  }
+}
+
 function askForLabel() {
-  const ids = selection().map((image) => image.id);
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  /** @param {"add" | "remove"} change */
-  const edit = (change) => async (/** @type {string} */ label) => {
-    dialog.close();
-    try {
-      const done = await editLabels(ids.map((id) => ({ id, label, change })));
-      const words = `${label} ${change === "add" ? "added to" : "removed from"}`;
-      toast(
-        done.changed ? `${words} ${plural(done.changed, "photo")}.` : `Nothing to ${change}.`,
-        done.changed ? "Undo" : undefined,
-        done.changed ? () => void undoLabels() : undefined,
-      );
-    } catch (error) {
-      toast(`No label was changed: ${error.message}`);
-    }
+  /** @param {"add" | "remove"} change @param {string} words */
+  const edit = (change, words) => async (/** @type {string} */ label) => {
+    const done = await relabel({ label, change });
+    if (done?.changed)
+      toast(`${label} ${words} ${plural(done.changed, "photo")}.`, "Undo", () => void undoLabels());
+    else if (done) toast(`Nothing to ${change}.`);
   };
-  dialog.replaceChildren(
-    el("h2", { id: "confirm-title" }, `Labels of ${plural(ids.length, "photo")}`),
-    labelField("Label to add", edit("add"), "Add"),
-    labelField("Label to remove", edit("remove"), "Remove"),
-    el("form.row", { method: "dialog" }, el("button", { type: "submit" }, "Cancel")),
+  const dialog = showDialog(
+    `Labels of ${plural(chosen.size, "photo")}`,
+    labelField("Label to add", edit("add", "added to"), "Add"),
+    labelField("Label to remove", edit("remove", "removed from"), "Remove"),
+    dialogButtons(["Cancel"]),
   );
-  dialog.showModal();
   $("input", dialog).focus();
 }
 
 function askForConcept() {
-  const ids = selection().map((image) => image.id);
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  dialog.replaceChildren(
-    el(
-      "h2",
-      { id: "confirm-title" },
-      `Find more like ${ids.length > 1 ? `these ${count(ids.length)} photos` : "this photo"}`,
-    ),
+  const dialog = showDialog(
+    `Find more like ${chosen.size > 1 ? `these ${count(chosen.size)} photos` : "this photo"}`,
     el("p", "Name what they show, then say yes or no to a few others. The rest is found for you."),
     labelField(
       "Label",
       async (label) => {
-        dialog.close();
-        try {
-          await editLabels(
-            ids.map((id) => ({ id, label, change: "add" })),
-            "concept",
-          );
-          clearSelection();
-          await go({ view: "concept", label });
-        } catch (error) {
-          toast(`No label was changed: ${error.message}`);
-        }
+        if (!(await relabel({ label, change: "add" }, "concept"))) return;
+        clearSelection();
+        await go({ view: "concept", label });
       },
       "Begin",
     ),
-    el("form.row", { method: "dialog" }, el("button", { type: "submit" }, "Cancel")),
+    dialogButtons(["Cancel"]),
   );
-  dialog.showModal();
   $("input", dialog).focus();
 }
 
@@ -468,23 +459,15 @@ function askForConcept() {
 function askToRemove() {
   const images = selection();
   const many = plural(images.length, "photo");
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  const button = el("button.primary.danger", `Remove ${many}`);
-  button.addEventListener("click", () => {
-    dialog.close();
-    void remove(images);
-  });
-  dialog.replaceChildren(
-    el("h2", { id: "confirm-title" }, `Remove ${many} from the collection?`),
+  showDialog(
+    `Remove ${many} from the collection?`,
     el(
       "p",
       "Searches will not find them any more. The files stay where they are. " +
         "You can undo this until the server stops.",
     ),
-    el("form.row", { method: "dialog" }, el("button", { type: "submit" }, "Cancel"), button),
+    dialogButtons(["Cancel"], [`Remove ${many}`, () => void remove(images), "primary danger"]),
   );
-  dialog.showModal();
 }
 
 /** @param {Photo[]} images */

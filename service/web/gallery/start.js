@@ -2,7 +2,7 @@
 
 import { addressOf, queryOf } from "../core/address.js";
 import { get } from "../core/api.js";
-import { $, box, command, el, remember, remembered } from "../core/dom.js";
+import { $, el, link, noImages, remember, remembered } from "../core/dom.js";
 import { Gallery } from "./gallery.js";
 import { dressTile } from "./grid.js";
 import { drawHome, readHome } from "./home.js";
@@ -27,13 +27,7 @@ export async function showStart(turn) {
   else requestAnimationFrame(() => samples?.layOut(null));
   if (turn !== state.turn) return;
   marks.load(null);
-  if (!state.run.images)
-    $("#samples").replaceChildren(
-      box("This run has no images yet", [
-        el("p", "To index a folder of images, run this command, then reload the page:"),
-        command("visterm features FOLDER"),
-      ]),
-    );
+  if (!state.run.images) $("#samples").replaceChildren(noImages());
 }
 
 /** @type {Gallery | null} */
@@ -77,11 +71,10 @@ function drawRecent() {
             kept.map(({ query, name }) =>
               el(
                 "li",
-                el(
-                  "a",
-                  { href: addressOf(query), "data-go": "link", title: name },
-                  queryPicture(query, name),
-                  query.query_label ? null : el("span.unseen", name),
+                link(
+                  query,
+                  [queryPicture(query, name), query.query_label ? null : el("span.unseen", name)],
+                  { title: name },
                 ),
               ),
             ),

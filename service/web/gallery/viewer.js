@@ -14,6 +14,7 @@ import {
   icon,
   keyName,
   missing,
+  orElse,
   percent,
   placeMessages,
   plural,
@@ -93,13 +94,7 @@ function photo(image, alt) {
     draggable: "false",
     decoding: "async",
   });
-  img.addEventListener("error", () => {
-    const original = `images/${image.id}/original`;
-    if (img.getAttribute("src") === original) return img.replaceWith(missing(alt));
-    img.removeAttribute("srcset");
-    img.src = original;
-  });
-  return img;
+  return orElse(img, () => missing(alt), image.id);
 }
 
 /** @param {Shown} given @returns {Promise<void>} */

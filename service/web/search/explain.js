@@ -1,7 +1,7 @@
 // Where a match comes from: a heat map on both photos, the regions that make half of the score, and
 // one sentence; the numbers are folded away.
 
-import { $$, el, figure, svg, targetOf } from "../core/dom.js";
+import { $$, el, figure, numbers, percent, svg, table, targetOf } from "../core/dom.js";
 import { info } from "../core/words.js";
 
 /** @import { Schemas } from "../core/api.js" */
@@ -13,9 +13,6 @@ import { info } from "../core/words.js";
 // ranking came evenly from all of the photo: one scale for both photos and for all results.
 const FULL = 4;
 const HUES = [55, 200, 320]; // of the pairs, as many as the service gives
-
-/** @param {number} share */
-const percent = (share) => `${Math.round(100 * share)} %`;
 
 /**
  * Numbers of the pairs that a region is in, counted from 0.
@@ -153,42 +150,23 @@ function regionCell({ width, height, cells, regions }, number, href) {
  */
 function tableOf({ query, result, regions, rest }, pictures) {
   const others = 1 - regions.reduce((sum, pair) => sum + pair.share, 0);
-  const heads = ["Pair", "In the query", "In the result", "Share", "Score"];
-  return el(
-    "div.wide",
-    { tabindex: "0", role: "region", "aria-label": "Pairs of regions" },
-    el(
-      "table",
-      el("caption", "Pairs of regions"),
+  return table("Pairs of regions", ["Pair", "In the query", "In the result", "Share", "Score"], 3, [
+    ...regions.map((pair, i) =>
       el(
-        "thead",
-        el(
-          "tr",
-          heads.map((name, i) => el("th", { scope: "col", class: i > 2 ? "n" : null }, name)),
-        ),
-      ),
-      el(
-        "tbody",
-        regions.map((pair, i) =>
-          el(
-            "tr",
-            { tabindex: "0", "data-pairs": i },
-            el("th", { scope: "row" }, el("span.number", { style: { "--hue": HUES[i] } }, i + 1)),
-            regionCell(query, pair.query_region, pictures.query_region),
-            regionCell(result, pair.result_region, pictures.result_region),
-            el("td.n", percent(pair.share)),
-            el("td.n", figure(pair.contribution)),
-          ),
-        ),
-        el(
-          "tr",
-          el("th", { scope: "row", colspan: 3 }, "All other pairs of cells"),
-          el("td.n", percent(others)),
-          el("td.n", figure(rest)),
-        ),
+        "tr",
+        { tabindex: "0", "data-pairs": i },
+        el("th", { scope: "row" }, el("span.number", { style: { "--hue": HUES[i] } }, i + 1)),
+        regionCell(query, pair.query_region, pictures.query_region),
+        regionCell(result, pair.result_region, pictures.result_region),
+        numbers(percent(pair.share), figure(pair.contribution)),
       ),
     ),
-  );
+    el(
+      "tr",
+      el("th", { scope: "row", colspan: 3 }, "All other pairs of cells"),
+      numbers(percent(others), figure(rest)),
+    ),
+  ]);
 }
 
 /**

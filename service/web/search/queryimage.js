@@ -1,6 +1,6 @@
 // The picture of a query: an image of the collection, or an upload.
 
-import { el } from "../core/dom.js";
+import { el, orElse } from "../core/dom.js";
 
 /** @import { Query } from "../core/address.js" */
 
@@ -18,6 +18,5 @@ export const queryAddress = ({ id, upload }, size) =>
 export function queryPicture(query, name) {
   if (query.query_label) return el("span.word", name);
   const img = el("img", { src: queryAddress(query, 256), alt: "", draggable: "false" });
-  img.addEventListener("error", () => img.replaceWith(el("span.word", name)));
-  return img;
+  return orElse(img, () => el("span.word", name));
 }

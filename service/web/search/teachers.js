@@ -1,7 +1,7 @@
 // Which of the training images made two images similar: pairs that learning put together or kept
 // apart, each with what stands behind it. All of them add up to the score.
 
-import { count, el, figure } from "../core/dom.js";
+import { count, el, figure, numbers, table } from "../core/dom.js";
 import { info, named } from "../core/words.js";
 
 /** @import { Schemas } from "../core/api.js" */
@@ -36,29 +36,17 @@ const row = (teacher) =>
     el("td", teacher.together ? "was put with" : "was kept apart from"),
     el("td", picture(teacher.result)),
     el("td", reason(teacher)),
-    el("td.n", figure(teacher.contribution)),
+    numbers(figure(teacher.contribution)),
   );
 
 /** @param {string} caption @param {Teacher[]} teachers */
-const table = (caption, teachers) =>
+const tableOf = (caption, teachers) =>
   teachers.length
-    ? el(
-        "div.wide",
-        { tabindex: "0", role: "region", "aria-label": caption },
-        el(
-          "table",
-          el("caption", caption),
-          el(
-            "thead",
-            el(
-              "tr",
-              ["Like the query", "With", "Like the result", "Because", "Score"].map((name, i) =>
-                el("th", { scope: "col", class: i === 4 ? "n" : null }, name),
-              ),
-            ),
-          ),
-          el("tbody", teachers.map(row)),
-        ),
+    ? table(
+        caption,
+        ["Like the query", "With", "Like the result", "Because", "Score"],
+        4,
+        teachers.map(row),
       )
     : "";
 
@@ -81,11 +69,11 @@ export function drawTeachers({ teachers, no_teachers }) {
   ];
   root.append(
     el("p", parts.filter(Boolean).join(", ")),
-    table(
+    tableOf(
       "For",
       pairs.filter((one) => one.contribution > 0),
     ),
-    table(
+    tableOf(
       "Against",
       pairs.filter((one) => one.contribution < 0),
     ),

@@ -3,7 +3,7 @@
 // what is no duplicate is said once and for all.
 
 import { get, post } from "../core/api.js";
-import { $, $$, box, count, el, plural, toast } from "../core/dom.js";
+import { $, $$, box, count, dialogButtons, el, plural, showDialog, toast } from "../core/dom.js";
 import { redraw } from "../core/history.js";
 import { withOverview } from "../gallery/home.js";
 import { failure } from "../core/messages.js";
@@ -113,7 +113,7 @@ function drawGroup({ degree, images, n_images }, number) {
     button.hidden = !n || (degree === "scene" && n === images.length);
     hint.hidden = degree !== "scene" || !button.hidden;
   };
-  button.addEventListener("click", () => remove(section, toRemove()));
+  button.addEventListener("click", () => askToRemove(section, toRemove()));
   const labels = new Set(images.map((image) => image.labels.join(", ")));
   section.append(
     el(
@@ -211,23 +211,15 @@ const undoDifferent = () => post("api/alike/undo", undefined).then(() => redraw(
  * @param {HTMLElement} section
  * @param {number[]} ids
  */
-async function remove(section, ids) {
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  dialog.replaceChildren(
-    el("h2", { id: "confirm-title" }, `Remove ${plural(ids.length, "photo")} from the collection?`),
+const askToRemove = (section, ids) =>
+  showDialog(
+    `Remove ${plural(ids.length, "photo")} from the collection?`,
     el("p", "They no longer appear in searches. Their files stay on disk."),
-    el(
-      "form.row",
-      { method: "dialog" },
-      el("button", { type: "submit", value: "" }, "Cancel"),
-      el("button.primary", { type: "submit", value: "yes" }, "Remove"),
-    ),
+    dialogButtons(["Cancel"], ["Remove", () => void remove(section, ids), "primary"]),
   );
-  dialog.returnValue = "";
-  dialog.showModal();
-  await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
-  if (dialog.returnValue !== "yes") return;
+
+/** @param {HTMLElement} section @param {number[]} ids */
+async function remove(section, ids) {
   try {
     const { undo } = await post("api/images/remove", { ids });
     leave(section);

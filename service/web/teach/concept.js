@@ -2,7 +2,6 @@
 // others surely fit. Answers are label edits: yes adds the label; no is kept, too, and not asked
 // again.
 
-import { addressOf } from "../core/address.js";
 import { get } from "../core/api.js";
 import {
   $,
@@ -12,6 +11,7 @@ import {
   el,
   icon,
   keyName,
+  link,
   picture,
   plural,
   toast,
@@ -62,7 +62,7 @@ async function showConcept(section, request) {
       box(
         label ? `No photo is labelled “${label}”` : "No label is given",
         el("p", "Select photos that show it, then “Find more of these”."),
-        el("a", { href: addressOf({ view: "photos" }), "data-go": "link" }, "All photos"),
+        link({ view: "photos" }, "All photos"),
       ),
     );
   };
@@ -116,7 +116,7 @@ async function showConcept(section, request) {
       el(
         "div.row.head",
         el("h1", "Does this show ", el("bdi", label), "?"),
-        el("a", { href: addressOf({ view: "album", label }), "data-go": "link" }, "Show the album"),
+        link({ view: "album", label }, "Show the album"),
       ),
       el(
         "div.doubt",
@@ -144,10 +144,10 @@ async function showConcept(section, request) {
     const no = () => void step(() => edit([image.id], "remove"));
     const skip = () => void step(async () => void acts.push(image.id));
     keys({ y: yes, n: no, s: skip, u: undo });
-    const photo = el(
-      "a.doubted.asked",
-      { href: addressOf({ id: image.id }), "data-go": "link" },
+    const photo = link(
+      { id: image.id },
       picture(image, { size: 1024, alt: `Photo ${image.path}`, lazy: false }),
+      { class: "doubted asked" },
     );
     bindSwipe(photo, no, yes);
     return el(
@@ -191,16 +191,10 @@ async function showConcept(section, request) {
           el(
             "li",
             { style: { "--ratio": ratioOf(image) || 1.5 } },
-            el(
-              "a",
-              {
-                href: addressOf({ id: image.id }),
-                "data-go": "link",
-                "data-photo": image.id,
-                style: { "--shade": image.color ?? "" },
-              },
-              picture(image, { alt: `Photo ${image.path}` }),
-            ),
+            link({ id: image.id }, picture(image, { alt: `Photo ${image.path}` }), {
+              "data-photo": image.id,
+              style: { "--shade": image.color ?? "" },
+            }),
             el(
               "button.round",
               {

@@ -1,10 +1,9 @@
 // The figures of the run: what was measured, how training went, which labels and queries are easy
 // and hard, what marks changed.
 
-import { addressOf } from "../core/address.js";
 import { get } from "../core/api.js";
 import { bars, lineChart } from "../core/charts.js";
-import { $, box, command, el, figure, percent, plural } from "../core/dom.js";
+import { $, box, command, el, figure, link, numbers, percent, plural, table } from "../core/dom.js";
 import { photo, photoList } from "../gallery/photolist.js";
 import { readRun } from "../search/search.js";
 import { learnerName, state } from "../core/state.js";
@@ -16,10 +15,10 @@ import { addView } from "../core/views.js";
 /** @import { Child } from "../core/dom.js" */
 /** @typedef {Schemas["EvaluationFigures"]} Figures */
 
-/** @param {Request} values */
-const here = (values) => ({ href: addressOf(values), "data-go": "link" });
 /** @param {string} path */
 const last = (path) => path.split("/").slice(-2).join("/");
+/** @param {number | null | undefined} value */
+const digits = (value) => (value ?? NaN).toFixed(3);
 const LABELS = 24; // bars before "Show all"
 
 /** @param {string} name */
@@ -62,32 +61,18 @@ function summary(name, metrics) {
       : "";
   return [
     verdict && el("p.verdict", verdict),
-    el(
-      "div.wide",
-      { tabindex: "0", role: "region", "aria-label": `Metrics of ${name}` },
-      el(
-        "table",
+    table(
+      `Metrics of ${name}`,
+      ["Ranked by", "mAP", ...ks.map((k) => `P@${k}`)],
+      1,
+      systems.map(([system, found]) =>
         el(
-          "thead",
-          el(
-            "tr",
-            el("th", { scope: "col" }, "Ranked by"),
-            el("th.n", { scope: "col" }, "mAP"),
-            ks.map((k) => el("th.n", { scope: "col" }, `P@${k}`)),
-          ),
-        ),
-        el(
-          "tbody",
-          systems.map(([system, found]) =>
-            el(
-              "tr",
-              el("th", { scope: "row" }, named(system)),
-              el("td.n", (found.map ?? NaN).toFixed(3)),
-              ks.map((k) => el("td.n", (found.precision_at?.[k] ?? NaN).toFixed(3))),
-            ),
-          ),
+          "tr",
+          el("th", { scope: "row" }, named(system)),
+          numbers(...[found.map, ...ks.map((k) => found.precision_at?.[k])].map(digits)),
         ),
       ),
+      null,
     ),
     el(
       "p.quiet",
@@ -132,7 +117,7 @@ function labelBars({ labels, baseline, learner, measure }) {
     name: row.label,
     value: row.learner ?? 0,
     other: baseline ? row.baseline : null,
-    link: here({ view: "album", label: row.label }),
+    request: { view: "album", label: row.label },
     words: plural(row.queries, "query", "queries"),
   }));
   const holder = el("div", bars(rows.slice(0, LABELS)));
@@ -167,9 +152,9 @@ function confusions({ confusions: pairs }) {
             "li",
             el(
               "span",
-              el("a", { dir: "auto", ...here({ view: "album", label }) }, label),
+              link({ view: "album", label }, label, { dir: "auto" }),
               " is taken for ",
-              el("a", { dir: "auto", ...here({ view: "album", label: taken_for }) }, taken_for),
+              link({ view: "album", label: taken_for }, taken_for, { dir: "auto" }),
             ),
             el("span.amount", { style: { "--share": share / most } }, percent(share)),
           ),

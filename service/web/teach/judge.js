@@ -13,9 +13,12 @@ import {
   icon,
   keyName,
   missing,
+  numbers,
+  orElse,
   plural,
   remember,
   remembered,
+  table,
 } from "../core/dom.js";
 import { bindKeys, bindTop } from "../core/keys.js";
 
@@ -86,16 +89,20 @@ function askName() {
   name.focus();
 }
 
+/** @param {Error} error */
+const showNothing = (error) =>
+  $("#stage").replaceChildren(
+    el("h1", "Judge search results"),
+    box("Nothing to judge yet", [el("p", error.message), command("visterm judge")]),
+  );
+
 async function load() {
   try {
     draw(await get("api/judge/next", { judge }));
     failure(null);
   } catch (error) {
     if (error.status !== 409) return failure(error);
-    $("#stage").replaceChildren(
-      el("h1", "Judge search results"),
-      box("Nothing to judge yet", [el("p", error.message), command("visterm judge")]),
-    );
+    showNothing(error);
   }
 }
 
@@ -119,8 +126,11 @@ function draw(next) {
     img.addEventListener("load", () => {
       shownAt = performance.now();
     });
-    img.addEventListener("error", () => img.replaceWith(missing(name)));
-    return el("figure", el("figcaption", name), img);
+    return el(
+      "figure",
+      el("figcaption", name),
+      orElse(img, () => missing(name)),
+    );
   };
   /** @param {typeof VERDICTS[number]} verdict */
   const button = ([decision, words, key, sign]) =>
@@ -274,10 +284,7 @@ async function showResults() {
     ]);
   } catch (error) {
     if (error.status !== 409) return failure(error);
-    $("#stage").replaceChildren(
-      el("h1", "Judge search results"),
-      box("Nothing to judge yet", [el("p", error.message), command("visterm judge")]),
-    );
+    showNothing(error);
   }
 }
 
@@ -323,41 +330,31 @@ function drawResults(found, head) {
             label: `Precision at k by the judges: ${percent(at(found))} at ${found.k}`,
           })
         : null,
-      el(
-        "div.wide",
-        { tabindex: "0", role: "region", "aria-label": "Results per judge" },
-        el(
-          "table",
-          el("caption", "Judges"),
+      table(
+        "Results per judge",
+        [
+          "Judge",
+          "Judged",
+          "Cannot say",
+          "Seconds per image",
+          `Precision at ${found.k}`,
+          "Agreement with other judges",
+        ],
+        1,
+        found.judges.map((row) =>
           el(
-            "thead",
-            el(
-              "tr",
-              [
-                "Judge",
-                "Judged",
-                "Cannot say",
-                "Seconds per image",
-                `Precision at ${found.k}`,
-                "Agreement with other judges",
-              ].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)),
-            ),
-          ),
-          el(
-            "tbody",
-            found.judges.map((row) =>
-              el(
-                "tr",
-                el("th", { scope: "row", dir: "auto" }, row.judge),
-                el("td.n", `${row.done} / ${row.total}`),
-                el("td.n", row.unsure),
-                el("td.n", row.seconds === null ? "–" : row.seconds.toFixed(1)),
-                el("td.n", percent(at(row))),
-                el("td.n", percent(row.coherence)),
-              ),
+            "tr",
+            el("th", { scope: "row", dir: "auto" }, row.judge),
+            numbers(
+              `${row.done} / ${row.total}`,
+              row.unsure,
+              row.seconds === null ? "–" : row.seconds.toFixed(1),
+              percent(at(row)),
+              percent(row.coherence),
             ),
           ),
         ),
+        "Judges",
       ),
       judged.length
         ? [
@@ -370,10 +367,13 @@ function drawResults(found, head) {
                   alt: row.path,
                   loading: "lazy",
                 });
-                img.addEventListener("error", () => img.replaceWith(missing(row.path)));
                 return el(
                   "li",
-                  el("a", { href: `./?id=${row.query}` }, img),
+                  el(
+                    "a",
+                    { href: `./?id=${row.query}` },
+                    orElse(img, () => missing(row.path)),
+                  ),
                   el("strong", percent(at(row))),
                   el("span.quiet", plural(row.judges, "judge")),
                 );

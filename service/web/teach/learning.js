@@ -1,7 +1,7 @@
 // Relevance marks and the learner that they update.
 
 import { post } from "../core/api.js";
-import { $, dock, el, plural, remembered, toast } from "../core/dom.js";
+import { $, dialogButtons, dock, el, plural, remembered, showDialog, toast } from "../core/dom.js";
 import { placeFocus } from "../gallery/grid.js";
 import { change, redraw } from "../core/history.js";
 import { drawTray } from "./marks.js";
@@ -167,26 +167,16 @@ async function revert(how, learner, used) {
 }
 
 /** @param {string} learner */
-export function reset(learner) {
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  const yes = () => {
-    dialog.close();
-    revert("reset", learner, new Map(marks.of));
-  };
-  dialog.replaceChildren(
-    el("h2", { id: "confirm-title" }, `Reset ${learnerName(learner)} to its base model?`),
+export const reset = (learner) =>
+  showDialog(
+    `Reset ${learnerName(learner)} to its base model?`,
     el(
       "p",
       "This discards all updates from relevance marks, for all queries. Existing marks are " +
         "kept, but later updates use only new marks.",
     ),
-    el(
-      "form.row",
-      { method: "dialog" },
-      el("button", { type: "submit" }, "Cancel"),
-      el("button.primary", { onclick: yes }, "Reset"),
+    dialogButtons(
+      ["Cancel"],
+      ["Reset", () => void revert("reset", learner, new Map(marks.of)), "primary"],
     ),
   );
-  dialog.showModal();
-}

@@ -2,10 +2,9 @@
 // nearest photos as evidence. Y takes the suggestion, N keeps the label for good, a label typed
 // takes its place. Decisions are label edits: undone like any other.
 
-import { addressOf } from "../core/address.js";
 import { learnIfStale } from "./again.js";
 import { get, search } from "../core/api.js";
-import { announce, box, el, icon, keyName, picture, plural } from "../core/dom.js";
+import { announce, box, el, icon, keyName, link, picture, plural } from "../core/dom.js";
 import { editLabels, labelField, undoLabels, verdict } from "./labels.js";
 import { bindLetters, oneByOne } from "./onebyone.js";
 import { asList, state } from "../core/state.js";
@@ -72,7 +71,7 @@ async function showQueue(section, request) {
       el(
         "div.row.head",
         el("h1", label ? `Check the label ${label}` : "Check these labels"),
-        el("a", { href: addressOf({ view: "check", label }), "data-go": "link" }, "Show all"),
+        link({ view: "check", label }, "Show all"),
       ),
       el("div.row", bar, done),
     ];
@@ -98,10 +97,10 @@ async function showQueue(section, request) {
       ...head,
       el(
         "div.doubt",
-        el(
-          "a.doubted",
-          { href: addressOf({ id: entry.image.id }), "data-go": "link" },
+        link(
+          { id: entry.image.id },
           picture(entry.image, { alt: `Photo ${entry.image.path}`, lazy: false }),
+          { class: "doubted" },
         ),
         el(
           "div",
