@@ -21,9 +21,9 @@ from starlette.routing import Match
 from visterm.features import ImageError, silence_decoders
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
-from visterm.pipeline.search.examples import InvalidQuery
 from visterm.pipeline.search.filters import InvalidFilter
 from visterm.pipeline.search.labels import UnknownLabel
+from visterm.pipeline.search.request import InvalidQuery
 from visterm.pipeline.store.run import Run
 
 from . import schemas

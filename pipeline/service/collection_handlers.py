@@ -15,7 +15,7 @@ from typing import Any, cast
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.console import one_line
-from visterm.pipeline.search.filters import NO_FILTER, Filter, covers
+from visterm.pipeline.search.filters import NO_FILTER, covers
 from visterm.pipeline.stages.edit import exclude, restore
 from visterm.pipeline.store.catalogue import Excluded
 from visterm.pipeline.store.images import Image
@@ -200,5 +200,5 @@ def _rows(snapshot: Snapshot, request: schemas.ListRequest) -> Sequence[int]:
 
 def _passing(snapshot: Snapshot, request: schemas.FilterRequest) -> Sequence[int]:
     """Return the rows of the images that pass a filter, in order of path."""
-    wanted, gallery = Filter.of(**request.filter_options()), snapshot.searcher.gallery
+    wanted, gallery = request.filter(), snapshot.searcher.gallery
     return range(len(gallery.images)) if wanted == NO_FILTER else gallery.rows_of(wanted).tolist()

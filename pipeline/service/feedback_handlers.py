@@ -12,11 +12,13 @@ from starlette.exceptions import HTTPException
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.first import FIRST, can_start
 from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.rank import rank
+from visterm.pipeline.search.request import SearchRequest
 
 from . import schemas
 from .handlers import RequestHandlers
-from .snapshot import QueryVector, Snapshot
+from .snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 N_COMPARED = 20  # results compared before and after an update
@@ -62,7 +64,7 @@ class FeedbackHandlers:
             request.mark,
             learner=learner,
             version=self.trainer.version(learner),
-            vector=sparse.csr_matrix(query.Q) if query.row < 0 else None,
+            vector=sparse.csr_matrix(query.Q) if query.rows[0] < 0 else None,
             extractor=snapshot.extractor,
         )
         return self.marks(request.query)
@@ -102,16 +104,17 @@ class FeedbackHandlers:
         """Return the ids of the first N_COMPARED results of a query."""
         learner = self.handlers.learner(snapshot, learner)
         query = self._query(snapshot, key)
-        (ranked,) = rank(snapshot.searcher, query.Q, [query.row], N_COMPARED, learner)
+        (ranked,) = rank(snapshot.searcher, query.Q, query.rows, SearchRequest(N_COMPARED, learner))
         return [snapshot.searcher.images[row].id for row, _ in ranked]
 
-    def _query(self, snapshot: Snapshot, key: str) -> QueryVector:
+    def _query(self, snapshot: Snapshot, key: str) -> Queries:
         """Return the query with a key: an image of the collection, an upload, or a vector stored with its marks."""
         if (row := snapshot.searcher.gallery.rows_by_sha256.get(key)) is not None:
-            return snapshot.image_query(snapshot.searcher.images[row].id)
+            return snapshot.image_queries([row])
         if self.handlers.uploads.read(key) is not None:
             return self.handlers.query(snapshot, None, key)
         Q = self.trainer.marks.vector(key, snapshot.extractor)
         if Q is None:
             raise HTTPException(404, "unknown query; search with it again, then mark")
-        return QueryVector("upload", key, Q if sparse.issparse(snapshot.searcher.X) else Q.toarray(), -1)
+        Q = Q if sparse.issparse(snapshot.searcher.X) else Q.toarray()
+        return Queries(["upload"], Q, [0], [-1], {}, [None])

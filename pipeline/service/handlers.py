@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import hashlib
 import io
 import os
 import threading
 import time
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,12 @@ from visterm.features import ImageError, decode_image, printable
 from visterm.features.decoding import decode_picture
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import Calibration
-from visterm.pipeline.search.examples import Region, combine, parse_example
 from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
-from visterm.pipeline.search.filters import NO_FILTER, Filter
+from visterm.pipeline.search.filters import NO_FILTER
+from visterm.pipeline.search.label_search import SearchOutcome
 from visterm.pipeline.search.queries import Queries
-from visterm.pipeline.search.rank import rank
-from visterm.pipeline.search.searcher import check_probability
+from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.search.teachers import explain_teachers
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import LEARNER_NAMES
@@ -42,7 +40,7 @@ from .reloader import SnapshotReloader
 from .responses import hide_folders
 from .retraining import Retraining
 from .run_folder import RunFolder
-from .snapshot import QueryVector, Snapshot
+from .snapshot import Snapshot
 from .thumbnails import Thumbnails, read_original
 from .uploads import Uploads
 
@@ -54,7 +52,6 @@ MAX_UPLOAD_WORKERS = 4  # each may hold an image of UPLOAD_PIXELS
 SEARCH_SECONDS, UPLOAD_SECONDS, UPDATE_SECONDS, OTHER_SECONDS = 1.0, 10.0, 30.0, 10.0
 BATCH_SIZE = 32  # searches per pass over the gallery
 MAX_BATCHED_DEPTH = 200  # searches for more results are not batched
-_BATCHED = {"id", "k", "offset", "learner"}  # parameters of searches that are batched; others are not
 
 
 class RequestHandlers:
@@ -116,16 +113,16 @@ class RequestHandlers:
         """Return the limit of an upload in pixels."""
         return min(self.most_upload_pixels, snapshot.searcher.config.collection.max_pixels)
 
-    def query(self, snapshot: Snapshot, number: int | None, upload: str | None) -> QueryVector:
+    def query(self, snapshot: Snapshot, number: int | None, upload: str | None) -> Queries:
         """Return the query for an image id or the hash of an upload."""
         if number is not None:
             self.image(snapshot, number)
-            return snapshot.image_query(number)
+            return snapshot.image_queries([snapshot.searcher.place[number]])
         assert upload is not None
         return snapshot.pixels_query("upload", upload, lambda: self.upload_pixels(upload))
 
-    def read_upload(self, snapshot: Snapshot, name: str, data: bytes) -> tuple[QueryVector, bool]:
-        """Decode and store an uploaded image; return the query, and whether the image could be stored."""
+    def read_upload(self, snapshot: Snapshot, name: str, data: bytes) -> tuple[Queries, str | None]:
+        """Decode and store an uploaded image; return the query, and its hash if the image could be stored."""
         key = hashlib.sha256(data).hexdigest()
         side = getattr(snapshot.searcher.extractor, "max_side", UPLOAD_SIDE)  # None: images are not scaled down
         side = None if side is None else max(side, UPLOAD_SIDE)
@@ -138,7 +135,7 @@ class RequestHandlers:
                 status, f"{named}: {error.reason}; upload a JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF image"
             ) from None
         query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
-        return query, self.run_folder.is_in_place() and self.uploads.add(key, pixels)
+        return query, key if self.run_folder.is_in_place() and self.uploads.add(key, pixels) else None
 
     def original(self, snapshot: Snapshot, image: Image) -> bytes:
         """Return the file of an image, without its metadata unless they are kept."""
@@ -184,154 +181,112 @@ class RequestHandlers:
             )
         return name or snapshot.searcher.default_learner(of_labels=True)
 
-    async def search(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
+    async def search(self, snapshot: Snapshot, parameters: schemas.SearchParameters) -> dict[str, Any]:
         """Compute `schemas.SearchResponse` for a request without a file."""
+        request, name = parameters.request(), parameters.learner or snapshot.default_learner
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
-        has_index = snapshot.searcher.has_index(request.learner or snapshot.default_learner)
-        is_plain = request.model_dump(exclude_defaults=True).keys() <= _BATCHED
-        if request.id is not None and has_index and is_plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
-            return await self.search_batcher.run((snapshot, request))
-        return await self.general_pool.run(self.search_one, snapshot, request)
+        has_index = snapshot.searcher.has_index(name)
+        is_plain = request == SearchRequest(request.k, request.learner, offset=request.offset)
+        if parameters.id is not None and has_index and is_plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
+            return await self.search_batcher.run((snapshot, parameters.id, request))
+        return await self.general_pool.run(self.search_one, snapshot, parameters)
 
-    def search_one(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
-        """Compute `schemas.SearchResponse` for one request without a file."""
-        if request.query_label is not None:
-            return self.search_label(snapshot, request)
-        query = self.query(snapshot, request.id, request.upload)
-        return self.search_query(snapshot, request, query) | self.upload_fields(request.upload)
-
-    def search_query(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
-        """Compute `schemas.SearchResponse` for an image."""
-        query = self._refined(snapshot, query, request)
+    def search_one(
+        self, snapshot: Snapshot, parameters: schemas.SearchParameters, query: Queries | None = None
+    ) -> dict[str, Any]:
+        """Compute `schemas.SearchResponse` for an uploaded image, or for the query that the parameters name."""
         started = time.perf_counter()
-        learner = self.learner(snapshot, request.learner)
-        calibration = _calibration(snapshot, request, learner)
-        if request.min_probability is not None:
-            check_probability(request.min_probability, learner, calibration)
-        (ranked,) = rank(
-            snapshot.searcher,
-            query.Q,
-            [query.row],
-            request.k,
-            learner,
-            learned=request.learned,
-            offset=request.offset,
-            wanted=snapshot.searcher.filter(**request.filter_options()),
-            skipped=query.others,
-            contents=[query.key] if request.exclude_duplicates else None,
-        )
-        if request.min_probability is not None and not isinstance(calibration, str):
-            likely = calibration.of([score for _, score in ranked]) >= request.min_probability
-            ranked = [result for result, kept in zip(ranked, likely, strict=True) if kept]
-        return self._search_response(snapshot, request, query.name, query.key or None, learner, ranked, started)
+        (response,) = self._responses(snapshot, self._find(snapshot, parameters, query), started)
+        return response | self.upload_fields(parameters.upload)
 
-    def _refined(self, snapshot: Snapshot, query: QueryVector, request: schemas.SearchRequest) -> QueryVector:
-        """Return the query of a request: the region of its image that it names, and the sum with its examples."""
-        if request.region is not None:
-            region = Region.of(request.region)
-            if request.upload is not None:
-                query = snapshot.region_query(query, region, functools.partial(self.upload_pixels, request.upload))
-            else:
-                file = os.path.join(snapshot.searcher.root, snapshot.searcher.images[query.row].path)
-                query = snapshot.region_query(query, region, lambda: file)
-        if not request.example and request.weight == 1:
-            return query
-        vectors, weights, names, rows = [query.Q], [request.weight], [query.name], set()
-        for example in request.example:
-            image, weight = parse_example(example)
-            kind, _, name = image.partition(":")
-            other = self.query(snapshot, int(name), None) if kind == "id" else self.query(snapshot, None, name)
-            vectors.append(other.Q)
-            weights.append(max(-schemas.MAX_WEIGHT, min(weight, schemas.MAX_WEIGHT)))
-            names.append(f"{'−' if weight < 0 else '+'} {os.path.basename(other.name)}")
-            rows.add(other.row)
-        return QueryVector(" ".join(names), "", combine(vectors, weights), query.row, frozenset(rows - {-1}))
+    def search_columns(self, snapshot: Snapshot, parameters: schemas.ColumnsRequest) -> dict[str, Any]:
+        """Compute `schemas.Columns` of a search."""
+        outcome = self._find(snapshot, parameters, None)
+        ranked, calibration = outcome.ranked[0], outcome.calibration
+        columns = {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, outcome.request.learner)
+        if not isinstance(calibration, str):
+            columns["probabilities"] = calibration.of([score for _, score in ranked]).tolist()
+        return columns | self.upload_fields(parameters.upload)
 
-    def search_batch(self, requests: list[tuple[Snapshot, schemas.SearchRequest]]) -> list[dict[str, Any] | Exception]:
-        """Compute `search_query` for several ids without filters; errors are returned, not raised."""
+    def search_batch(self, requests: list[tuple[Snapshot, int, SearchRequest]]) -> list[dict[str, Any] | Exception]:
+        """Compute `schemas.SearchResponse` for several ids without filters; errors are returned, not raised."""
         responses: list[Any] = [None] * len(requests)
-        groups: dict[tuple[Snapshot, str, int], list[tuple[int, int]]] = defaultdict(list)
-        for i, (snapshot, request) in enumerate(requests):
+        groups: dict[tuple[Snapshot, SearchRequest], list[tuple[int, int]]] = defaultdict(list)
+        for i, (snapshot, number, request) in enumerate(requests):
             try:
-                learner = self.learner(snapshot, request.learner)
-                row = self.query(snapshot, request.id, None).row
+                request = replace(request, learner=self.learner(snapshot, request.learner))
+                self.image(snapshot, number)
             except HTTPException as error:
                 responses[i] = error
             else:
-                groups[snapshot, learner, request.offset + request.k].append((i, row))
-        for (snapshot, learner, depth), members in groups.items():
-            started, rows = time.perf_counter(), [row for _, row in members]
+                groups[snapshot, request].append((i, snapshot.searcher.place[number]))
+        for (snapshot, request), members in groups.items():
+            started = time.perf_counter()
             try:
-                rankings = rank(snapshot.searcher, snapshot.searcher.X[rows], rows, depth, learner)
+                outcome = snapshot.searcher.find(snapshot.image_queries([row for _, row in members]), request)
             except UserError as error:
-                for i, _ in members:
-                    responses[i] = error
-                continue
-            for (i, row), ranked in zip(members, rankings, strict=True):
-                image, request = snapshot.searcher.images[row], requests[i][1]
-                responses[i] = self._search_response(
-                    snapshot, request, image.path, image.sha256, learner, ranked[request.offset :], started
-                )
+                made: list[Any] = [error] * len(members)
+            else:
+                made = self._responses(snapshot, outcome, started)
+            for (i, _), response in zip(members, made, strict=True):
+                responses[i] = response
         return responses
 
-    def search_label(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
-        """Compute `schemas.SearchResponse` for a label."""
-        started = time.perf_counter()
-        assert request.query_label is not None
-        learner = self.annotator(snapshot, request.learner)
-        if request.min_probability is not None:
-            check_probability(request.min_probability, learner, _calibration(snapshot, request, learner))
-        (answer,) = snapshot.searcher.search_label(
-            request.query_label,
-            request.k,
-            learner,
-            offset=request.offset,
-            **request.filter_options(),
-        )
-        ranked = [(snapshot.searcher.place[result["id"]], result["score"]) for result in answer["results"]]
-        return self._search_response(snapshot, request, request.query_label, None, learner, ranked, started)
+    def _find(self, snapshot: Snapshot, parameters: schemas.SearchParameters, query: Queries | None) -> SearchOutcome:
+        """Search for the query of a request."""
+        request, searcher = parameters.request(), snapshot.searcher
+        if parameters.query_label is not None:
+            request = replace(request, learner=self.annotator(snapshot, request.learner))
+            return searcher.find_labels([parameters.query_label], request)
+        query = query or self.query(snapshot, parameters.id, parameters.upload)
+        (name,), examples = query.names, []
+        for image, weight in request.example:
+            kind, _, key = image.partition(":")
+            example = self.query(snapshot, int(key), None) if kind == "id" else self.query(snapshot, None, key)
+            name += f" {'−' if weight < 0 else '+'} {os.path.basename(example.names[0])}"
+            examples.append((example, weight))
+        request = replace(request, learner=self.learner(snapshot, request.learner), example=tuple(examples))
+        return searcher.find(replace(query, names=[name]), request, strict=True)
 
-    def _search_response(
-        self,
-        snapshot: Snapshot,
-        request: schemas.SearchRequest,
-        name: str,
-        key: str | None,
-        learner: str,
-        ranked: list[tuple[int, float]],
-        started: float,
-    ) -> dict[str, Any]:
-        unlike = (
-            key is not None and request.offset == 0 and request.learned is None and snapshot.is_unlike(learner, ranked)
-        )
-        calibration = _calibration(snapshot, request, learner)
-        known: list[Any] = [None] * len(ranked)
-        if not isinstance(calibration, str):
-            known = calibration.of([score for _, score in ranked]).tolist()
-        if isinstance(request, schemas.ColumnsRequest):
-            columns = {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
-            return columns if isinstance(calibration, str) else columns | {"probabilities": known}
-        gallery, wanted = snapshot.searcher.gallery, Filter.of(**request.filter_options())
-        return {
-            "query": name,
-            "key": key,
+    def _responses(self, snapshot: Snapshot, outcome: SearchOutcome, started: float) -> list[dict[str, Any]]:
+        """Make `schemas.SearchResponse` of each query."""
+        request, queries, calibration = outcome.request, outcome.queries, outcome.calibration
+        searcher, condition = snapshot.searcher, request.filter
+        learner = request.learner or snapshot.default_learner
+        shared = {
             "learner": learner,
-            "learned": snapshot.searcher.share(learner, request.learned),
-            "version": snapshot.searcher.version,
+            "learned": searcher.share(learner, request.learned),
+            "version": searcher.version,
             "seconds": round(time.perf_counter() - started, 6),
-            "n_searched": len(gallery.images) if wanted == NO_FILTER else len(gallery.rows_of(wanted)),
-            "unlike": unlike,
+            "n_searched": len(searcher.images if condition == NO_FILTER else searcher.gallery.rows_of(condition)),
+        }
+        of_scores = {
             "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
             "no_probability": calibration if isinstance(calibration, str) else None,
-            "results": [
+        }
+        responses = []
+        for i, ranked in outcome.ranked.items():
+            known: list[Any] = [None] * len(ranked)
+            if not isinstance(calibration, str):
+                known = calibration.of([score for _, score in ranked]).tolist()
+            image = queries.images[i] if request.of_whole_images else None
+            plain = image is not None and request.offset == 0 and request.learned is None
+            results = [
                 {"rank": rank, "score": round(score, 6), "probability": probability}
                 | self.image_summary(snapshot, row)
                 | snapshot.metric(learner, row)
                 for rank, ((row, score), probability) in enumerate(
                     zip(ranked, known, strict=True), start=request.offset + 1
                 )
-            ],
-        }
+            ]
+            responses.append(
+                {"query": queries.names[i], "key": image and image.sha256}
+                | shared
+                | {"unlike": plain and snapshot.is_unlike(learner, ranked)}
+                | of_scores
+                | {"results": results}
+            )
+        return responses
 
     def columns(
         self, snapshot: Snapshot, ranked: list[tuple[int, float]], learner: str | None = None
@@ -377,14 +332,13 @@ class RequestHandlers:
         expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.uploads.seconds)
         return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
 
-    def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: QueryVector) -> dict[str, Any]:
+    def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: Queries) -> dict[str, Any]:
         """Compute `schemas.AnnotationResponse` for an image."""
         learner = request.learner
         if learner not in (None, "knn"):  # which needs no training
             learner = self.annotator(snapshot, learner)
-        queries = Queries([query.name], query.Q, [0], [query.row], {}, [None])
-        labels = snapshot.searcher.annotate(queries, request.k, learner)[0]["labels"]
-        return {"query": query.name, "version": snapshot.searcher.version, "labels": labels}
+        (answer,) = snapshot.searcher.annotate(query, request.k, learner)
+        return {"query": answer["query"], "version": snapshot.searcher.version, "labels": answer["labels"]}
 
     def explain(
         self,
@@ -453,12 +407,6 @@ class RequestHandlers:
         self.adder.stop()
         self.thumbnails.close()
         self.run_folder.close()
-
-
-def _calibration(snapshot: Snapshot, request: schemas.SearchRequest, learner: str) -> Calibration | str:
-    """How the scores of a request become probabilities, or why they do not; see `Searcher.calibration`."""
-    is_plain = request.query_label is None and request.region is None and not request.example and request.weight == 1
-    return snapshot.searcher.calibration(learner, request.learned, is_plain=is_plain)
 
 
 def _listed(names: list[str]) -> str:

@@ -33,9 +33,9 @@ def add_fetch_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             raise HTTPException(422, f"cannot fetch this address: {error}") from None
 
         def respond() -> dict[str, Any]:
-            query, stored = handlers.read_upload(snapshot, name, data)
-            if not stored:
+            _, upload = handlers.read_upload(snapshot, name, data)
+            if upload is None:
                 raise HTTPException(507, "the image cannot be stored")
-            return {"upload": query.key, "name": name}
+            return {"upload": upload, "name": name}
 
         return JsonResponse(await handlers.upload_pool.run(respond))

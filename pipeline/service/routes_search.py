@@ -10,13 +10,15 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from visterm.pipeline.search.request import OPTIONS
+
 from . import schemas, schemas_figures
 from .handlers import RequestHandlers
 from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate", "/api/add/photo")
 R = TypeVar("R", bound=schemas.ImageRequest)
-_LISTS = ("label", "not_label", "where", "example")
+_LISTS = tuple(name for name, option in OPTIONS.items() if option.several)
 _UPLOAD = Form(media_type="multipart/form-data")
 
 
@@ -25,7 +27,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     pool = handlers.general_pool
 
     @app.get("/search", response_model=list[schemas.SearchResponse], tags=["search"])
-    async def search(request: Annotated[schemas.SearchRequest, Query()]) -> Response:
+    async def search(request: Annotated[schemas.SearchParameters, Query()]) -> Response:
         """Search with exactly one of: id, upload, query_label. The URL can be shared."""
         _check_one_query(request, "id, upload, query_label", request.query_label)
         return JsonResponse([await handlers.search(handlers.snapshot, request)])
@@ -34,7 +36,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     async def search_columns(request: Annotated[schemas.ColumnsRequest, Query()]) -> Response:
         """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
         _check_one_query(request, "id, upload, query_label", request.query_label)
-        return JsonResponse(await pool.run(handlers.search_one, handlers.snapshot, request))
+        return JsonResponse(await pool.run(handlers.search_columns, handlers.snapshot, request))
 
     @app.post("/search", response_model=list[schemas.SearchResponse], tags=["search"])
     async def search_upload(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
@@ -42,7 +44,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
 
         All but the file may be in form fields or in the URL.
         """
-        request = _with_query_string(form, http, schemas.SearchRequest)
+        request = _with_query_string(form, http, schemas.SearchParameters)
         _check_one_query(request, "id, upload, query_label, or a file in a POST", request.query_label, form.file)
         snapshot = handlers.snapshot
         if form.file is None:
@@ -51,10 +53,9 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
 
         def respond() -> dict[str, Any]:
             query, stored = handlers.read_upload(snapshot, name, data)
-            if request.region is not None:
+            if request.request().region is not None:
                 raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
-            response = handlers.search_query(snapshot, request, query)
-            return response | handlers.upload_fields(query.key if stored else None)
+            return handlers.search_one(snapshot, request, query) | handlers.upload_fields(stored)
 
         return JsonResponse([await handlers.upload_pool.run(respond)])
 
