@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.models import TRAINED, how_to_train
+from visterm.pipeline.store.models import TRAINED
+from visterm.pipeline.store.run import how_to_train
 
 from .answers import LabelRow
 from .filters import Filter

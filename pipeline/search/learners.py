@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import Calibration
-from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.feedback.calibration import Calibration, calibration_in_force
+from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.models import TRAINED, check_learners, trained_record, warn_if_stale
 from visterm.pipeline.store.recommendation import best_annotator, default_learner
 
@@ -77,10 +77,10 @@ class RunLearners(SearchableRun):
     def _loaded(self, name: str) -> LoadedLearner:
         def load() -> LoadedLearner:
             check_learners([name])
-            trainer = FeedbackTrainer(self.run)
             with self.unchanged(name):
-                learner, labels = trainer.load(name), trained_record(self.run, name).get("labels", [])
-                loaded = LoadedLearner(learner, labels, trainer.calibration(name))
+                learner = LearnerVersions(self.run).load_in_force(name)
+                labels = trained_record(self.run, name).get("labels", [])
+                loaded = LoadedLearner(learner, labels, calibration_in_force(self.run, name))
             if name in TRAINED:
                 warn_if_stale(self.run, name, self.gallery.training_images, self._console)
             return loaded
