@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import Calibration
+from visterm.pipeline.evaluation.calibration import Calibration
 from visterm.pipeline.store.models import check_learners, check_trained
 
 from .answers import Answer, Answers, LabelAnswer, LabelRow, ResultRow

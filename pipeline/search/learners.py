@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import Calibration, calibration_in_force
-from visterm.pipeline.feedback.versions import LearnerVersions
+from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
 from visterm.pipeline.store.models import TRAINED, check_learners, trained_record, warn_if_stale
 from visterm.pipeline.store.recommendation import best_annotator, default_learner
+from visterm.pipeline.store.versions import LearnerVersions
 
 from .indexes import forget_index, make_index
 from .opened import SearchableRun

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import Calibration
+from visterm.pipeline.evaluation.calibration import Calibration
 from visterm.pipeline.store.files import image_sha256
 
 from .answers import Answers, ImageRow, Pictures

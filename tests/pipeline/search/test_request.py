@@ -20,7 +20,7 @@ def api(finished):
     """Function (path, parameters) that asks a service over the finished run."""
     pytest.importorskip("fastapi")
     httpx = pytest.importorskip("httpx")
-    from visterm.pipeline.service.app import create_app
+    from visterm.service.app import create_app
 
     app = create_app(Run(finished / "runs/fruit"), local=False)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://visterm", verify=False)
@@ -134,7 +134,7 @@ def test_the_command_refuses_options_that_labels_do_not_take(finished):
 
 def test_the_page_knows_the_names_of_the_table(repository):
     """Its addresses hold what GET /search takes, and lists of values where that takes lists."""
-    script = (repository / "pipeline/service/web/address.js").read_text()
+    script = (repository / "service/web/address.js").read_text()
 
     def names(constant):
         return set(re.findall(r'"(\w+)"', re.search(rf"const {constant} =[^\[]*\[(.*?)\]", script, re.DOTALL)[1]))
@@ -172,7 +172,7 @@ from visterm.pipeline import Searcher
 class Planted(Searcher):
     def __init__(self): pass
     def find(self, queries, request): raise SystemExit(f"Searcher.search: {request.sharpness}")
-from visterm.pipeline.service import app as service
+from visterm.service import app as service
 from visterm.pipeline.store.run import Run
 with patch.object(service, "RequestHandlers"):
     description = service.create_app(Run(Path("runs/none"))).openapi()
