@@ -183,7 +183,7 @@ class RequestHandlers:
 
     async def search(self, snapshot: Snapshot, parameters: schemas.SearchParameters) -> dict[str, Any]:
         """Compute `schemas.SearchResponse` for a request without a file."""
-        request, name = parameters.request(), parameters.learner or snapshot.default_learner
+        request, name = parameters.request, parameters.learner or snapshot.default_learner
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
         has_index = snapshot.searcher.has_index(name)
         is_plain = request == SearchRequest(request.k, request.learner, offset=request.offset)
@@ -234,7 +234,7 @@ class RequestHandlers:
 
     def _find(self, snapshot: Snapshot, parameters: schemas.SearchParameters, query: Queries | None) -> SearchOutcome:
         """Search for the query of a request."""
-        request, searcher = parameters.request(), snapshot.searcher
+        request, searcher = parameters.request, snapshot.searcher
         if parameters.query_label is not None:
             request = replace(request, learner=self.annotator(snapshot, request.learner))
             return searcher.find_labels([parameters.query_label], request)

@@ -53,7 +53,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
 
         def respond() -> dict[str, Any]:
             query, stored = handlers.read_upload(snapshot, name, data)
-            if request.request().region is not None:
+            if request.request.region is not None:
                 raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
             return handlers.search_one(snapshot, request, query) | handlers.upload_fields(stored)
 

@@ -144,8 +144,8 @@ class Searcher(LabelSearcher):
             listing it.
         """
         name = request.learner or self.default_learner()
-        request = replace(request, learner=name)
-        self.blend(name, request.learned)  # a learner that is not trained is refused before any query is read
+        request = request if request.learner == name else replace(request, learner=name)
+        self.learner(name)  # a learner that is not trained is refused before any query is read
         calibration = self.calibration(name, request.learned, is_plain=request.of_whole_images)
         if request.min_probability is not None:
             calibration = check_probability(name, calibration)
