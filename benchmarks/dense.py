@@ -19,7 +19,7 @@ from visterm.learners import OASIS, Blend, Cosine
 from visterm.retrieval import ExactIndex, TwoStageIndex
 
 from . import machine
-from .open import images_of
+from .photos import images_of
 from .records import ELAPSED, PROCESS, compared, race, record, timed
 
 N_IMAGES, N_QUERIES, K = 100_000, 200, 10

@@ -35,11 +35,12 @@ from visterm.pipeline.store.segments import write_segment
 from visterm.retrieval import ExactIndex
 
 from .dense import common
-from .precision import SETS, deep_vectors
+from .photos import images_of
 from .processes import RUN, command, environment
 from .records import ELAPSED, compared, record, seconds
 from .vectors import ROOT
 
+SETS = ("flowers", "textures", "caltech101", "corel5k")
 N_IMAGES, QUICK = 1_000_000, 100_000
 D = 1_280
 NOISE = 0.3
@@ -53,7 +54,7 @@ ASKED |= {"train-memory": 2e3}
 
 def write_table(folder: Path, n: int, n_labels: int | None = None) -> None:
     """Write the vectors and their ids: in folders of 1,000, or those that are labels."""
-    photos = np.concatenate([deep_vectors(name)[0] for name in SETS])
+    photos = np.concatenate([images_of(name, "deep", "features.precision=float32")[1] for name in SETS])
     noise, rng = NOISE * float(np.abs(photos).mean()), np.random.default_rng(0)
     drawn = rng.integers(len(photos), size=n) if n_labels else None
     table = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float16, (n, D))

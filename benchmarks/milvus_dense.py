@@ -15,7 +15,7 @@ from visterm.retrieval import ExactIndex, MilvusIndex
 from visterm.retrieval.milvus import DENSE_CANDIDATES
 
 from .dense import common, gallery
-from .open import images_of
+from .photos import images_of
 from .records import PROCESS, compared, race, record, seconds
 
 N_IMAGES, N_QUERIES, K = 20_000, 50, 10

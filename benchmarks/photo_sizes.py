@@ -3,14 +3,10 @@
 Photos of flowers and textures are enlarged to 12 megapixels, given a camera's noise, and saved as JPEGs. They lie in a
 gallery with the 2,470 photos of Caltech-101, from which visterms are learned. The queries are the same photos at 1/1,
 1/2, 1/4 and 1/8 of their sides, encoded once more. Also measured with other settings of `max_side`.
-
-``python -m benchmarks.photo_sizes --study`` compares settings of `max_side` by two-fold cross-validation of OASIS on
-training images of flowers and Caltech-101, as they come and enlarged. Test images are never read.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 
@@ -19,22 +15,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.features import VistermExtractor
-from visterm.pipeline.config.loading import load_config
 
-from . import vectors
-from .cross_validation import scores_of, training_images
-from .photos import files_of, folder_of, settings_of
+from .photos import files_of
 from .records import PROCESS, compared, record, seconds, timed
-from .spatial import CHOICE_FOLDS
-from .statistics import mean_and_error
 from .vectors import choose_images
 
 PIXELS = 12_000_000
 NOISE = 6  # grey levels, as of a phone's camera in a room
 QUALITY = 90, 85  # of the JPEGs, and of those encoded once more
 DIVISORS = 1, 2, 4, 8
-STUDIED = ("flowers", None), ("flowers", 800), ("caltech101-20", 800)  # set of photos, and longest side if enlarged
-SIDES = 320, 500, 800
 
 
 def enlarged(path: Path) -> np.ndarray:
@@ -147,26 +136,3 @@ def run(quick: bool = False) -> list[dict]:
             shares=list(shares.values()),
         ),
     ]
-
-
-def study() -> None:
-    """Print the mAP and the non-zeros of each setting of `max_side`, by set of photos."""
-    print(f"{'photos':32}" + "".join(f"    max_side {side}, non-zeros" for side in SIDES))
-    for name, longest in STUDIED:
-        paths, y = training_images(folder_of(name), load_config(None, [*settings_of(name), "split.seed=0"]))
-        if longest:
-            paths = [vectors.enlarged(path, longest) for path in paths]
-        line = f"{name}, " + (f"enlarged to {longest}" if longest else "as they come")
-        print(f"{line:32}", end="", flush=True)
-        for side in SIDES:
-            scores = scores_of(paths, y, [f"features.max_side={side}"], (0.1,), CHOICE_FOLDS)
-            mean, error = mean_and_error(np.ravel(scores["map"]))
-            print(f"   {mean:.3f} +- {error:.3f}  {scores['nonzeros']:9.0f}", end="", flush=True)
-        print()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.photo_sizes", description=study.__doc__)
-    parser.add_argument("--study", action="store_true", required=True, help="compare settings of max_side")
-    parser.parse_args()
-    study()

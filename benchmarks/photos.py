@@ -5,15 +5,21 @@ A set is a folder of $VISTERM_DATA, or some classes of one; see benchmarks/vecto
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
 
 from .processes import set_options, visterm
-from .vectors import DATA, N_TEST, N_TRAIN
+from .vectors import CACHE, DATA, N_TEST, N_TRAIN, ROOT
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
+    from visterm.pipeline.store.run import Run
 
 SHIPPED = ("astronaut", "chelsea", "coffee", "rocket", "camera", "brick", "grass", "gravel")  # with scikit-image
 SETS = {"caltech101-20": "Caltech-101, 20 classes", "flowers": "flowers, 9 classes", "textures": "textures, 9 classes"}
@@ -105,3 +111,30 @@ def evaluated(images: Path, *options: str, settings: list[str]) -> dict:
         visterm(runs, "features", images, *given)
         visterm(runs, "train", *given)
         return json.loads(visterm(runs, "evaluate", "--json", *given))["systems"]
+
+
+def extracted(name: str, kind: str, *settings: str) -> tuple[Run, Config]:
+    """The run of a set with one kind of vectors and the defaults, its features up to date; kept in build/bench."""
+    from visterm.pipeline.config.loading import load_config
+    from visterm.pipeline.console import Console
+    from visterm.pipeline.stages.features import features
+    from visterm.pipeline.store.run import Run
+
+    run = Run(CACHE / "choosing" / "-".join([name, kind, *settings]))
+    settings = ("compute.n_jobs=2", *settings, *settings_of(name), *(["features.kind=deep"] if kind == "deep" else []))
+    config = load_config(ROOT / "configs" / "spatial.yaml" if kind == "spatial" else None, list(settings))
+    features(run, config, DATA / name, Console(quiet=True))
+    return run, config
+
+
+@functools.lru_cache(maxsize=1)  # for the splits of a set
+def images_of(name: str, kind: str, *settings: str) -> tuple[Config, Any, Any, list[str]]:
+    """Configuration, vectors and labels of all labelled images of a set, and the names of the labels."""
+    from visterm.pipeline.store.catalogue import Collection
+    from visterm.pipeline.store.vectors import supervision, vectors
+
+    run, config = extracted(name, kind, *settings)
+    with Collection(run.collection) as collection:
+        images = collection.images("train", "validation", "test", labelled=True)
+        y, names = supervision(images, clicks=False)
+        return config, vectors(run, collection, images), y, names

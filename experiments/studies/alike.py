@@ -1,4 +1,4 @@
-"""Copies among photos, as ``visterm duplicates`` and the page find them: ``python -m benchmarks alike [--quick]``.
+"""Copies among photos, as ``visterm duplicates`` and the page find them.
 
 To photos of each set, copies of some of them are added: of half the sides, of JPEG quality 50, without a fortieth of
 each side (a crop of 5 % of width and height), and mirrored. Pairs of originals that are found, too, are real copies in
@@ -23,6 +23,9 @@ import cv2
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.photos import extracted
+from benchmarks.records import ELAPSED, PROCESS, compared, record, timed
+from benchmarks.vectors import DATA
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.search.duplicates import find_same_pictures, find_same_scenes
@@ -32,10 +35,6 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import vectors
-
-from .choosing import open_set
-from .records import ELAPSED, PROCESS, compared, record, timed
-from .vectors import DATA
 
 SETS = {"flowers": "flowers", "textures": "textures", "corel5k": "Corel-5K", "caltech101": "Caltech-101"}
 PHOTOS = 400
@@ -124,7 +123,7 @@ class Near(NamedTuple):
 
 def near_pairs(name: str, kind: str, same: set[tuple[str, ...]]) -> Near:
     """The pairs of a set by one kind of vectors, but those of `same`."""
-    run, _ = open_set(name, kind, Console(quiet=True))
+    run, _ = extracted(name, kind)
     with Collection(run.collection) as collection:
         images = collection.images()
         X = vectors(run, collection, images)
@@ -227,7 +226,7 @@ def scenes(names: tuple[str, ...], classes: tuple[str, ...], n: int) -> list[dic
     n_pairs, wrong, took = 0, [], 0.0
     for name in classes:
         part = near_pairs(name, "deep", set())
-        run, _ = open_set(name, "deep", Console(quiet=True))
+        run, _ = extracted(name, "deep")
         with Collection(run.collection) as collection:
             images = collection.images()
         pairs = [(a, b) for a, b in part.rows[(part.cosines >= COMPARED) & ~part.same_class].tolist()]

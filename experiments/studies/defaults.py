@@ -1,8 +1,8 @@
-"""What search takes by default, against the best learner that is trained: ``python -m benchmarks defaults [--quick]``.
+"""What search takes by default, against the best learner that is trained.
 
 Learners are trained with the defaults of ``visterm train`` and with ``--for seen``, and the one that held-out training
 images recommend (`recommend`) is compared with the best of them by mAP on test images. In the open world half of the
-classes are trained on and all test images query one gallery, as in benchmarks/open.py; for seen classes all are trained
+classes are trained on and all test images query one gallery, as in the study open; for seen classes all are trained
 on. Two splits of each set; vectors as ``visterm features`` makes them.
 
 What was measured is kept in build/bench/defaults, a file for each set, kind of vectors, world and learner, so that an
@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import images_of
+from benchmarks.records import compared, kept_in, record
+from benchmarks.vectors import CACHE
 from visterm.learners.blend import effective
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.store.recommendation import recommend
 
-from .open import NAMES, SETS, class_splits, fitted, images_of, measures, title_of
-from .page import DOCS, replace, table
-from .records import compared, kept_in, record
-from .vectors import CACHE
+from .open import NAMES, SETS, class_splits, fitted, measures, title_of
 
 KINDS = ("deep", "visterms")
 WORLDS = ("open", "seen")

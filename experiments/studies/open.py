@@ -1,4 +1,4 @@
-"""The open world: classes that a learner was trained on, and others: ``python -m benchmarks open [--quick]``.
+"""The open world: classes that a learner was trained on, and others.
 
 Half of the classes are trained on ("seen"), the other half are not ("unseen"). Test images query test images: of seen
 classes among these, of unseen ones among those, and all of them in one gallery ("both"). Of images with several words,
@@ -13,7 +13,6 @@ docs/open-world.md.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -21,22 +20,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import images_of
+from benchmarks.records import ELAPSED, FIRST, PROCESS, compared, kept_in, race, record, timed
+from benchmarks.vectors import CACHE
 from visterm.learners import LEARNERS, Blend, Cosine, SimilarityLearner
 from visterm.learners.blend import effective
 from visterm.learners.validation import SHARES, average_precisions, mean_of
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console
 from visterm.pipeline.stages.train import constructor_parameters
-from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.models import TRAINED
-from visterm.pipeline.store.vectors import supervision, vectors
 from visterm.retrieval import ExactIndex
-
-from .choosing import open_set
-from .page import DOCS, replace, table
-from .records import ELAPSED, FIRST, PROCESS, compared, kept_in, race, record, timed
-from .vectors import CACHE
 
 SETS = {
     "caltech101": "Caltech-101, 38 classes",
@@ -66,16 +61,6 @@ class Split(NamedTuple):
     test: np.ndarray
     seen: np.ndarray  # bool, of test images
     relevant: np.ndarray  # bool (n_test, n_test)
-
-
-@functools.lru_cache(maxsize=1)  # for the splits of a set
-def images_of(name: str, kind: str) -> tuple[Config, Any, Any, list[str]]:
-    """Configuration, vectors and labels of all images of a set, and the names of the labels."""
-    run, config = open_set(name, kind, Console(quiet=True))
-    with Collection(run.collection) as collection:
-        images = collection.images("train", "validation", "test", labelled=True)
-        y, names = supervision(images, clicks=False)
-        return config, vectors(run, collection, images), y, names
 
 
 def class_splits(y: Any, n_splits: int) -> Iterator[Split]:

@@ -1,4 +1,4 @@
-"""Labels by yes and no, of simulated users: ``python -m benchmarks labelling [--quick]``.
+"""Labels by yes and no, of simulated users.
 
 A concept: half of the photos of a set are there, each class in turn is a concept, and a user gives three of its photos
 and then answers yes or no to the photos that the page asks about, or to random ones. The average precision of the class
@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.photos import images_of
+from benchmarks.records import FIRST, compared, kept_in, record
+from benchmarks.vectors import CACHE
 from visterm.learners.blend import effective
 from visterm.learners.validation import average_precisions, mean_of
 from visterm.pipeline.search.concepts import image_to_ask, score_concept, sure_images
 from visterm.pipeline.search.wrong_labels import BETTER, judge_labels
 
-from .open import fitted, images_of
-from .records import FIRST, compared, kept_in, record
-from .vectors import CACHE
+from .open import fitted
 from .wrong_labels import TRAINING_SHARE, planted
 
 SETS = ("flowers", "textures", "caltech101")

@@ -1,4 +1,4 @@
-"""Held-out images beside test images, by number of visterms: ``python -m benchmarks held_out [--quick]``.
+"""Held-out images beside test images, by number of visterms.
 
 Early stopping, tuning and the recommended learner rest on mAP on held-out training images. It is to order numbers of
 visterms as mAP on test images does, and to be about as large. Each case is a run of the pipeline: ``visterm features``
@@ -19,6 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 import yaml
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.records import compared, kept_in, record
+from benchmarks.vectors import CACHE, DATA
 from visterm.learners import load_learner
 from visterm.learners.validation import mean_average_precision
 from visterm.pipeline.config.loading import load_config
@@ -30,9 +33,6 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import supervision, vectors
 
 from .open import SETS, triple
-from .page import DOCS, replace, table
-from .records import compared, kept_in, record
-from .vectors import CACHE, DATA
 
 TITLES = SETS | {"merged-20": "mixed set, 20 classes of objects, flowers and textures"}
 SIZES = (1_000, 3_000, 10_000)

@@ -1,4 +1,4 @@
-"""How a photo is fitted to the network of deep vectors: ``python -m benchmarks fitting [--quick]``.
+"""How a photo is fitted to the network of deep vectors.
 
 Each way to fit a photo to the input, on four sets of photos: mAP of cosine and of OASIS, by whose similarity all that
 it learned counts. Three splits, 40 % of each class tested; test images query test images. Two ways are averages of two
@@ -18,15 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import labelled, of_each_class
+from benchmarks.records import FIRST, compared, kept_in, record
+from benchmarks.vectors import CACHE, DATA, keep
 from visterm.features import OnnxEmbedder
 from visterm.features.efficientnet import PREPARATION, cached_model
 from visterm.learners import OASIS
 from visterm.learners.validation import average_precisions, mean_of
-
-from .page import DOCS, replace, table
-from .photos import labelled, of_each_class
-from .records import FIRST, compared, kept_in, record
-from .vectors import CACHE, DATA, keep
 
 SETS = {
     "caltech101": "Caltech-101, 38 classes",

@@ -1,4 +1,4 @@
-"""How much of a score an explanation shows: ``python -m benchmarks explaining [--quick]``.
+"""How much of a score an explanation shows.
 
 Pairs of a photo and one of its ten best results by OASIS, drawn at random, are explained as the command does. Measured
 is the share of the score that the regions shown carry, beside that of the eight strongest pairs of blocks or cells,
@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.photos import SETS, folder_of, settings_of
+from benchmarks.processes import RUN, set_options, visterm
+from benchmarks.records import ELAPSED, compared, record, timed
 from visterm.pipeline import Searcher, explain_pair
 from visterm.pipeline.store.run import Run
-
-from .photos import SETS, folder_of, settings_of
-from .processes import RUN, set_options, visterm
-from .records import ELAPSED, compared, record, timed
 
 KINDS = {"deep": ["features.kind=deep"], "visterms": []}
 PAIRS, PAIRS_BEFORE = 100, 8
