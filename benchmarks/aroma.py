@@ -18,7 +18,7 @@ from visterm.learners.oasis import oasis_pass
 from visterm.learners.rows import as_rows
 
 from . import machine
-from .oasis import quality
+from .photos import quality
 from .processes import in_own_process, peak_memory
 from .records import ELAPSED, THREAD, compared, fit_seconds, in_turns, record, seconds, timed
 from .vectors import load_vectors

@@ -19,8 +19,8 @@ from visterm.learners import OASIS, TripletSampler
 from visterm.learners.draws import stream
 from visterm.learners.rows import as_rows
 
-from .oasis import plain_pass, quality
-from .photos import of_each_class
+from .oasis import plain_pass
+from .photos import of_each_class, quality
 from .records import THREAD, compared, fit_seconds, record, seconds
 from .vectors import dense_vectors, load_vectors
 

@@ -7,39 +7,19 @@ gallery with the 2,470 photos of Caltech-101, from which visterms are learned. T
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import cv2
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.features import VistermExtractor
 
-from .photos import files_of
+from .photos import encode, enlarged, files_of
+from .processes import temporary_folder
 from .records import PROCESS, compared, record, seconds, timed
 from .vectors import choose_images
 
-PIXELS = 12_000_000
-NOISE = 6  # grey levels, as of a phone's camera in a room
 QUALITY = 90, 85  # of the JPEGs, and of those encoded once more
 DIVISORS = 1, 2, 4, 8
-
-
-def enlarged(path: Path) -> np.ndarray:
-    """The photo at 12 megapixels: BGR uint8."""
-    small = cv2.imread(str(path))
-    scale = (PIXELS / (small.shape[0] * small.shape[1])) ** 0.5
-    photo = cv2.resize(small, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
-    noise = np.empty(photo.shape, np.int8)
-    cv2.setRNGSeed(1)
-    cv2.randn(noise, 0, NOISE)
-    return cv2.add(photo, noise, dtype=cv2.CV_8U)
-
-
-def write(path: Path, photo: np.ndarray, quality: int) -> Path:
-    cv2.imwrite(str(path), photo, [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return path
 
 
 def smaller(photo: np.ndarray, divisor: float) -> np.ndarray:
@@ -54,8 +34,8 @@ class Photos:
         self.milliseconds, self.decoding = [], []
         for path in paths:
             photo = enlarged(path)
-            master = write(folder / "master.jpg", photo, QUALITY[0])
-            data = np.frombuffer(master.read_bytes(), np.uint8)
+            data = np.frombuffer(encode(photo, QUALITY[0]), np.uint8)
+            (master := folder / "master.jpg").write_bytes(data)
             self.decoding.append(1000 * seconds(cv2.imdecode, data, cv2.IMREAD_COLOR, clock=PROCESS))
             row, spent = timed(extractor.transform, [master], clock=PROCESS)
             vectors["gallery"].append(row)
@@ -64,7 +44,7 @@ class Photos:
                 small = smaller(photo, max(photo.shape) / 500)
                 vectors[500].append(extractor.transform([cv2.cvtColor(small, cv2.COLOR_BGR2RGB)]))
             for divisor in divisors:
-                query = write(folder / "query.jpg", smaller(photo, divisor), QUALITY[1])
+                (query := folder / "query.jpg").write_bytes(encode(smaller(photo, divisor), QUALITY[1]))
                 vectors[divisor].append(extractor.transform([query]))
         self.vectors = {name: sp.vstack(rows, format="csr") for name, rows in vectors.items() if rows}
 
@@ -86,8 +66,7 @@ def run(quick: bool = False) -> list[dict]:
     learned = [path for path, used in zip(paths, train, strict=True) if used][:: 10 if quick else 1]
     settings = {"n_visterms": 1000 if quick else 10_000, "random_state": 0}
     threads = cv2.getNumThreads()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         extractor = VistermExtractor(**settings, n_jobs=-1).fit(learned)
         others = extractor.transform(paths)
         extractor.set_params(n_jobs=1)

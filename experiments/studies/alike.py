@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-import scipy.sparse as sp
 
-from benchmarks.photos import extracted
+from benchmarks.photos import extracted, to_dense
+from benchmarks.processes import temporary_folder
 from benchmarks.records import ELAPSED, PROCESS, compared, record, timed
 from benchmarks.vectors import DATA
 from visterm.pipeline.config.loading import load_config
@@ -78,8 +78,7 @@ def plant(name: str, folder: Path, n: int) -> list[tuple[str, str, str]]:
 
 def measure(name: str, n: int) -> dict:
     """One record: recall, also of each way, and the precision among pairs of which one is a planted copy."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         planted = {tuple(sorted((own, copy))): way for own, copy, way in plant(name, folder, n)}
         paths = sorted(path.name for path in folder.iterdir())
         images = [Image(i, path, path, {}, None, 0, i) for i, path in enumerate(paths)]
@@ -127,8 +126,7 @@ def near_pairs(name: str, kind: str, same: set[tuple[str, ...]]) -> Near:
     with Collection(run.collection) as collection:
         images = collection.images()
         X = vectors(run, collection, images)
-    cosines = X @ X.T
-    cosines = cosines.toarray() if sp.issparse(cosines) else cosines
+    cosines = to_dense(X @ X.T)
     i, j = np.nonzero(np.triu(cosines >= 0.5, 1))
     paths = [image.path for image in images]
     other = np.array([tuple(sorted((paths[a], paths[b]))) not in same for a, b in zip(i, j, strict=True)], bool)

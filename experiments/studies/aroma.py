@@ -9,8 +9,7 @@ import argparse
 import numpy as np
 from sklearn.base import clone
 
-from benchmarks.oasis import quality
-from benchmarks.photos import SETS, folds_of, labelled
+from benchmarks.photos import SETS, folds_of, labelled, quality
 from benchmarks.records import ELAPSED, seconds
 from benchmarks.vectors import load_vectors
 from visterm.features import deep_embedder

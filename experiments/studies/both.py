@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.oasis import quality
-from benchmarks.photos import SETS, labelled, of_each_class
+from benchmarks.photos import SETS, labelled, of_each_class, quality
 from benchmarks.records import FIRST, compared, record
 from visterm.features import VistermExtractor, deep_embedder
 from visterm.learners import OASIS

@@ -15,10 +15,9 @@ import itertools
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from benchmarks.page import DOCS, replace, table
-from benchmarks.photos import images_of
+from benchmarks.photos import images_of, to_dense
 from benchmarks.records import compared, kept_in, record
 from benchmarks.vectors import CACHE
 from visterm.learners.blend import effective
@@ -51,9 +50,8 @@ def measured(name: str, kind: str, world: str, learner: str, n_splits: int) -> l
             "worlds": {"for": world},
         }
         test = X[split.test]
-        look = test @ test.T
         of_test = measures(effective(model).similarity(test, test), split)[2]
-        of_cosine = measures(look.toarray() if sp.issparse(look) else look, split)[2]
+        of_cosine = measures(to_dense(test @ test.T), split)[2]
         found.append({"result": result, "test": of_test, "cosine": of_cosine, "seconds": seconds})
         print(f"    {name} {kind} {world} {learner}: test mAP {of_test[0]:.3f}, {seconds:.0f} s", flush=True)
     return found

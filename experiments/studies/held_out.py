@@ -20,10 +20,10 @@ import scipy.sparse as sp
 import yaml
 
 from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import quality
 from benchmarks.records import compared, kept_in, record
 from benchmarks.vectors import CACHE, DATA
 from visterm.learners import load_learner
-from visterm.learners.validation import mean_average_precision
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features
@@ -70,23 +70,19 @@ def measured(name: str, n_visterms: int, split: int) -> dict[str, Any]:
         tested = collection.images("test", labelled=True)
         X, (y, _) = vectors(run, collection, tested), supervision(tested)
         held_out, _ = supervision([collection.images("train", labelled=True)[row] for row in learner.held_out_])
-    scores = learner.similarity(X, X)
-    scores = scores.toarray() if sp.issparse(scores) else scores
-    relevant = (y @ y.T).toarray() > 0 if sp.issparse(y) else y[:, None] == y
     shutil.rmtree(run.folder)
     rng, drawn = np.random.default_rng(split), []
     for _ in range(DRAWS):
         if sp.issparse(y):
-            rows = rng.permutation(len(scores))[: held_out.shape[0]]
+            rows = rng.permutation(y.shape[0])[: held_out.shape[0]]
         else:
             each = [(rng.permutation(np.flatnonzero(y == one)), (held_out == one).sum()) for one in np.unique(y)]
             rows = rng.permutation(np.concatenate([members[:n] for members, n in each]))
-        part = np.ix_(rows, rows)
-        drawn.append(mean_average_precision(scores[part], relevant[part], np.arange(len(rows))))
+        drawn.append(quality(learner, X[rows], y[rows]))
     found = {
         "held_out": result["validation_map"],
         "test_as_many": float(np.mean(drawn)),
-        "test": mean_average_precision(scores, relevant, np.arange(len(scores))),
+        "test": quality(learner, X, y),
         "n_held_out": len(learner.held_out_),
     }
     print(f"    {name} {n_visterms} {split}: {found}", flush=True)

@@ -21,24 +21,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.page import DOCS, replace, table
-from benchmarks.photos import images_of
+from benchmarks.photos import ALL_LABELS, images_of, relevance_of, to_dense
 from benchmarks.records import ELAPSED, FIRST, PROCESS, compared, kept_in, race, record, timed
 from benchmarks.vectors import CACHE
 from visterm.learners import LEARNERS, Blend, Cosine, SimilarityLearner
 from visterm.learners.blend import effective
-from visterm.learners.validation import SHARES, average_precisions, mean_of
+from visterm.learners.validation import SHARES, mean_average_precision
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.stages.train import constructor_parameters
 from visterm.pipeline.store.models import TRAINED
 from visterm.retrieval import ExactIndex
 
-SETS = {
-    "caltech101": "Caltech-101, 38 classes",
-    "flowers": "flowers, 9 classes",
-    "textures": "textures, 9 classes",
-    "corel5k": "Corel-5K, 260 words",
-}
+SETS = ALL_LABELS
 KINDS = ("deep", "visterms", "spatial")
 NAMES = ("oasis", "aroma", "wsabie", "ovr", "hier")
 SPLITS = 5
@@ -83,9 +78,7 @@ def class_splits(y: Any, n_splits: int) -> Iterator[Split]:
                 rows = rng.permutation(np.flatnonzero(y == one))
                 test[rows[: round(TEST_SHARE * len(rows))]] = True
         rows = rng.permutation(np.flatnonzero(test))
-        some = y[rows]
-        relevant = (some @ some.T).toarray() > 0 if sp.issparse(y) else some[:, None] == some
-        yield Split(np.flatnonzero(known & ~test), rows, known[rows], relevant)
+        yield Split(np.flatnonzero(known & ~test), rows, known[rows], relevance_of(y[rows]))
 
 
 def measures(scores: np.ndarray, split: Split) -> list[list[float]]:
@@ -94,7 +87,7 @@ def measures(scores: np.ndarray, split: Split) -> list[list[float]]:
     for rows in (split.seen, ~split.seen, np.ones(len(scores), bool)):
         part, relevant = scores[np.ix_(rows, rows)], split.relevant[np.ix_(rows, rows)]
         own = np.arange(len(part))
-        mean = mean_of(average_precisions(part, relevant, own))
+        mean = mean_average_precision(part, relevant, own)
         part[own, own] = -np.inf
         measured.append([mean, float(relevant[own, part.argmax(axis=1)].mean())])
     return measured
@@ -120,7 +113,7 @@ def of_split(name: str, kind: str, learner: str, seed: int) -> dict[str, Any]:
     before, seconds_before = fitted(learner, *data, before=True)
     now, seconds = fitted(learner, *data)
     part = {
-        "cosine": measures(cosine.toarray() if sp.issparse(cosine) else cosine, split),
+        "cosine": measures(to_dense(cosine), split),
         "before": measures(before.similarity(test, test), split),
         "now": measures(effective(now).similarity(test, test), split),
         "seconds": [seconds_before, seconds],

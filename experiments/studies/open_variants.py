@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.page import replace, table
-from benchmarks.photos import extracted, images_of
+from benchmarks.photos import extracted, images_of, to_dense
 from benchmarks.vectors import CACHE, DATA
 from visterm.learners import OASIS
 from visterm.learners.validation import CAUTIOUS
@@ -183,7 +183,7 @@ def main(_: list[str]) -> None:
     found: dict[str, dict[str, list]] = {}
     for name in SETS:
         _, X, y, _ = images_of(name, "deep")
-        X = X.toarray() if sp.issparse(X) else np.asarray(X)
+        X = np.asarray(to_dense(X))
         for split in class_splits(y, SPLITS):
             for title, row in variants(X, copies_of(name), y, split).items():
                 found.setdefault(title, {}).setdefault(name, []).append(row)

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.photos import images_of
+from benchmarks.photos import images_of, quality
 from benchmarks.records import FIRST, compared, record
 from visterm.learners import OASIS, Cosine
-from visterm.learners.validation import average_precisions, mean_of
 
 SETS = {"flowers": "flowers", "textures": "textures", "caltech101": "Caltech-101, 38 classes", "corel5k": "Corel-5K"}
 FOLDS, TRAIN, STEPS = 3, 0.6, 1_000_000
@@ -33,11 +32,6 @@ def split(y: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return training, rng.permutation(np.setdiff1d(np.arange(len(y)), training))
 
 
-def mean_average_precision(learner: Any, X: np.ndarray, y: Any) -> float:
-    relevant = (y @ y.T).toarray() > 0 if sp.issparse(y) else y[:, None] == y
-    return mean_of(average_precisions(learner.similarity(X, X), relevant, np.arange(len(X))))
-
-
 def of_set(name: str, n_folds: int, n_steps: int) -> dict[str, np.ndarray]:
     """MAP of cosine and OASIS in float16 and float32: (n_folds, 2)."""
     _, X, y, _ = images_of(name, "deep", "features.precision=float32")
@@ -50,7 +44,7 @@ def of_set(name: str, n_folds: int, n_steps: int) -> dict[str, np.ndarray]:
             for vectors_ in both:
                 learner = Cosine() if title == "cosine" else OASIS(n_steps=n_steps, random_state=fold)
                 learner.fit(vectors_[training], y[training])
-                measured.append(mean_average_precision(learner, vectors_[test], y[test]))
+                measured.append(quality(learner, vectors_[test], y[test]))
             figures[title].append(measured)
     return {title: np.array(measured) for title, measured in figures.items()}
 

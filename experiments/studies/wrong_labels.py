@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score
 
 from benchmarks.page import DOCS, replace, table
 from benchmarks.peers import PeerError, run_in
-from benchmarks.photos import extracted
+from benchmarks.photos import extracted, to_dense
 from benchmarks.records import compared, kept_in, record
 from benchmarks.vectors import CACHE
 from visterm.learners import OASIS, Teachers
@@ -101,7 +101,7 @@ def signals(X: Any, y: np.ndarray, training: np.ndarray, seed: int) -> dict[str,
     terms = margin_terms(teachers, HeldOut(X[others], own, relevant, np.ones(len(others), bool), ""), X[others])
     judged = judge_labels(X, y)
     given = {
-        "neighbours": neighbours_disagree(cosine.toarray() if sp.issparse(cosine) else cosine, y)[training],
+        "neighbours": neighbours_disagree(to_dense(cosine), y)[training],
         "neighbours by OASIS": neighbours_disagree(learner.similarity(X, X), y)[training],
         "tau as a query": teachers.table.maximum(0).sum(axis=1),
         "harm": -(terms.sum(axis=1) + terms.sum(axis=0)),
