@@ -43,7 +43,6 @@ HITS_AT_ONCE = 8_000  # asked for by one request: a second or two of milvus-lite
 ANSWER_SECONDS = 30.0
 WORK_SECONDS = 300.0  # for what may wait for a collection to be loaded or tidied up
 _FIELDS = ("id", "fingerprint", "folder", "labels", "embedding")
-_OLD_FIELDS = ("id", "fingerprint", "embedding")  # of versions up to 0.3
 _LONGEST_TEXT, _MOST_LABELS = 65_535, 4_096  # bytes of a folder or a label, and labels of an image: Milvus's limits
 _STAMP = -1  # the id of the row that tells what the others are
 _NAMES = dict(zip(KINDS, ("AUTOINDEX", "HNSW", "IVF_FLAT", "FLAT"), strict=True))
@@ -432,8 +431,6 @@ def _is_there(client: Any, uri: str, collection: str) -> bool:
         return False
     description = client.describe_collection(collection, timeout=WORK_SECONDS)
     names = tuple(field["name"] for field in description["fields"])
-    if names == _OLD_FIELDS:
-        return False  # it is rebuilt
     if names != _FIELDS:
         raise MilvusError(f"{collection} in Milvus at {shown(uri)} is no index of visterm; remove or rename it")
     return True

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from benchmarks import plots
 from experiments import pages
 from experiments.pages import Finding, Plot, joined, render, render_again, write_page, write_summary

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import seeds
 from experiments.__main__ import NAMES
 from experiments.claims import CLAIMS
