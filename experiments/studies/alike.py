@@ -28,13 +28,13 @@ from benchmarks.records import ELAPSED, PROCESS, compared, record, timed
 from benchmarks.vectors import DATA
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.search.duplicates import find_same_pictures, find_same_scenes
-from visterm.pipeline.search.overview import ALIKE
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import vectors
+from visterm.teaching.duplicates import find_same_pictures, find_same_scenes
+from visterm.teaching.overview import ALIKE
 
 SETS = {"flowers": "flowers", "textures": "textures", "corel5k": "Corel-5K", "caltech101": "Caltech-101"}
 PHOTOS = 400

@@ -25,8 +25,8 @@ from benchmarks.records import FIRST, compared, kept_in, record
 from benchmarks.vectors import CACHE
 from visterm.learners import Cosine
 from visterm.learners.blend import effective
-from visterm.pipeline.search.concepts import image_to_ask, score_concept, sure_images
-from visterm.pipeline.search.wrong_labels import BETTER, judge_labels
+from visterm.teaching.concepts import image_to_ask, score_concept, sure_images
+from visterm.teaching.wrong_labels import BETTER, judge_labels
 
 from .open import fitted
 from .wrong_labels import TRAINING_SHARE, planted

@@ -1,7 +1,7 @@
 """How right the probabilities beside scores are.
 
 Half of the images of a set train OASIS, a quarter calibrates its scores as ``visterm train`` does
-(`visterm.pipeline.feedback.calibration`), and the last quarter is measured: pairs of two of its images, once in both
+(`visterm.pipeline.evaluation.calibration`), and the last quarter is measured: pairs of two of its images, once in both
 directions. The expected calibration error is the mean difference of probability and share of pairs with a common label,
 in 15 bins, weighted by pairs. Most pairs share none, so the error of the pairs that are at least as likely as not is
 given beside it. A cut-off of 0.9 promises at most 10 % wrong; where no pair is so certain, there is no such record.
@@ -18,8 +18,8 @@ from benchmarks.photos import images_of
 from benchmarks.records import compared, record
 from visterm.learners import OASIS
 from visterm.learners.triplets import related_images
-from visterm.pipeline.feedback.calibration import Calibration, calibrate
-from visterm.pipeline.feedback.held_out import MAX_QUERIES, TEST_IMAGES, HeldOut
+from visterm.pipeline.evaluation.calibration import Calibration, calibrate
+from visterm.pipeline.evaluation.held_out import MAX_QUERIES, TEST_IMAGES, HeldOut
 
 SETS = ("flowers", "textures", "caltech101")
 KINDS = ("deep", "visterms")

@@ -25,11 +25,11 @@ from benchmarks.records import compared, kept_in, record
 from benchmarks.vectors import CACHE
 from visterm.learners import OASIS, Teachers
 from visterm.learners.triplets import related_images
-from visterm.pipeline.feedback.held_out import MAX_QUERIES, HeldOut
-from visterm.pipeline.search.harmful import margin_terms
-from visterm.pipeline.search.wrong_labels import N_NEIGHBORS, cross_validated, judge_labels
+from visterm.pipeline.evaluation.held_out import MAX_QUERIES, HeldOut
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.vectors import vectors
+from visterm.teaching.harmful import margin_terms
+from visterm.teaching.wrong_labels import N_NEIGHBORS, cross_validated, judge_labels
 
 SETS = {  # name and number of draws
     "flowers": ("flowers, 9 classes", 5),
