@@ -33,7 +33,6 @@ from .graph import Graph
 from .index import ExactIndex, SupportsSimilarity
 
 COLUMNS = 128  # visterms summed for a query; fewer find as much at d = 10,000, but not at d = 1,000
-ROWS = 16_384  # hashed at once
 MANY_IMAGES = 100_000  # below, a query is done sooner than a thread is started
 CANDIDATES_PER_RESULT = 10  # at least so many for each of the k results
 
@@ -84,21 +83,6 @@ def _score_rows_sparse(
     for i in range(len(rows)):
         exact._score_sparse_one(indptr, indices, data, rows[i], query, scores[i : i + 1])
     return scores
-
-
-@njit(cache=True, nogil=True)
-def _hash_rows(indptr: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """A 64-bit number for the entries (uint64) of each row: FNV-1a over whole entries, mixed after each."""
-    hashes = np.empty(len(indptr) - 1, np.uint64)
-    for r in range(len(hashes)):
-        value = np.uint64(0xCBF29CE484222325)
-        for p in range(indptr[r], indptr[r + 1]):
-            value = (value ^ entries[p]) * np.uint64(0x100000001B3)
-            value ^= value >> np.uint64(29)
-            value *= np.uint64(0xBF58476D1CE4E5B9)
-            value ^= value >> np.uint64(32)
-        hashes[r] = value
-    return hashes
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -315,18 +299,3 @@ def _check_ids(ids: Any, n_gallery: int) -> np.ndarray:
     if ids.shape != (n_gallery,) or ids.dtype.kind not in "iu" or (np.diff(np.sort(ids)) == 0).any():
         raise ValueError(f"ids needs a different integer for each of the {n_gallery} images of the gallery")
     return ids.astype(np.int64)
-
-
-def _fingerprints(sides: Any) -> np.ndarray:
-    """A 64-bit number for the content of each gallery side: uint64 (n,)."""
-    hashes = []
-    for start in range(0, sides.shape[0], ROWS):
-        part = sides[start : start + ROWS]
-        if sp.issparse(part):
-            entries = part.indices.astype(np.uint64) << np.uint64(32) | part.data.view(np.uint32)
-            indptr = part.indptr
-        else:
-            entries = part.view(np.uint32).ravel().astype(np.uint64)
-            indptr = np.arange(len(part) + 1) * part.shape[1]
-        hashes.append(_hash_rows(indptr, entries))
-    return np.concatenate(hashes)
