@@ -3,7 +3,7 @@
 Each set of $VISTERM_DATA is a run of the pipeline, with visterms and with deep vectors: `visterm features`, `train` and
 `evaluate` with the papers' protocol, and no other setting touched; the study open has the defaults. A learner must be
 above cosine on images that it has not seen, or be refused with the reason. Writes choosing.json, and the tables of
-docs/choosing.md. Arguments name some sets, vectors or learners, such as `flowers`, `deep` or `oasis`; the other sets
+docs/comparison.md. Arguments name some sets, vectors or learners, such as `flowers`, `deep` or `oasis`; the other sets
 keep the figures of the file.
 """
 
@@ -83,7 +83,7 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Replace the tables between the marks of docs/choosing.md."""
+    """Replace the tables between the marks of docs/comparison.md."""
     parts = []
     for name in SETS:
         for kind in KINDS:
@@ -92,7 +92,7 @@ def write_page(found: dict[str, Any]) -> None:
             one = found[f"{name}-{kind}"]
             parts += [f"**{name}, {kind}**\n", table(COLUMNS, rows(one))]
             parts += [f"Refused: {reason}.\n" for reason in one["refused"].values()]
-    replace(DOCS / "choosing.md", "choosing", "\n".join(parts).strip("\n"))
+    replace(DOCS / "comparison.md", "choosing", "\n".join(parts).strip("\n"))
 
 
 def say_whether_it_holds(found: dict[str, Any]) -> None:

@@ -211,8 +211,8 @@ class MilvusIndex(ExactIndex):
             if 2 * missing.sum() > len(missing):
                 if stamp and not as_left:  # 0: we began, and were interrupted
                     raise StaleIndexError(
-                        f"{self.collection} in Milvus at {without_password(self.uri)} holds {len(missing) - missing.sum():,} of "
-                        f"the {len(missing):,} images as they are now"
+                        f"{self.collection} in Milvus at {without_password(self.uri)} holds "
+                        f"{len(missing) - missing.sum():,} of the {len(missing):,} images as they are now"
                     )
                 return self._fill(), 0  # sooner than to exchange them
             gone = np.setdiff1d(held.ids, self.entries.ids)
