@@ -363,14 +363,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         of_blocks = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
         n_again = sum(map(len, held_out))
         tick = _ticker(callback, len(of_pixels) + len(of_blocks) + len(images) + n_again)
-        pixels = self._gather(
-            [images[i] for i in of_pixels],
+        pixels, _ = self._sample(
+            images,
+            of_pixels,
             lambda pixels, i: _sample_pixels(pixels, np.random.default_rng((seeds[0], i))),
             tick,
             distribute,
         )
-        palette = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(np.concatenate(_readable(pixels)))
-
+        palette = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(pixels)
         rows, image_of = self._sample_blocks(images, of_blocks, palette, seeds[2], tick, distribute)
         layout = self._layout()
         self.palette_ = palette
@@ -410,15 +410,12 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         """Return block descriptors of the chosen images, and the image number of each."""
         quota, normalization = max(self.max_descriptors // len(chosen), 1), self.normalization
         grid = self._layout().grid
-        parts = self._gather(
-            [images[i] for i in chosen],
-            lambda pixels, i: _sample_rows(
-                describe(pixels, palette, **grid, normalization=normalization), quota, np.random.default_rng((seed, i))
-            ),
-            tick,
-            distribute,
-        )
-        return np.concatenate(_readable(parts)), np.repeat(chosen, [0 if part is None else len(part) for part in parts])
+
+        def work(pixels: np.ndarray, i: int) -> np.ndarray:
+            rows = describe(pixels, palette, **grid, normalization=normalization)
+            return _sample_rows(rows, quota, np.random.default_rng((seed, i)))
+
+        return self._sample(images, chosen, work, tick, distribute)
 
     def _count_groups(
         self,
@@ -491,16 +488,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         tick = _ticker(callback, len(chosen) + len(images))
         quota = max(forest.max_blocks // len(chosen), 1)
         forest.draw_filters(seeds[1])
-        parts = self._gather(
-            [images[i] for i in chosen],
-            lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)),
-            tick,
-            distribute,
+        rows, image_of = self._sample(
+            images, chosen, lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)), tick, distribute
         )
-        labels = np.repeat(y[chosen], [0 if part is None else len(part) for part in parts])
-        rows = np.concatenate(_readable(parts))
-        del parts
-        self.palette_, self.codebook_ = None, forest.grow(rows, labels, seeds[3])
+        self.palette_, self.codebook_ = None, forest.grow(rows, y[image_of], seeds[3])
         del rows
         return self._count(images, tick, distribute)
 
@@ -574,15 +565,18 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             return range(n_images)
         return np.sort(np.random.default_rng(seed).choice(n_images, max(n_chosen, 1), replace=False))
 
-    def _gather(
+    def _sample(
         self,
         images: Sequence[Any],
-        function: Callable[[np.ndarray, int], Any],
+        chosen: Sequence[int] | np.ndarray,
+        function: Callable[[np.ndarray, int], np.ndarray],
         tick: Callable[[int], object],
         distribute: Distribute | None,
-    ) -> list[Any]:
-        """Apply the function to each image, None for an unreadable one; call `tick` after each batch."""
-        parts, limits = [], self._limits()
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows that the function samples from the pixels of the chosen images, and the image of each row."""
+        images = [images[i] for i in chosen]
+        parts: list[np.ndarray | None] = []
+        limits = self._limits()
         for results, failures in run_batches(
             lambda start, batch: run_batch(function, start, batch, *limits), images, self.n_jobs, distribute
         ):
@@ -591,7 +585,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             tick(len(results))
         if all(part is None for part in parts):
             raise ValueError(f"none of the {len(images)} images could be read")
-        return parts
+        return np.concatenate(_readable(parts)), np.repeat(chosen, [0 if part is None else len(part) for part in parts])
 
     def _raise_first(self, failures: list[Failure]) -> None:
         if failures and self.on_error == "raise":
