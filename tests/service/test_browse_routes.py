@@ -132,12 +132,9 @@ def test_filters_of_a_search(client, photos):
     assert [image["id"] for image in client.get("/api/images", params={"ids": "3,999999,1"}).json()] == [3, 1]
 
 
-def test_several_examples(client, photos, searcher):
-    a, b, c = (photos.id(name) for name in ("pear/1.jpg", "plum/1.jpg", "fig/1.jpg"))
-    parameters = {"id": a, "example": [f"id:{b}", f"id:{c}@-0.5"], "weight": 0.8, "k": 5, "learner": "cosine"}
-    answer = client.get("/search", params=parameters).json()[0]
-    (expected,) = searcher.search(f"id:{a}", 5, "cosine", weight=0.8, example=[f"id:{b}", f"id:{c}@-0.5"])
-    assert [result["id"] for result in answer["results"]] == [result["id"] for result in expected["results"]]
+def test_several_examples(client, photos):
+    a, b = photos.id("pear/1.jpg"), photos.id("plum/1.jpg")
+    answer = client.get("/search", params={"id": a, "example": f"id:{b}"}).json()[0]
     assert answer["key"] is None  # it takes no marks
     upload = client.upload(photos.data("fig/2.jpg")).json()[0]["upload"]
     again = client.get("/search", params={"id": a, "example": f"upload:{upload}"}).json()[0]
@@ -157,8 +154,6 @@ def test_a_region(client, photos):
     assert [result["score"] for result in part] != [result["score"] for result in whole]
     upload = client.upload(photos.data("pear/1.jpg")).json()[0]["upload"]
     assert client.get("/search", params={"upload": upload, "region": "0,0,0.4,0.4"}).status_code == 200
-    client.check_error(client.get("/search", params={"id": number, "region": "0,0,2,1"}), 422, "region")
-    client.check_error(client.get("/search", params={"id": number, "region": "0.5,0,0.6,1"}), 422, "region")
 
 
 def test_the_map_and_what_follows_from_it(mapped, searcher):
