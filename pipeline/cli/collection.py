@@ -305,10 +305,11 @@ def _segments_in_words(segments: dict) -> str:
 
 def _drift_in_words(drift: dict, place: Run) -> str:
     n, cosine = drift["images"], drift["mean_cosine"]
-    came = "an unknown number of images" if n is None else f"{n:,} {'image' if n == 1 else 'images'}"
     change = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
     pays = f"out of date: 'visterm features --force --run {shlex.quote(place.name)}' learns them again"
-    return f"{came} added since visterms and idf were learned{change}; " + (pays if drift["refit"] else "up to date")
+    return f"{count(n, 'image')} added since visterms and idf were learned{change}; " + (
+        pays if drift["refit"] else "up to date"
+    )
 
 
 def _evaluation_in_words(evaluation: dict) -> str:

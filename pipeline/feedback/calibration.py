@@ -92,7 +92,5 @@ def measure_calibration(run: Run, learner: str, model: Any, collection: Collecti
 
 def read_calibration(record: Mapping[str, Any]) -> Calibration | str:
     """Return the calibration in the record of a learner or a version, or why there is none."""
-    kept = record.get("calibration")
-    if kept is None:
-        return "it was trained before probabilities were measured"
+    kept = record.get("calibration", NO_CALIBRATION)
     return kept["reason"] if "reason" in kept else Calibration(**kept)

@@ -144,7 +144,7 @@ def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config)
     vectors, features = config.collection.vectors.file, config.features
     model = "EfficientNet-Lite0" if features.kind == "deep" else features.onnx.model
     source = f"read from {vectors}" if vectors is not None else f"made by {model}"
-    precision = record["config"].get("features", {}).get("precision", "float32")
+    precision = record["config"]["features"]["precision"]
     stored = "" if record["inputs"].get("dense") is False else f" in {precision}"  # sparse imported ones have no choice
     return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers{stored}, {source}"}
 

@@ -115,7 +115,7 @@ def _problem(run: Run, folder: Path) -> str | None:
         elif folder != run.collection and os.path.lexists(folder):  # `features` writes that of the collection last
             problem = "record.json: no such file or directory"
         if problem is None and record is not None and folder.parent.name == "evaluations":
-            read_metrics(folder)  # those of earlier versions have no checksum
+            read_metrics(folder)
         if problem is None or read_record(folder) == record:
             return problem
 

@@ -267,10 +267,9 @@ def _train(
                 "validation": float(learner.best_validation_),
                 "validation_map": float(learner.validation_map_),
                 "cosine_map": float(learner.cosine_map_),
+                "validation_p1": float(learner.validation_p1_),
+                "cosine_p1": float(learner.cosine_p1_),
             }
-            if learner.validation_p1_ is not None and learner.cosine_p1_ is not None:  # else resumed from before them
-                first = {"validation_p1": float(learner.validation_p1_), "cosine_p1": float(learner.cosine_p1_)}
-                record["result"] |= first
         record["calibration"] = measure_calibration(run, learner_name, learner, collection, collection.images())
         if learner.learned_ != 1:
             record["result"]["learned"] = learner.learned_

@@ -401,8 +401,7 @@ def _record(
             "space": dict(space),
             "train": world_settings(config, learner_name),
         },
-        {"counts": counts, "images": identity(images), "clicks": config.collection.clicks is not None}
-        | ({"as_new": True} if visterms else {}),  # before, folds were measured as they are
+        {"counts": counts, "images": identity(images), "clicks": config.collection.clicks is not None},
     )
 
 

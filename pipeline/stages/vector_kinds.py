@@ -71,7 +71,7 @@ def changed_settings(run: Run, settings: dict[str, Any]) -> str:
     record = read_record(run.extractor)
     if record is None:
         return ""
-    old, new = ({"features.precision": "float32"} | flat(some) for some in (record["config"], settings))
+    old, new = flat(record["config"]), flat(settings)
     missing = object()
     keys = [key for key in old | new if old.get(key, missing) != new.get(key, missing)]
     if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
@@ -114,10 +114,7 @@ def _say_centers(extractor: Any, n_visterms: int, console: Console) -> None:
 
 
 def learned_from(run: Run, config: Config, collection: Collection) -> list[str] | None:
-    """Return the paths of the images that a codebook was made from, in their order; None if it would be others now.
-
-    They are not known either in runs of versions up to 0.3.
-    """
+    """Return the paths of the images that a codebook was made from, in their order; None if it would be others now."""
     kind, root = vector_kind(run, config), collection.root
     if root is None or not isinstance(kind, _VistermVectors):
         return None
@@ -160,11 +157,6 @@ class VectorKind(ABC):
     @abstractmethod
     def inputs(self, collection: Collection) -> dict[str, Any]:
         """Return the fingerprints of everything else that the extractor depends on."""
-
-    def _precision(self) -> dict[str, str]:
-        """Return how dense vectors are stored; runs of versions up to 0.3, all of float32, do not name it."""
-        precision = self.config.features.precision
-        return {} if precision == "float32" else {"precision": precision}
 
     @abstractmethod
     def knows_images(self) -> bool:
@@ -402,7 +394,7 @@ class _ModelVectors(_ImageVectors):
         settings["mean"], settings["scale"] = mean_and_scale(
             settings.pop("preprocess"), settings["mean"], settings["scale"]
         )
-        return {"features": {"kind": "onnx", "onnx": settings} | self._precision()}
+        return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         sha256 = file_sha256(self.config.features.onnx.model or "")
@@ -433,10 +425,8 @@ class _DeepVectors(_ModelVectors):
     """Vectors of the network whose weights are a package; see deep_embedder."""
 
     def settings(self) -> dict[str, Any]:
-        deep = self.config.features.deep
-        # Runs of versions up to 0.3, which stretched images, name no way to fit one: they stay up to date.
-        fitted = {} if deep.resize == "stretch" else {"deep": deep.model_dump()}
-        return {"features": {"kind": "deep"} | fitted | self._precision()}
+        features = self.config.features
+        return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
@@ -457,9 +447,8 @@ class _PrecomputedVectors(VectorKind):
     _digests: list[str]
 
     def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {"vectors": {"unit": self.config.collection.vectors.unit}}
-        precision = self._precision()
-        return settings | ({"features": precision} if precision else {})
+        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
+        return {"vectors": {"unit": unit}, "features": {"precision": precision}}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}

@@ -1,7 +1,7 @@
 """Checksums of files and records, so that damage is told before it can change a result or reach a kernel.
 
 Every artifact's record holds the CRC-32 of its files, and of itself. A file is read for its checksum once per process,
-and again only after it changed. Records of earlier versions have none; what they describe is used as before.
+and again only after it changed.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_seal(record: Mapping[str, Any]) -> None:
-    """Raise DamagedFile for a record whose own checksum differs; one of an earlier version has none."""
-    if OWN in record and record[OWN] != _record_crc32({key: value for key, value in record.items() if key != OWN}):
+    """Raise DamagedFile for a record whose own checksum differs."""
+    if record.get(OWN) != _record_crc32({key: value for key, value in record.items() if key != OWN}):
         raise DamagedFile("it does not have the checksum it was written with")
 
 

@@ -134,7 +134,7 @@ class Images(Sequence[Image]):
         contents: _Texts,
         labels: _Coded,
         splits: _Coded,
-        seen: tuple[int, int] | None,
+        seen: tuple[int, int],
         parsed: Mapping[bytes, dict[str, float]],
     ) -> None:
         import numpy as np
@@ -150,7 +150,7 @@ class Images(Sequence[Image]):
         self.place = Places(self.ids)
 
     @classmethod
-    def of(cls, numbers: np.ndarray, texts: Sequence[list[bytes]], seen: tuple[int, int] | None) -> Images:
+    def of(cls, numbers: np.ndarray, texts: Sequence[list[bytes]], seen: tuple[int, int]) -> Images:
         """Sort the images of these columns (`_NUMBERS`, `_TEXTS`) by path; `seen` is the last change in them."""
         import numpy as np
 
@@ -310,12 +310,12 @@ def _parsed(labels: bytes) -> dict[str, float]:
 
 
 def read_images(db: Database, like: Images | None = None) -> Images:
-    """Read the living images of a collection: of what changed since `like` was read, if the catalogue tells.
+    """Read the living images of a collection; only those that changed since `like` was read, if these are few.
 
     For use where nobody changes the catalogue meanwhile.
     """
     seen = db.last_change()
-    if like is not None and like._seen is not None and seen is not None:
+    if like is not None:
         ids = db.changed_since(like._seen)
         if ids is not None and len(ids) <= _CHANGED_SHARE * len(like):
             query = f"SELECT {', '.join((*_NUMBERS, *(f'CAST({text} AS BLOB)' for text in _TEXTS)))} FROM images "
@@ -329,7 +329,7 @@ def read_images(db: Database, like: Images | None = None) -> Images:
     return _read_all(db, seen)
 
 
-def _read_all(db: Database, seen: tuple[int, int] | None) -> Images:
+def _read_all(db: Database, seen: tuple[int, int]) -> Images:
     import numpy as np
 
     columns = [f"group_concat({number})" for number in _NUMBERS]

@@ -19,23 +19,9 @@ from visterm.pipeline.errors import UserError
 from .checksums import DamagedFile, check_files, check_seal
 
 _log = logging.getLogger(__name__)
-FORMAT = 1
+FORMAT = 2  # of records, segments and the catalogue; raised whenever an older run could not be used as it is
 # Whose versions records and reports name, for people.
 LIBRARIES = ("numpy", "scipy", "numba", "opencv-python-headless")
-# Settings that are younger than some runs, by their section and one that it had before, and the values that stand for
-# what these runs did.
-_YOUNGER = {
-    ("features", "n_visterms"): {
-        "max_side": None,
-        "enlarge_to": None,
-        "cells": [1],
-        "weighting": {"tf": "count"},
-    },
-    ("oasis", "C"): {"balance": "image", "whiten": False},
-    ("aroma", "r"): {"balance": "image", "whiten": False},
-    ("wsabie", "max_norm"): {"whiten": False},
-    ("lego", "eta"): {"loss": "triplet", "near": 1.0, "far": 2.0},
-}
 # The keys that decide whether an artifact is up to date. Versions and times are for people.
 _IDENTITY = ("format", "stage", "config", "inputs")
 
@@ -75,15 +61,16 @@ def read_record(folder: Path) -> dict[str, Any] | None:
             return None
         raise UserError(f"{file}: damaged record; {repair_hint(folder)}") from None
     if version != FORMAT:
-        raise UserError(
-            f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); remove it and run the "
-            f"stage again"
-        )
-    config = record.get("config", {})
-    for (section, older), younger in _YOUNGER.items():
-        if older in config.get(section, {}):
-            config[section] = younger | config[section]
+        raise other_version(folder, version)
     return record
+
+
+def other_version(folder: Path, version: object) -> UserError:
+    """Return the error of a part of a run that another version made: its run must be built again."""
+    return UserError(
+        f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); build the run again: use "
+        "another --run, or remove it and run 'visterm features IMAGES'"
+    )
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A damaged catalogue is replaced by its last good copy, or else by what the segments note.
 
-Each command that changes the catalogue leaves a copy of it: see `Database.close`. Runs of earlier versions have none
-until then, and the copy may be damaged, too. A segment notes the id, the path and the SHA-256 of the image of each row:
-images keep their ids, but labels that were given by hand and removals made by hand are lost.
+Each command that changes the catalogue leaves a copy of it: see `Database.close`. Where that is damaged, too, a segment
+notes the id, the path and the SHA-256 of the image of each row: images keep their ids, but labels that were given by
+hand and removals made by hand are lost.
 """
 
 from __future__ import annotations

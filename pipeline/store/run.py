@@ -60,10 +60,8 @@ class Run:
 
     def configure(self, file: Path | None, settings: list[str]) -> Config:
         """Read the configuration: the given file, else the run's own, else the defaults; settings on top."""
-        own = self.folder / "config.yaml"
-        if file is None and own.exists():
-            return load_config(own, settings, of_run=True)
-        return load_config(file, settings)
+        kept = self.folder / "config.yaml"
+        return load_config(kept if file is None and kept.exists() else file, settings)
 
     def save_config(self, config: Config) -> None:
         """Save the configuration that features or train last used, for later commands."""

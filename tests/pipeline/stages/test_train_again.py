@@ -166,7 +166,7 @@ def test_only_a_checkpoint_of_other_labels_is_discarded(run):
     assert train_again(run)[0]["reason"] is None or "would fall" in train_again(run)[0]["reason"]
     LabelEditor(run).undo()
     other = old["config"] | {"oasis": old["config"]["oasis"] | {"C": 9.0}}
-    with publish(checkpoint_path(run, "oasis"), {"format": 1, "stage": "train", "config": other, "inputs": {}}):
+    with publish(checkpoint_path(run, "oasis"), old | {"config": other, "inputs": {}}):
         pass
     relabel(run, n=2)
     with pytest.raises(UserError, match=r"interrupted training with .*C=9\.0"):
