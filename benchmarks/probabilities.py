@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from visterm.learners import OASIS
 from visterm.learners.triplets import related_images
 from visterm.pipeline.feedback.calibration import Calibration, calibrate
-from visterm.pipeline.feedback.held_out import MAX_QUERIES, TEST_IMAGES, HeldOut
+from visterm.pipeline.feedback.held_out import MAX_QUERIES, TEST_IMAGES, HeldOutSet
 
 from .open import images_of
 from .records import compared, record
@@ -36,11 +36,11 @@ def error(probabilities: np.ndarray, relevant: np.ndarray) -> float:
     return float(np.abs(differences).sum() / len(relevant))
 
 
-def held_out(X: Any, y: Any, rows: np.ndarray, n_queries: int) -> HeldOut:
+def held_out(X: Any, y: Any, rows: np.ndarray, n_queries: int) -> HeldOutSet:
     """Return some images as the pipeline holds them out."""
     own = np.arange(min(len(rows), n_queries))
     relevant = related_images(y[rows], own, np.arange(len(rows)))
-    return HeldOut(sp.csr_matrix(X[rows]), own, relevant, np.ones(len(rows), bool), TEST_IMAGES)
+    return HeldOutSet(sp.csr_matrix(X[rows]), own, relevant, np.ones(len(rows), bool), TEST_IMAGES)
 
 
 def fold(X: Any, y: Any, seed: int) -> dict[str, float]:

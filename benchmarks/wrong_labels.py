@@ -21,7 +21,7 @@ from sklearn.metrics import average_precision_score
 from visterm.learners import OASIS, Teachers
 from visterm.learners.triplets import related_images
 from visterm.pipeline.console import Console
-from visterm.pipeline.feedback.held_out import MAX_QUERIES, HeldOut
+from visterm.pipeline.feedback.held_out import MAX_QUERIES, HeldOutSet
 from visterm.pipeline.search.harmful import margin_terms
 from visterm.pipeline.search.wrong_labels import N_NEIGHBORS, cross_validated, judge_labels
 from visterm.pipeline.store.catalogue import Collection
@@ -100,7 +100,7 @@ def signals(X: Any, y: np.ndarray, training: np.ndarray, seed: int) -> dict[str,
     others = np.setdiff1d(np.arange(len(y)), training)
     own = np.arange(min(len(others), MAX_QUERIES))
     relevant = related_images(y[others], own, np.arange(len(others)))
-    terms = margin_terms(teachers, HeldOut(X[others], own, relevant, np.ones(len(others), bool), ""), X[others])
+    terms = margin_terms(teachers, HeldOutSet(X[others], own, relevant, np.ones(len(others), bool), ""), X[others])
     judged = judge_labels(X, y)
     given = {
         "neighbours": neighbours_disagree(cosine.toarray() if sp.issparse(cosine) else cosine, y)[training],

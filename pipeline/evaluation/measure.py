@@ -72,7 +72,7 @@ class SystemResult(NamedTuple):
     annotation: Annotation | None = None
 
 
-class Task(NamedTuple):
+class EvalTask(NamedTuple):
     """The images that systems are measured on."""
 
     queries: Sequence[Image]
@@ -91,7 +91,7 @@ class Task(NamedTuple):
         return self.queries is self.gallery
 
 
-def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, config: Config) -> SystemResult:
+def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: EvalTask, config: Config) -> SystemResult:
     """Measure one learner; ``trained`` is its record."""
     n_jobs = config.compute.n_jobs
     k = min(config.evaluate.neighbours, len(task.gallery) - task.own)
@@ -115,7 +115,7 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
     return SystemResult(learner, trained, evaluation, ranking, accuracy, _annotation(learner, trained, task))
 
 
-def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotation | None:
+def _annotation(learner: Any, trained: Mapping[str, Any], task: EvalTask) -> Annotation | None:
     """Return the precision of the labels that an annotator ranks for the test images; None for other learners."""
     if not learner.ranks_labels:
         return None

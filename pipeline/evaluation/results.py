@@ -42,7 +42,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
-from .measure import SystemResult, Task
+from .measure import EvalTask, SystemResult
 from .worlds import below_cosine, held_out_of
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
@@ -58,7 +58,7 @@ def write_results(
     run: Run,
     config: Config,
     systems: dict[str, SystemResult],
-    task: Task,
+    task: EvalTask,
     *,
     root: Path,
     warnings: Sequence[str],
@@ -185,7 +185,7 @@ def _more_measures(figures: dict[str, Any]) -> dict[str, float]:
     return {"R-precision": figures["r_precision"], "MAP@R": figures["map_at_r"]} | at_k
 
 
-def _results(ranking: Ranking, task: Task, row: int) -> tuple[Result, ...]:
+def _results(ranking: Ranking, task: EvalTask, row: int) -> tuple[Result, ...]:
     """Return the first results of one query."""
     relevance = task.relevance
     relevant = set(relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]])
@@ -221,7 +221,7 @@ def _report_data(
     metrics: dict[str, Any],
     curves: dict[str, np.ndarray],
     systems: dict[str, SystemResult],
-    task: Task,
+    task: EvalTask,
     warnings: Sequence[str],
     seconds: float,
     command: str,
@@ -349,7 +349,7 @@ def _without_folders(value: Any) -> Any:
 
 
 def _side_by_side(
-    queries: Sequence[Query], systems: dict[str, SystemResult], task: Task
+    queries: Sequence[Query], systems: dict[str, SystemResult], task: EvalTask
 ) -> tuple[tuple[Query, dict[str, tuple[Result, ...]]], ...]:
     """Return some queries with the results of every system, spread from the first learner's best to its worst."""
     with_relevant = [row for row, query in enumerate(queries) if not math.isnan(query.learner.average_precision)]
@@ -372,7 +372,7 @@ def _groups(learner: Any) -> list[list[str]] | None:
     return groups
 
 
-def _learner_warnings(systems: dict[str, SystemResult], task: Task) -> list[str]:
+def _learner_warnings(systems: dict[str, SystemResult], task: EvalTask) -> list[str]:
     """Return warnings about how single learners were measured."""
     if not task.own and task.classes is not None:
         return []

@@ -14,7 +14,7 @@ from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
-from .held_out import HeldOut, NothingHeldOut, draw_held_out, sparse_vectors
+from .held_out import HeldOutSet, NoHeldOutSet, draw_held_out, sparse_vectors
 from .marks import Mark, RelevanceMarks
 
 if TYPE_CHECKING:
@@ -34,16 +34,16 @@ class FeedbackBatch(NamedTuple):
     numbers: list[int]  # of the marks
 
 
-class TrainingData(NamedTuple):
+class FeedbackData(NamedTuple):
     """What an update learns from and is measured on."""
 
     batches: list[FeedbackBatch]
     marks: dict[int, Mark]  # that count, by number
     n_left_out: int  # of them: image or query is gone, or the query has marks of one kind only
-    held_out: HeldOut | None  # None: no images are labelled
+    held_out: HeldOutSet | None  # None: no images are labelled
 
 
-def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Container[int] = ()) -> TrainingData:
+def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Container[int] = ()) -> FeedbackData:
     """Collect the marks that a learner can learn from, except those set aside, and the images to measure it on."""
     from scipy import sparse
 
@@ -60,7 +60,7 @@ def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Co
         wanted = {key for key in standing if key in by_content}
         wanted.update(mark.sha256 for some in standing.values() for mark in some if mark.sha256 in by_content)
         held_out = None
-        with contextlib.suppress(NothingHeldOut):
+        with contextlib.suppress(NoHeldOutSet):
             held_out = draw_held_out(run, learner, collection, images, wanted)
         place = {sha256: row for row, sha256 in enumerate(sorted(wanted))}
         X = sparse_vectors(run, collection, [by_content[sha256] for sha256 in place]) if place else None
@@ -78,7 +78,7 @@ def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Co
         chosen = [*relevant, *others]
         rows = sparse.vstack([query, X[[place[mark.sha256] for mark in chosen]]], format="csr")
         batches.append(FeedbackBatch(rows, len(relevant), [mark.number for mark in chosen]))
-    return TrainingData(
+    return FeedbackData(
         batches, {mark.number: mark for some in standing.values() for mark in some}, n_left_out, held_out
     )
 

@@ -14,7 +14,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 
-from .held_out import TEST_IMAGES, HeldOut, NothingHeldOut, draw_held_out
+from .held_out import TEST_IMAGES, HeldOutSet, NoHeldOutSet, draw_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Calibration(NamedTuple):
         return np.interp(scores, self.scores, self.probabilities).round(4)
 
 
-def calibrate(held_out: HeldOut, scores: np.ndarray) -> dict[str, Any]:
+def calibrate(held_out: HeldOutSet, scores: np.ndarray) -> dict[str, Any]:
     """Fit a calibration to the scores of held-out images, float32 (n_queries, n); see `measure_calibration`."""
     import numpy as np
     from sklearn.isotonic import IsotonicRegression
@@ -85,7 +85,7 @@ def measure_calibration(run: Run, learner: str, model: Any, collection: Collecti
         return {"reason": f"{learner} compares images by their labels"}
     try:
         held_out = draw_held_out(run, learner, collection, images, set())
-    except NothingHeldOut:
+    except NoHeldOutSet:
         return dict(NO_CALIBRATION)
     return calibrate(held_out, held_out.scores(model))
 

@@ -23,11 +23,11 @@ TEST_IMAGES = "test images"
 MIN_QUERIES = 20  # among images without marks; with fewer these are not measured on their own
 
 
-class NothingHeldOut(UserError):
+class NoHeldOutSet(UserError):
     """A run without labelled images to measure a learner on."""
 
 
-class HeldOut(NamedTuple):
+class HeldOutSet(NamedTuple):
     """Labelled images that a version is measured on: some of them are queries, and all are ranked for each."""
 
     X: sparse.csr_matrix
@@ -77,11 +77,11 @@ class Fall(NamedTuple):
     measured_on: str
 
 
-def largest_fall(held_out: HeldOut, scores: Mapping[str, np.ndarray]) -> tuple[Fall, dict[str, Any]]:
+def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tuple[Fall, dict[str, Any]]:
     """Return the larger fall of precision from "base" to "after", and figures for the result of an update.
 
     Measured among all images and among those without marks. The figures are of the latter if there are enough queries,
-    since marks flatter the others. `scores` has `HeldOut.scores` of "base", "before" and "after".
+    since marks flatter the others. `scores` has `HeldOutSet.scores` of "base", "before" and "after".
     """
     import numpy as np
 
@@ -106,12 +106,14 @@ def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
     return sparse.csr_matrix(vectors(run, collection, images))
 
 
-def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]) -> HeldOut:
+def draw_held_out(
+    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]
+) -> HeldOutSet:
     """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split.
 
     Raises
     ------
-    NothingHeldOut
+    NoHeldOutSet
         No two labelled images are relevant to each other.
     """
     import numpy as np
@@ -133,5 +135,5 @@ def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequen
         relevant = related_images(y, own, np.arange(len(chosen)), cutoff=cutoff)
         if relevant.sum() > len(own):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
-            return HeldOut(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
-    raise NothingHeldOut(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")
+            return HeldOutSet(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
+    raise NoHeldOutSet(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")

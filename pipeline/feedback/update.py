@@ -26,14 +26,14 @@ from .batches import (
     STEPS_PER_MARK,
     UPDATABLE,
     FeedbackBatch,
-    TrainingData,
+    FeedbackData,
     collect_batches,
     learn_batch,
     prepare_learner,
 )
 from .calibration import NO_CALIBRATION, Calibration, calibrate, read_calibration
 from .first import can_start, start_learner
-from .held_out import HeldOut, largest_fall
+from .held_out import HeldOutSet, largest_fall
 from .marks import Mark, RelevanceMarks
 from .tables import teaching_ids, without_taught
 from .versions import InForce, LearnerVersions
@@ -341,7 +341,7 @@ class FeedbackTrainer:
         return {*marks, *trained_record(self.run, learner).get("marks", ())}
 
     def _train_version(
-        self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]
+        self, learner: str, state: InForce, data: FeedbackData, new: list[int], answer: dict[str, Any]
     ) -> None:
         """Train the next version, measure it, and use or refuse it; fill in the answer."""
         forgotten = self._versions.forgotten(learner, state.version)
@@ -357,7 +357,7 @@ class FeedbackTrainer:
         self._use_version(learner, state, data, made, answer)
 
     def _make_version(
-        self, learner: str, state: InForce, data: TrainingData, forgotten: Sequence[int], answer: dict[str, Any]
+        self, learner: str, state: InForce, data: FeedbackData, forgotten: Sequence[int], answer: dict[str, Any]
     ) -> _Made:
         """Train a version, without what some images taught, and measure it; fill in the figures of the answer."""
         import numpy as np
@@ -392,7 +392,7 @@ class FeedbackTrainer:
         self,
         learner: str,
         state: InForce,
-        data: TrainingData,
+        data: FeedbackData,
         forgotten: Sequence[int],
         made: _Made,
         answer: dict[str, Any],
@@ -425,7 +425,7 @@ class FeedbackTrainer:
         self._versions.save(learner, state.last + 1, model, visterms, record, taught)
 
     def _use_version(
-        self, learner: str, state: InForce, data: TrainingData, made: _Made, answer: dict[str, Any]
+        self, learner: str, state: InForce, data: FeedbackData, made: _Made, answer: dict[str, Any]
     ) -> None:
         """Put the version in force that was saved last."""
         state.version = state.last = state.last + 1
@@ -456,7 +456,7 @@ class FeedbackTrainer:
             raise UserError(f"{given}: this mark {problem}; 'visterm feedback export' lists all marks")
         return number
 
-    def _held_out_scores(self, learner: str, state: InForce, version: int, held_out: HeldOut) -> np.ndarray:
+    def _held_out_scores(self, learner: str, state: InForce, version: int, held_out: HeldOutSet) -> np.ndarray:
         key = (learner, state.base, version, held_out.digest())
         if key not in self._scores:
             self._scores[key] = held_out.scores(self._versions.load(learner, version))
@@ -485,14 +485,14 @@ def _since(started: float) -> float:
     return round(1000 * (time.perf_counter() - started), 1)
 
 
-def _rows(batch: FeedbackBatch, data: TrainingData) -> list[dict[str, Any]]:
+def _rows(batch: FeedbackBatch, data: FeedbackData) -> list[dict[str, Any]]:
     """What is known of the rows of a batch, as `TaughtImages` has it."""
     marks = [data.marks[number] for number in batch.numbers]
     query = {"sha256": marks[0].query, "mark": None}
     return [query, *({"sha256": one.sha256, "mark": {"number": one.number, "time": one.time}} for one in marks)]
 
 
-def _nothing_new(data: TrainingData, has_learned: bool) -> str:
+def _nothing_new(data: FeedbackData, has_learned: bool) -> str:
     """Why there is nothing to learn."""
     if not data.marks:
         return "there are no marks to learn from"

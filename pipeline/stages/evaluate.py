@@ -35,7 +35,7 @@ from .supervision import TrainingData, check_labels, read_training_data
 from .train import train_record
 
 if TYPE_CHECKING:
-    from visterm.pipeline.evaluation.measure import Task
+    from visterm.pipeline.evaluation.measure import EvalTask
 
 RUN_FILES = "run_files"  # folder beside the report
 _BLOCK = 4096  # images whose vectors are looked at at a time
@@ -255,12 +255,12 @@ def _measure_on_worker(run: Run, config: Config, names: Sequence[str], name: str
     return measure(load_trained(run, name), trained_record(run, name), task, alone)[1:]
 
 
-def _make_task(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> tuple[Task, list[str]]:
+def _make_task(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> tuple[EvalTask, list[str]]:
     """Return the images that learners are measured on, and warnings for readers of the report."""
     import numpy as np
 
     from visterm.pipeline.evaluation.is_a import siblings_of
-    from visterm.pipeline.evaluation.measure import Task
+    from visterm.pipeline.evaluation.measure import EvalTask
     from visterm.retrieval import relevance_from_labels
 
     queries, gallery = _queries_and_gallery(run, config, collection)
@@ -298,7 +298,7 @@ def _make_task(run: Run, config: Config, collection: Collection, names: Sequence
         all_labels.update(*(trained_record(run, name).get("labels", ()) for name in names))
         siblings, warning = siblings_of(sorted(all_labels), Path(config.evaluate.is_a))
         warnings += [warning] if warning else []
-    return Task(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
+    return EvalTask(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
 
 
 def _image_warnings(collection: Collection, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:

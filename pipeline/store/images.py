@@ -95,7 +95,7 @@ class _Coded(NamedTuple):
         return _Coded([self.texts[number] for number in order.tolist()], place[self.numbers])
 
 
-class Places(Mapping[int, int]):
+class RowOfId(Mapping[int, int]):
     """The row of each image by its id."""
 
     def __init__(self, ids: np.ndarray) -> None:
@@ -123,7 +123,7 @@ class Images(Sequence[Image]):
     ids, segments, rows : int64 array of shape (n_images,)
     sizes : int32 array of shape (n_images, 2)
         Widths and heights in pixels; 0 of imported vectors.
-    place : Places
+    place : RowOfId
         The row of each image by its id.
     """
 
@@ -147,7 +147,7 @@ class Images(Sequence[Image]):
         self._split_texts, self._split_of = splits
         self._splits = [text.decode() or None for text in splits.texts]
         self._seen = seen
-        self.place = Places(self.ids)
+        self.place = RowOfId(self.ids)
 
     @classmethod
     def of(cls, numbers: np.ndarray, texts: Sequence[list[bytes]], seen: tuple[int, int]) -> Images:

@@ -28,7 +28,7 @@ _MOST_CLICKS = 1e30  # sums of them are stored as float32
 Labels = Callable[[str], dict[str, float] | None]  # from a path
 
 
-class TrainingData(NamedTuple):
+class ReadLabels(NamedTuple):
     """What folders and tables say of images."""
 
     labels: Labels
@@ -38,7 +38,7 @@ class TrainingData(NamedTuple):
 
 def read_labels(
     config: CollectionConfig, layout: Layout, root: Path, paths: Sequence[str], everything: set[str] | None
-) -> TrainingData:
+) -> ReadLabels:
     """Read the labels and fields of images from their folders, or from a table.
 
     ``everything`` holds the files below the root; with None, rows of other paths than these are ignored.
@@ -54,13 +54,13 @@ def read_labels(
     if config.clicks is not None:
         labels, unknown = _read_clicks(Path(config.clicks), set(paths), everything)
         _check_names(Path(config.clicks), bool(labels), unknown, everything)
-        return TrainingData(labels.get, {}, _warning(config.clicks, unknown))
+        return ReadLabels(labels.get, {}, _warning(config.clicks, unknown))
     if config.labels in ("auto", "none"):
-        return TrainingData(of_folder if config.labels == "auto" else lambda path: None, {})
+        return ReadLabels(of_folder if config.labels == "auto" else lambda path: None, {})
     manifest = read_manifest(Path(config.labels), root, set(paths), everything)
     _check_names(Path(config.labels), manifest.n_known > 0, manifest.unknown, everything)
     given = of_folder if manifest.labels is None else manifest.labels.get
-    return TrainingData(given, manifest.fields, _warning(config.labels, manifest.unknown))
+    return ReadLabels(given, manifest.fields, _warning(config.labels, manifest.unknown))
 
 
 def _read_clicks(

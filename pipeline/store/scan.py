@@ -15,7 +15,7 @@ from .database import Database, Known
 from .fields import enter_fields
 from .files import image_sha256
 from .label_edits import catch_up
-from .labels import TrainingData, enter_labels, read_labels
+from .labels import ReadLabels, enter_labels, read_labels
 from .paths import bounds, decoded, folder_below
 from .splits import Layout, assign_splits, mistyped_split
 
@@ -128,7 +128,7 @@ def scan_vectors(
             )
         if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
             by_path = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}
-            read = TrainingData(by_path.get, {})
+            read = ReadLabels(by_path.get, {})
         else:
             read = read_labels(config.collection, layout, root, ids, set(ids))
             changes.warnings = tuple(filter(None, (read.warning, mistyped_split(ids, layout))))
