@@ -17,7 +17,8 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.evaluate import evaluate
 from visterm.pipeline.stages.features import features
-from visterm.pipeline.stages.train import LearnerRefused, train
+from visterm.pipeline.stages.fitting import LearnerRefused
+from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run

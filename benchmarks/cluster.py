@@ -26,6 +26,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.stages.extraction import ImageSource, extract
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
@@ -74,7 +75,8 @@ def extraction_seconds(run: Run, config: Config, collection: Collection, root: P
     collection.use_extractor("")
     collection.use_extractor(extractor_content(run))
     source, pending = ImageSource.of(run, config, collection, root), collection.pending()
-    spent = seconds(extract, run, config, source, collection, pending, Console(quiet=True), clock=ELAPSED)
+    it = OpenedRun(run, config, collection)
+    spent = seconds(extract, it, source, pending, Console(quiet=True), clock=ELAPSED)
     collection.clean()
     return spent
 

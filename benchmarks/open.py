@@ -27,7 +27,7 @@ from visterm.learners.validation import SHARES, average_precisions, mean_of
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
-from visterm.pipeline.stages.train import constructor_parameters
+from visterm.pipeline.stages.fitting import constructor_parameters
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.vectors import supervision, vectors

@@ -88,7 +88,7 @@ def train(
             raise UserError(f"{'--again' if again else '--undo'} takes no other option than --run and --json")
         _train_again(open_run(run, None, None)[0], undo, as_json)
         return
-    from visterm.pipeline.stages.train import LearnerRefused
+    from visterm.pipeline.stages.fitting import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
     from visterm.pipeline.store.models import TRAINED, check_learners
 

@@ -303,6 +303,11 @@ class Config(_WithLearners):
     compute: ComputeConfig = ComputeConfig()
     cluster: ClusterConfig = ClusterConfig()
 
+    @property
+    def counts_visterms(self) -> bool:
+        """Whether vectors are counts of visterms, neither those of a network nor imported ones."""
+        return self.features.kind == "visterms" and self.collection.vectors.file is None
+
     def to_yaml(self) -> str:
         """The whole configuration, every default written out."""
         return yaml.safe_dump(self.model_dump(), sort_keys=False, allow_unicode=True)

@@ -11,7 +11,7 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -36,8 +36,9 @@ from visterm.pipeline.report.page import render_report
 from visterm.pipeline.report.text import without_folders
 from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.recommendation import recommend
-from visterm.pipeline.store.records import LIBRARIES, fingerprint, read_record, version
+from visterm.pipeline.store.records import LIBRARIES, fingerprint, version
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
@@ -53,25 +54,22 @@ TAKE_CELLS = (
 )
 
 
-def write_results(
-    folder: Path,
-    run: Run,
-    config: Config,
-    systems: dict[str, SystemResult],
-    task: EvalTask,
-    *,
-    root: Path,
-    warnings: Sequence[str],
-    seconds: float,
-    command: str,
-    open_world: dict[str, Any] | None = None,
-) -> None:
-    """Write all files of an evaluation into a folder.
+class Evaluated(NamedTuple):
+    """What was measured, and what the report says of it."""
 
-    ``systems`` holds the learners, then cosine; the report shows the rankings of the first as pictures. ``root`` is the
-    directory of the images, ``seconds`` the time that ranking took, ``command`` the command line that the report shows.
-    ``open_world`` is what the protocol open adds to metrics.json.
-    """
+    run: OpenedRun
+    systems: dict[str, SystemResult]  # the learners, then cosine; the report shows results of the first as pictures
+    task: EvalTask
+    warnings: Sequence[str]
+    seconds: float  # of ranking
+    command: str  # the command line
+    open_world: dict[str, Any] | None = None  # what the protocol open adds to metrics.json
+
+
+def write_results(folder: Path, evaluated: Evaluated) -> None:
+    """Write all files of an evaluation into a folder."""
+    run, systems, task, *_ = evaluated
+    config, root = run.config, run.catalogue.root or Path()
     first = next(iter(systems.values())).evaluation
     metrics: dict[str, Any] = {
         "protocol": config.evaluate.protocol,
@@ -96,8 +94,8 @@ def write_results(
         }
         # The accuracy of a label drawn at random from those of the training images.
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
-    if open_world is not None:
-        metrics["open"] = open_world
+    if evaluated.open_world is not None:
+        metrics["open"] = evaluated.open_world
     if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
         metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
@@ -139,7 +137,7 @@ def write_results(
             ([name, own.label, own.n_images, f"{own.precision:.6f}", f"{own.recall:.6f}"] for name, own in per_label),
         )
 
-    data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
+    data = _report_data(evaluated, metrics, curves)
     write_precision_curve(folder, data)
     page = render_report(data, lambda path: read_image(root / path, max_pixels=config.collection.max_pixels))
     write_bytes(folder / "report.html", page)
@@ -215,18 +213,9 @@ def _hit_fields(hits: Hits) -> list[str]:
     ]
 
 
-def _report_data(
-    run: Run,
-    config: Config,
-    metrics: dict[str, Any],
-    curves: dict[str, np.ndarray],
-    systems: dict[str, SystemResult],
-    task: EvalTask,
-    warnings: Sequence[str],
-    seconds: float,
-    command: str,
-) -> ReportData:
-    first = next(iter(systems.values()))
+def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str, np.ndarray]) -> ReportData:
+    run, systems, task, warnings, seconds, command, _ = evaluated
+    config, first = run.config, next(iter(systems.values()))
     evaluation, baseline = first.evaluation, systems["cosine"].evaluation
     learners = [name for name in systems if name != "cosine"]
     best = max(learners, key=lambda name: metrics["systems"][name]["map"]) if len(learners) > 1 else None
@@ -255,7 +244,7 @@ def _report_data(
                 held_out={world: HeldOut(**own) for world, own in figures.get("held_out", {}).items()},
             )
         )
-    collected = read_record(run.collection)
+    collected = run.record(run.collection)
     durations = {"features": collected["result"]["seconds"]} if collected else {}
     for name in learners:
         durations["train" if len(learners) == 1 else f"train {name}"] = metrics["systems"][name]["train_seconds"]
@@ -304,13 +293,7 @@ def _report_data(
         environment={"Python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
         | {package: version(package) for package in LIBRARIES},
         config=_config_shown(config, systems),
-        closing=TAKE_CELLS if _counts_whole_images(config) else "",
-    )
-
-
-def _counts_whole_images(config: Config) -> bool:
-    return (
-        config.collection.vectors.file is None and config.features.kind == "visterms" and config.features.cells == [1]
+        closing=TAKE_CELLS if config.counts_visterms and config.features.cells == [1] else "",
     )
 
 

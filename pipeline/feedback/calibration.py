@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 
 from .held_out import TEST_IMAGES, HeldOutSet, NoHeldOutSet, draw_held_out
 from .versions import LearnerVersions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
 _PRIOR_PAIRS = 5  # of the base rate, that each step of the function is averaged with
@@ -69,23 +66,20 @@ def calibrate(held_out: HeldOutSet, scores: np.ndarray) -> dict[str, Any]:
     }
 
 
-def measure_calibration(run: Run, learner: str, model: Any, collection: Collection, images: Sequence[Image]) -> Any:
+def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
     """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason`` for none.
 
     Parameters
     ----------
-    run : Run
+    run : OpenedRun
     learner : str
     model : SimilarityLearner
         Fitted.
-    collection : Collection
-    images : sequence of Image
-        All of them.
     """
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
     try:
-        held_out = draw_held_out(run, learner, collection, images, set())
+        held_out = draw_held_out(run, learner, run.catalogue, run.images(), set())
     except NoHeldOutSet:
         return dict(NO_CALIBRATION)
     return calibrate(held_out, held_out.scores(model))

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.records import read_record
-from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.opened import OpenedRun
 
 REFIT_COSINE = 0.995  # idf changes little even if the content of the images changes much
 _SAMPLE = 20_000  # images that the cosine is measured on; more would not change it visibly
 
 
-def measure_drift(run: Run, collection: Collection) -> dict[str, Any] | None:
+def measure_drift(run: OpenedRun) -> dict[str, Any] | None:
     """Measure the change since visterms and idf were learned, and whether to learn them again; None without idf.
 
     ``images`` is the number of new or changed ones. ``mean_cosine`` compares the vectors under the idf in use with
@@ -21,7 +20,7 @@ def measure_drift(run: Run, collection: Collection) -> dict[str, Any] | None:
     below REFIT_COSINE, or if more than half of the images are new: the visterms may not tell them apart, which the
     cosine does not show.
     """
-    record = read_record(run.extractor)
+    record, collection = run.record(run.extractor), run.catalogue
     file = run.extractor / "files" / "idf.npy"
     if record is None or not file.exists():
         return None

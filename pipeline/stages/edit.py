@@ -13,6 +13,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection, Excluded
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
 
@@ -57,7 +58,7 @@ def add(
         raise UserError("--label: the label is empty")
     started = time.perf_counter()
     with _editing(run) as collection:
-        root = collection.root
+        run, root = OpenedRun(run, config, collection), collection.root
         if root is None or collection["extractor"] != extractor_content(run):
             raise UserError(
                 f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
@@ -82,7 +83,7 @@ def add(
             check_cluster(run, config, source, len(names) - len(collection.ids(names)), root / names[0])
         changes = collection.add(names, labels, config)
         pending = [(id_, path) for id_, path in collection.pending() if path in given]
-        extracted = extract(run, config, source, collection, pending, console)
+        extracted = extract(run, source, pending, console)
         read_dates(collection, root, console, given)
         if extracted:
             collection.follow_moved(config)

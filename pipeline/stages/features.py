@@ -14,7 +14,8 @@ from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Changes, Collection
 from visterm.pipeline.store.files import discard, write_record
-from visterm.pipeline.store.records import make_record, read_record
+from visterm.pipeline.store.opened import OpenedRun, opened
+from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
@@ -51,10 +52,10 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     UserError
         No images, or a configuration that does not fit them.
     """
-    kind = vector_kind(run, config)
-    if root is None and not kind.knows_images():
+    if root is None and not vector_kind(run, config).knows_images():
         raise UserError("no images given; run 'visterm features IMAGES' (make features IMAGES=dir)")
-    with run.locked(create=True), Collection(run.collection, create=True) as collection:
+    with opened(run, config, create=True) as run:
+        kind, collection = vector_kind(run, config), run.catalogue
         started = time.perf_counter()
         check_ahead(collection.segments)
         root, changes = kind.scan(collection, root, force=force)
@@ -71,14 +72,14 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             source, pending = kind.source(collection, root), collection.pending()
             check_cluster(run, config, source, len(pending))
             run.save_config(config)  # not before: settings that cannot be used must not be kept
-            extracted = extract(run, config, source, collection, pending, console)
+            extracted = extract(run, source, pending, console)
             kind.finish(collection)
         if changes or extracted:
-            _say_clicked(config, collection, console)
+            _say_clicked(run, console)
         read_dates(collection, root, console)
         if extracted:
             collection.follow_moved(config)
-        return _report(run, collection, changes, extracted, started, console)
+        return _report(run, changes, extracted, started, console)
 
 
 def _say_scanned(collection: Collection, root: Path, changes: Changes, console: Console) -> None:
@@ -99,11 +100,11 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
         console.warn(warning)
 
 
-def _say_clicked(config: Config, collection: Collection, console: Console) -> None:
+def _say_clicked(run: OpenedRun, console: Console) -> None:
     """Say how many clicked images are trained on, where visterm draws the split."""
-    splits = collection.counts_by("split")
+    splits = run.catalogue.counts_by("split")
     clicked = splits["train"] + splits["test"]
-    if config.collection.clicks is None or collection["split"] == split_key(config) + "split" or not clicked:
+    if not run.clicks or run.catalogue["split"] == split_key(run.config) + "split" or not clicked:
         return
     if splits["test"]:
         rest = f"{splits['test']:,} are kept as test images; --set split.train=1.0 --set split.test=0.0 trains on all"
@@ -112,10 +113,9 @@ def _say_clicked(config: Config, collection: Collection, console: Console) -> No
     console.say(f"{splits['train']:,} of {count(clicked, 'clicked image')} are trained on, {rest}")
 
 
-def _report(
-    run: Run, collection: Collection, changes: Changes, extracted: int, started: float, console: Console
-) -> dict[str, Any]:
+def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, console: Console) -> dict[str, Any]:
     """Record and return what the stage did; warn of skipped files."""
+    collection = run.catalogue
     status = collection.counts_by("status")
     summary = {
         "n_images": status["ok"],
@@ -128,7 +128,7 @@ def _report(
         "skipped": status["skipped"],
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if changes or extracted or _is_damaged(run.collection):
+    if changes or extracted or _is_damaged(run):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
         if summary["n_images"]:
@@ -145,17 +145,18 @@ def _report(
     return summary
 
 
-def _is_damaged(folder: Path) -> bool:
+def _is_damaged(run: Run) -> bool:
     try:
-        return read_record(folder) is None
+        return run.record(run.collection) is None
     except UserError:
         return True
 
 
-def check_features(run: Run, config: Config, collection: Collection) -> None:
+def check_features(run: OpenedRun) -> None:
     """Raise unless the collection is complete and was made with this configuration."""
+    config, collection = run.config, run.catalogue
     first = f"run 'visterm features --run {run.name}' first"
-    record = read_record(run.extractor)
+    record = run.record(run.extractor)
     finished = record is not None and record["content"] == collection["extractor"]
     if record is None or not finished or record["inputs"].get("split", collection["split"]) != collection["split"]:
         raise UserError(f"run {run.name}: the features are not finished; {first}")

@@ -33,11 +33,12 @@ from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard, publish
 from visterm.pipeline.store.models import TRAINED, load_trained, trained_record
-from visterm.pipeline.store.records import read_record
+from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.supervision import TrainingData
 
-from .supervision import TrainingData, read_training_data
-from .train import LearnerRefused, checkpoint_path, train, train_record
+from .fitting import LearnerRefused
+from .train import checkpoint_path, train, train_record
 
 TOLERANCE = 0.02  # of held-out mAP below that of the old model: a new model that loses more is not taken
 _NOTED = "again"  # what the record of a model says of the training
@@ -93,11 +94,10 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
     """
     console = console or Console(quiet=True)
     config = run.configure(None, [])
-    with run.locked(), Collection(run.collection) as collection:
-        training = read_training_data(run, config, collection)
-        names = stale_learners(run, config, training)
+    with opened(run, config) as it:
+        names = stale_learners(it, config, it.training)
         for name in names:
-            _discard_checkpoint(run, name, train_record(run, config, name, training))
+            _discard_checkpoint(it, name, train_record(it, config, name, it.training))
     return [_train_one(run, config, name, console) for name in names]
 
 
@@ -106,7 +106,7 @@ def undoable(run: Run) -> list[dict[str, Any]]:
     trainings = []
     for name in TRAINED:
         with contextlib.suppress(UserError):
-            before, record = read_record(_before(run, name)), read_record(run.learner(name))
+            before, record = run.record(_before(run, name)), run.record(run.learner(name))
             # Without the note a command trained it since; a kill may have left the same model twice.
             if before and record and _NOTED in record and before["created"] != record["created"]:
                 trainings.append(record[_NOTED])
@@ -126,7 +126,7 @@ def undo_training(run: Run) -> list[str]:
         if not names:
             raise UserError(f"run {run.name}: no training to undo")
         for name in names:
-            _copy(_before(run, name), run.learner(name))
+            _copy(run, _before(run, name), run.learner(name))
             discard(_before(run, name))
     for name in names:
         _learn_marks(run, name)
@@ -156,10 +156,10 @@ def _train_one(run: Run, config: Config, name: str, console: Console) -> dict[st
                 f"({result['measured_on']}): the old model stays in use"
             )
         record[_NOTED] = result | {"taken": True}
-        if read_record(run.learner(name)) is None:
+        if run.record(run.learner(name)) is None:
             discard(_before(run, name))
         else:
-            _copy(run.learner(name), _before(run, name))
+            _copy(run, run.learner(name), _before(run, name))
 
     try:
         train(run, config, name, console, accept=accept)
@@ -182,9 +182,9 @@ def _measure(run: Run, name: str, learner: Any) -> dict[str, Any]:
     return figures | {"measured_on": f"{len(before)} {held_out.what}"}
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(run: Run, source: Path, target: Path) -> None:
     """Publish a model at another place; its files are shared, as they are never written to."""
-    record = read_record(source)
+    record = run.record(source)
     assert record is not None
     with publish(target, record) as folder:  # writes the record
         ignored = shutil.ignore_patterns("record.json")
@@ -200,8 +200,8 @@ def _link(source: str, target: str) -> None:
 
 def _discard_checkpoint(run: Run, name: str, record: dict[str, Any]) -> None:
     """Discard the checkpoint of a training that differs in the labels alone: nobody can resume it."""
-    other = read_record(checkpoint_path(run, name))
-    if other is not None and other["config"] == record["config"] and other["inputs"] != record["inputs"]:
+    kept = run.record(checkpoint_path(run, name))
+    if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:
         discard(checkpoint_path(run, name))
 
 

@@ -50,6 +50,10 @@ class Trial(NamedTuple):
         """Mean over the folds so far."""
         return sum(self.values) / len(self.values) if self.values else math.nan
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the trial for the record of a tuning."""
+        return self._asdict() | {"score": self.score if self.values else None}
+
 
 class Search:
     """A search for the best settings.

@@ -25,7 +25,8 @@ from visterm.pipeline.store.recommendation import recommend
 from visterm.pipeline.store.run import Run
 
 from .features import features
-from .train import LearnerRefused, train
+from .fitting import LearnerRefused
+from .train import train
 
 MOST_IMAGES = 600
 MOST_CLASSES = 50  # with twelve images each: fewer say little of what a learner makes of a class

@@ -19,7 +19,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, publish, write_text
-from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import has_segments
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
@@ -68,7 +68,7 @@ def in_words(model: dict[str, Any]) -> str:
 
 def changed_settings(run: Run, settings: dict[str, Any]) -> str:
     """Describe how settings differ from those that the extractor of a run was made with; empty if they do not."""
-    record = read_record(run.extractor)
+    record = run.record(run.extractor)
     if record is None:
         return ""
     old, new = flat(record["config"]), flat(settings)
@@ -84,7 +84,7 @@ def reweight(run: Run, config: Config, collection: Collection) -> None:
 
     A kill in between leaves counts that seem to be of another extractor, and `features` extracts them again.
     """
-    settings, old = vector_kind(run, config).settings(), read_record(run.extractor)
+    settings, old = vector_kind(run, config).settings(), run.record(run.extractor)
     weights = settings.get("features", {}).get("weighting")
     if old is None or weights is None or old["config"] == settings or collection["extractor"] != old["content"]:
         return
@@ -119,7 +119,7 @@ def learned_from(run: Run, config: Config, collection: Collection) -> list[str] 
     if root is None or not isinstance(kind, _VistermVectors):
         return None
     paths = kind._training_images(collection, root)[0]
-    digest = (read_record(run.extractor) or {}).get("learned_from")
+    digest = (run.record(run.extractor) or {}).get("learned_from")
     return paths if digest == _digest(collection.ids_of(paths)) else None
 
 
@@ -301,7 +301,7 @@ class _VistermVectors(_ImageVectors):
         """
         from visterm.features import VistermWeighting
 
-        old = read_record(self.run.extractor)
+        old = self.run.record(self.run.extractor)
         images = collection.images("train")
         if old is None or old.get("idf_of") != "sample" or not images:
             return
@@ -398,7 +398,7 @@ class _ModelVectors(_ImageVectors):
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         sha256 = file_sha256(self.config.features.onnx.model or "")
-        old = read_record(self.run.extractor) if sha256 is None else None
+        old = self.run.record(self.run.extractor) if sha256 is None else None
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
 
     def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:

@@ -13,7 +13,6 @@ from .catalogue import Collection
 from .checksums import check_files
 from .images import Image
 from .labels import WAYS_TO_LABEL
-from .records import read_record
 from .run import Run, how_to_train
 from .teachers import is_explaining
 from .vectors import extractor_content, identity, n_features
@@ -41,7 +40,7 @@ def check_learners(names: Sequence[str], known: Iterable[str] = LEARNER_NAMES) -
 
 def trained_record(run: Run, name: str) -> dict[str, Any]:
     """Read the record of a trained learner; an empty one for cosine."""
-    return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
+    return run.record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
 
 
 def warn_if_stale(run: Run, name: str, images: Sequence[Image], console: Console) -> None:
@@ -87,7 +86,7 @@ def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> N
     """Raise an error for a learner that is not trained, or on other features; name those that can be used instead."""
     if name == "cosine":
         return
-    record = read_record(run.learner(name))
+    record = run.record(run.learner(name))
     if record is None:
         with Collection(run.collection) as collection:
             has_labels = bool(collection.labels()) or run.configure(None, []).collection.triplets is not None

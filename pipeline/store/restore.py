@@ -20,7 +20,6 @@ from visterm.pipeline.errors import UserError, is_disk_full
 from .catalogue import Collection
 from .database import CATALOGUE, CHECKSUM, COPY, change_counter
 from .files import discard, sync
-from .records import read_record
 from .run import Run
 from .segments import is_whole, read_images, read_segment_record
 
@@ -110,7 +109,7 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
                 rows.append((id_, os.fsencode(path), *content, *place))
     rows.sort(key=lambda row: row[0])
     with contextlib.suppress(UserError):
-        record = read_record(run.collection) or {}
+        record = run.record(run.collection) or {}
         origin = {"root": record.get("root", "")} | origin
     directory = origin.get("root", "") if root is None else os.fspath(root.absolute())
     if not directory:

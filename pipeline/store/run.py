@@ -8,12 +8,14 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .files import locked, recover, write_text
+from .records import read_record
 
 
 def runs_folder() -> Path:
@@ -50,6 +52,10 @@ class Run:
     def tuning(self, name: str) -> Path:
         """The folder of the trials that chose a learner's settings."""
         return self.folder / "tuning" / name
+
+    def record(self, folder: Path) -> dict[str, Any] | None:
+        """Read the record of an artifact: see `read_record`. An `OpenedRun` reads each once."""
+        return read_record(folder)
 
     def learners(self) -> list[str]:
         """Names of the trained learners of this run."""

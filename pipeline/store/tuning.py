@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .records import read_record
 from .run import Run
 
 
@@ -14,8 +13,8 @@ def tuned_settings(run: Run, name: str, trained: Mapping[str, Any]) -> dict[str,
 
     Keys are full names, such as ``oasis.C``.
     """
-    best = (read_record(run.tuning(name)) or {}).get("result", {}).get("best", {})
-    extractor = read_record(run.extractor) or {"config": {}}
+    best = (run.record(run.tuning(name)) or {}).get("result", {}).get("best", {})
+    extractor = run.record(run.extractor) or {"config": {}}
     used = {"features": extractor["config"].get("features", {})} | trained["config"]
     return best if best and all(_value_of(used, key) == value for key, value in best.items()) else {}
 

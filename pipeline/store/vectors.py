@@ -34,7 +34,7 @@ BY_ROWS = 100_000_000  # bytes as float32 of dense vectors, from which they stay
 
 def extractor_content(run: Run) -> str:
     """Return the fingerprint of the extractor: palette, codebook and idf."""
-    record = read_record(run.extractor)
+    record = run.record(run.extractor)
     if record is None:
         raise UserError(f"{run.folder}: no features yet; run 'visterm features IMAGES --run {run.name}' first")
     return record["content"]
@@ -65,7 +65,7 @@ def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:
 
 def n_features(run: Run) -> int:
     """Return the length of the vectors of a run."""
-    record = read_record(run.extractor) or {}
+    record = run.record(run.extractor) or {}
     return record.get("n_features") or record["config"]["features"]["n_visterms"]
 
 

@@ -12,12 +12,11 @@ from running import CLASSES, SMALL, copy_run, ended_by_signals, json_of, refused
 from visterm.pipeline import FeedbackTrainer, LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages import train_again as module
-from visterm.pipeline.stages.supervision import read_training_data
 from visterm.pipeline.stages.train import checkpoint_path
 from visterm.pipeline.stages.train_again import stale_learners, train_again, undo_training, undoable
-from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.models import trained_record
+from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 
 ALL = ["oasis", "wsabie", "musl"]
@@ -30,9 +29,8 @@ def run(mine):
 
 
 def stale(run):
-    config = run.configure(None, [])
-    with Collection(run.collection) as collection:
-        return stale_learners(run, config, read_training_data(run, config, collection))
+    with opened(run, run.configure(None, []), lock=False) as it:
+        return stale_learners(it, it.config, it.training)
 
 
 def relabel(run, split="train", n=1):

@@ -25,6 +25,7 @@ from visterm.pipeline.report.tuning_plot import write_tuning_plot
 from visterm.pipeline.stages import tune as stage
 from visterm.pipeline.stages.trials import Search, best_step
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 
 FEW = ("--trials", "4")
@@ -191,11 +192,9 @@ def test_folds_hold_out_each_image_once_and_two_of_a_class():
 
 def test_idf_is_learned_without_held_out_images(finished):
     run = Run(finished / "runs/fruit")
-    collection = Collection(run.collection)
-    images = collection.images("train")
-    data = stage._Data(run, Config(), collection, images, "oasis", True)
-    stored = collection.counts(images)
-    collection.close()
+    with opened(run, Config(), lock=False) as it:
+        data = stage._Data(it, "oasis", True)
+        stored = it.catalogue.counts(it.images("train"))
     training, held_out = data.rows(1)
     assert len(held_out) == 6
     expected = VistermWeighting(tf="sqrt").fit(stored[training])
@@ -209,12 +208,12 @@ def test_idf_is_learned_without_held_out_images(finished):
 def test_held_out_images_are_measured_as_new(mine, learner, tmp_path, monkeypatch):
     run = Run(mine / "runs/fruit")
     config, file = run.configure(None, []), tmp_path / "as_new.npz"
-    with Collection(run.collection) as collection:
-        images = collection.images("train")
-        plain, data, resumed = (stage._Data(run, config, collection, images, learner, True) for _ in range(3))
-        data.count_as_new(run, config, collection, images, file, Console(quiet=True))
+    with opened(run, config, lock=False) as it:
+        images = it.images("train")
+        plain, data, resumed = (stage._Data(it, learner, True) for _ in range(3))
+        data.count_as_new(file, Console(quiet=True))
         monkeypatch.delattr(VistermExtractor, "count_as_new")  # an interrupted tuning has the counts
-        resumed.count_as_new(run, config, collection, images, file, Console(quiet=True))
+        resumed.count_as_new(file, Console(quiet=True))
     np.testing.assert_array_equal(data._as_new.sum(axis=1), plain._stored.sum(axis=1))
     for row in range(len(images)):  # some of its blocks had a centre of their own
         assert (data._as_new[[row]] != plain._stored[[row]]).nnz
@@ -238,10 +237,9 @@ def test_images_that_the_codebook_was_not_learned_from_are_measured_as_they_are(
 @pytest.mark.parametrize("learner", ["wsabie", "musl", "knn"])
 def test_learners_with_and_without_steps_are_measured(finished, learner):
     run = Run(finished / "runs/fruit")
-    collection = Collection(run.collection)
     config = run.configure(None, [])
-    data = stage._Data(run, config, collection, collection.images("train"), learner, True)
-    collection.close()
+    with opened(run, config, lock=False) as it:
+        data = stage._Data(it, learner, True)
     curve = stage.measure_fold(data, config, learner, {}, 0, lambda: None)
     assert curve["steps"][-1] == (4000 if learner == "wsabie" else 0)
     assert all(0 <= value <= 1 for value in curve["values"])
@@ -374,18 +372,14 @@ def test_one_step_for_all_folds():
 def test_keeps_the_settings_at_the_start_without_a_clear_gain():
     from visterm.pipeline.stages.trials import Trial
 
-    class Folds:
-        n_folds, fold_of = 3, np.zeros(9)
-
     own = Trial(0, {"oasis.C": 0.1}, [0.5, 0.6, 0.7], 100, 1.0, "complete")
     lucky = Trial(1, {"oasis.C": 1.0}, [0.8, 0.55, 0.5], 200, 1.0, "complete")
     clear = Trial(2, {"oasis.C": 0.3}, [0.55, 0.66, 0.75], 300, 1.0, "complete")
-    arguments = (Folds, 1.0, 60.0, None, False)
-    assert stage._result(Config(), "oasis", [own, lucky], *arguments)["best"] == {}
-    assert stage._result(Config(), "oasis", [own, clear], *arguments)["best"] == {"oasis.C": 0.3}
+    assert stage._chosen(Config(), "oasis", [own, lucky])["best"] == {}
+    assert stage._chosen(Config(), "oasis", [own, clear])["best"] == {"oasis.C": 0.3}
     best = {"oasis.C": 0.3, "oasis.n_steps": 300, "oasis.validation_fraction": None}
     fixed = with_settings(Config(), {"train.learned": 1})  # there is no share to choose
-    assert stage._result(fixed, "oasis", [own, clear], *arguments)["best"] == best
+    assert stage._chosen(fixed, "oasis", [own, clear])["best"] == best
 
 
 def test_tunes_for_the_world_that_the_learner_is_for(mine, monkeypatch):
