@@ -13,8 +13,7 @@ from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import measure_calibration
-from visterm.pipeline.feedback.versions import LearnerVersions
+from visterm.pipeline.evaluation.calibration import measure_calibration
 from visterm.pipeline.store.as_new import measure_as_new
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
@@ -25,6 +24,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.supervision import TrainingData, check_training_data, with_uploads
 from visterm.pipeline.store.teachers import MOST_IMAGES, TaughtImages, save_teachers
 from visterm.pipeline.store.vectors import extractor_content, identity
+from visterm.pipeline.store.versions import LearnerVersions
 from visterm.pipeline.workers import connected
 
 from .checkpoints import CheckpointCallback

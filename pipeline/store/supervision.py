@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.marks import RelevanceMarks
 
 from .catalogue import Collection
 from .images import Image
 from .labels import WAYS_TO_LABEL
+from .marks import RelevanceMarks
 from .run import Run
 from .tables import read_rows
 from .vectors import extractor_content
