@@ -29,6 +29,7 @@ from visterm.pipeline.evaluation.held_out import draw_held_out
 from visterm.pipeline.stages.fitting import LearnerRefused
 from visterm.pipeline.stages.train import checkpoint_path, train, train_record
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import discard, publish
 from visterm.pipeline.store.models import TRAINED, load_trained, trained_record
 from visterm.pipeline.store.opened import opened
@@ -148,7 +149,7 @@ def _train_one(run: Run, config: Config, name: str, console: Console) -> dict[st
     """Train a learner, and measure it before its model takes the place of the old one."""
     result = _result(name)
 
-    def accept(learner: Any, record: dict[str, Any]) -> None:
+    def accept(learner: Any, record: Record) -> None:
         result.update(_measure(run, name, learner))
         if result["after"] is not None and result["before"] - result["after"] > TOLERANCE:
             raise LearnerRefused(
@@ -198,7 +199,7 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _discard_checkpoint(run: Run, name: str, record: dict[str, Any]) -> None:
+def _discard_checkpoint(run: Run, name: str, record: Record) -> None:
     """Discard the checkpoint of a training that differs in the labels alone: nobody can resume it."""
     kept = run.record(checkpoint_path(run, name))
     if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:

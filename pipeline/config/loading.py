@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from visterm.pipeline.console import without_password
 from visterm.pipeline.errors import UserError
 
-from .models import Config
+from .models import Config, Settings
 
 _MOST_BYTES = 1_000_000  # of a configuration file
 _MOST_LEVELS = 50  # of nesting; lists within a setting have two or three
@@ -70,7 +70,7 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
 
     Paths in a file are relative to its folder. UserError if the file cannot be read, or a key or value is unknown.
     """
-    values: dict[str, Any] = {}
+    values: Settings = {}
     if file is not None:
         values = _read_yaml(file)
         for *names, key in _PATHS:  # relative to the file
@@ -127,7 +127,7 @@ def _names_file(value: Any) -> bool:
     return isinstance(value, str) and value not in ("auto", "none") and "://" not in value
 
 
-def _read_yaml(file: Path) -> dict[str, Any]:
+def _read_yaml(file: Path) -> Settings:
     try:
         if (size := file.stat().st_size) > _MOST_BYTES:
             raise UserError(f"{file}: too large for a configuration ({size / 1e6:,.1f} MB)")
@@ -147,7 +147,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return values
 
 
-def _set(values: dict[str, Any], setting: str) -> None:
+def _set(values: Settings, setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise UserError(f"--set {setting}: expected section.key=value, for example --set features.n_visterms=1000")

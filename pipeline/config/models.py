@@ -18,6 +18,8 @@ from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
 
+Settings = dict[str, Any]  # values by the names of settings; a section has its own by name
+
 
 class Section(BaseModel):
     """A section takes the settings that it names, and no others."""
@@ -144,7 +146,7 @@ class FeaturesConfig(Section):
     weighting: WeightingConfig = WeightingConfig()
     max_training_images: int = Field(default=2_000, gt=0)  # for palette and codebook; idf is of all
 
-    def of_extractor(self) -> dict[str, Any]:
+    def of_extractor(self) -> Settings:
         """Return the settings of VistermExtractor."""
         own = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
         sections = own.pop("codebook"), own.pop("weighting")

@@ -10,6 +10,7 @@ from typing import Any
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import explain_system_error
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import publish
 
 
@@ -26,7 +27,7 @@ class CheckpointCallback:
         phase: Any,
         console: Console,
         checkpoint: Path,
-        record: dict[str, Any],
+        record: Record,
         started: float,
         every: float,
         time_limit: float | None = None,

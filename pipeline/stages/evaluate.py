@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
@@ -157,7 +158,7 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
     return queries, gallery
 
 
-def evaluation_record(run: OpenedRun, names: Sequence[str]) -> dict[str, Any]:
+def evaluation_record(run: OpenedRun, names: Sequence[str]) -> Record:
     """Return the record that an evaluation of these learners would have."""
     queries, gallery = _queries_and_gallery(run)
     is_a = run.config.evaluate.is_a

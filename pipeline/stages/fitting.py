@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import count, duration
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import parents_of
@@ -55,7 +55,7 @@ def new_learner(kind: Any, config: Config, learner_name: str, n_images: int, y: 
 
 def constructor_parameters(
     kind: Any, config: Config, learner_name: str, n_images: int, y: Any, names: Sequence[str]
-) -> dict[str, Any]:
+) -> Settings:
     """Return the constructor's arguments: the learner's section, and the shared settings that its class takes.
 
     ``y`` and ``names`` are what `supervision` returns, for a learner that takes a hierarchy of the labels.

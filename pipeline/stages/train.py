@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.config.loading import with_settings
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import measure_calibration
 from visterm.pipeline.store.as_new import measure_as_new
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, check_learners
@@ -34,7 +35,7 @@ from .training_report import report_training
 
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
 
-Accept = Callable[[Any, dict[str, Any]], None]
+Accept = Callable[[Any, Record], None]
 
 
 def train(
@@ -97,7 +98,7 @@ def checkpoint_path(run: Run, learner_name: str) -> Path:
     return run.learner(learner_name).with_name(f"{learner_name}.checkpoint")
 
 
-def train_record(run: Run, config: Config, learner_name: str, training: TrainingData) -> dict[str, Any]:
+def train_record(run: Run, config: Config, learner_name: str, training: TrainingData) -> Record:
     """Return the record that a model trained on these images would have."""
     config = _of_triplets(config, learner_name, training)
     section = getattr(config, learner_name).model_dump()
@@ -124,7 +125,7 @@ def _of_triplets(config: Config, learner_name: str, training: TrainingData) -> C
     return with_settings(config, {f"{learner_name}.validation_fraction": None})
 
 
-def world_settings(config: Config, learner_name: str) -> dict[str, Any]:
+def world_settings(config: Config, learner_name: str) -> Settings:
     """Return the settings of the section train as far as they change this learner."""
     asked = config.train.model_dump()
     if getattr(getattr(config, learner_name), "validation_fraction", None) is None:  # nothing chooses
@@ -147,7 +148,7 @@ class _Training:
         self.folder, self.checkpoint = run.learner(name), checkpoint_path(run, name)
 
     @property
-    def before(self) -> dict[str, Any]:
+    def before(self) -> Record:
         """The record of the model on disk."""
         return self.opened.record(self.folder) or {}
 

@@ -22,6 +22,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.pipeline.config.models import Settings
+
 BATCH = 8  # trials that are proposed together
 _USED = 0.95  # of the time is planned; the rest is for trials that take longer than others
 _PROPOSALS = 3  # until one of the settings that are left is drawn
@@ -303,7 +305,7 @@ def best_step(curves: Sequence[Curve]) -> tuple[list[float], int | None]:
     return [values[best] for values in by_step], best or None
 
 
-def _settings(trial: Any) -> dict[str, Any]:
+def _settings(trial: Any) -> Settings:
     return {key: json.loads(text) for key, text in trial.params.items()}
 
 

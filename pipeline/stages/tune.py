@@ -19,6 +19,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.config.search_spaces import search_space, value_of
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish, replaced
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
@@ -374,7 +375,7 @@ def _chosen(config: Config, learner_name: str, trials: Sequence[Trial]) -> dict[
 # -- what lies on disk -------------------------------------------------------------------------------------------------
 
 
-def _record(run: OpenedRun, learner_name: str, space: Mapping[str, Any], visterms: bool) -> dict[str, Any]:
+def _record(run: OpenedRun, learner_name: str, space: Mapping[str, Any], visterms: bool) -> Record:
     """Return the record of a tuning, which does not depend on its budget."""
     config = run.config
     counts: Any = extractor_content(run)
@@ -401,7 +402,7 @@ def _settings_before(run: OpenedRun, learner_name: str) -> Config:
     return run.config
 
 
-def _finished(run: OpenedRun, learner_name: str, record: dict[str, Any], budget: Budget) -> dict[str, Any] | None:
+def _finished(run: OpenedRun, learner_name: str, record: Record, budget: Budget) -> dict[str, Any] | None:
     """Return the result of the same tuning, if it is done and had as much time."""
     if not is_up_to_date(run.tuning(learner_name), record):
         return None
@@ -413,7 +414,7 @@ def _finished(run: OpenedRun, learner_name: str, record: dict[str, Any], budget:
     return result if enough or result["exhausted"] else None
 
 
-def _checkpoint(run: Run, learner_name: str, record: dict[str, Any], force: bool) -> Path:
+def _checkpoint(run: Run, learner_name: str, record: Record, force: bool) -> Path:
     """Return the folder of the journal: of an interrupted tuning, of a finished one with less time, or a new one."""
     folder = run.tuning(learner_name)
     checkpoint = folder.with_name(f"{learner_name}.checkpoint")
@@ -433,7 +434,7 @@ def _checkpoint(run: Run, learner_name: str, record: dict[str, Any], force: bool
     return checkpoint
 
 
-def _publish(folder: Path, record: dict[str, Any], result: dict[str, Any]) -> None:
+def _publish(folder: Path, record: Record, result: dict[str, Any]) -> None:
     """Keep the result, with its journal and a plot, in place of the checkpoint."""
     from visterm.pipeline.report.tuning_plot import write_tuning_plot
 

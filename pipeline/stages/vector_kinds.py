@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish, write_text
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
@@ -66,7 +67,7 @@ def in_words(model: dict[str, Any]) -> str:
     return line
 
 
-def changed_settings(run: Run, settings: dict[str, Any]) -> str:
+def changed_settings(run: Run, settings: Settings) -> str:
     """Describe how settings differ from those that the extractor of a run was made with; empty if they do not."""
     record = run.record(run.extractor)
     if record is None:
@@ -127,15 +128,15 @@ def _digest(ids: Sequence[int]) -> str:
     return hashlib.sha256(repr(ids).encode()).hexdigest()
 
 
-def _content(record: dict[str, Any], folder: Path) -> str:
+def _content(record: Record, folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
     return fingerprint(record["config"], arrays)
 
 
-def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(settings: Settings, prefix: str = "") -> Settings:
     """Return nested settings by their full names, section.key."""
-    by_name: dict[str, Any] = {}
+    by_name: Settings = {}
     for key, value in settings.items():
         by_name |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return by_name
@@ -151,11 +152,11 @@ class VectorKind(ABC):
         self.config = config
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return the part of the configuration that the vectors depend on, as the extractor's record holds it."""
 
     @abstractmethod
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self, collection: Collection) -> Settings:
         """Return the fingerprints of everything else that the extractor depends on."""
 
     @abstractmethod
@@ -185,7 +186,7 @@ class VectorKind(ABC):
         return extractor_content(self.run)
 
     @abstractmethod
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, collection: Collection, root: Path, console: Console) -> None:
         """Learn, check or note what turns images into vectors; publish it with its record."""
 
     @abstractmethod
@@ -235,7 +236,7 @@ class _VistermVectors(_ImageVectors):
 
     made_again = "its visterms are learned and extracted again"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "features": self.config.features.model_dump(exclude={"kind", "precision", "deep", "onnx"}),
             "seed": self.config.seed,
@@ -246,11 +247,11 @@ class _VistermVectors(_ImageVectors):
             reweight(self.run, self.config, collection)
         return super().fit(collection, root, console, force=force)
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self, collection: Collection) -> Settings:
         # Only the split: if new images made the extractor stale, each would change the vectors of all others.
         return {"split": collection["split"]}
 
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, collection: Collection, root: Path, console: Console) -> None:
         from visterm.features import VistermExtractor, silence_decoders
 
         paths, y, held_out, measured = self._training_images(collection, root)
@@ -386,7 +387,7 @@ class _VistermVectors(_ImageVectors):
 class _ModelVectors(_ImageVectors):
     """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         from visterm.features.presets import mean_and_scale
 
         # The model itself is identified by its SHA-256, wherever it lies; a preset by its numbers.
@@ -396,12 +397,12 @@ class _ModelVectors(_ImageVectors):
         )
         return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self, collection: Collection) -> Settings:
         sha256 = file_sha256(self.config.features.onnx.model or "")
         old = self.run.record(self.run.extractor) if sha256 is None else None
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
 
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, collection: Collection, root: Path, console: Console) -> None:
         from visterm.features import silence_decoders
 
         silence_decoders()
@@ -424,11 +425,11 @@ class _ModelVectors(_ImageVectors):
 class _DeepVectors(_ModelVectors):
     """Vectors of the network whose weights are a package; see deep_embedder."""
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         features = self.config.features
         return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self, collection: Collection) -> Settings:
         from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
 
         preparation = PREPARATION | {"resize": self.config.features.deep.resize}
@@ -446,11 +447,11 @@ class _PrecomputedVectors(VectorKind):
     _table: VectorTable  # by scan
     _digests: list[str]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         unit, precision = self.config.collection.vectors.unit, self.config.features.precision
         return {"vectors": {"unit": unit}, "features": {"precision": precision}}
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self, collection: Collection) -> Settings:
         return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
 
     def knows_images(self) -> bool:
@@ -493,7 +494,7 @@ class _PrecomputedVectors(VectorKind):
     def any_readable(self, collection: Collection, root: Path) -> bool:
         return True
 
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, collection: Collection, root: Path, console: Console) -> None:
         shape = record["inputs"]
         with publish(self.run.extractor, record) as folder:
             write_text(folder / "files" / "vectors.json", json.dumps(shape))

@@ -17,6 +17,8 @@ from typing import Any
 
 from .sqlite_files import read_blocks
 
+# Content of record.json: what `make_record` returns, what the stage notes, and the sizes and checksums of the files.
+Record = dict[str, Any]
 OWN = "checksum"  # the key of a record's own checksum
 _BLOCK = 1 << 24  # bytes read at a time
 _checked: dict[str, tuple[int, ...]] = {}  # files whose checksum was right, by path, as they were then
@@ -74,7 +76,7 @@ def _stamp(file: Path, crc32: int) -> tuple[int, ...]:
     return crc32, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(record: Mapping[str, Any]) -> Record:
     """Return a record with its own checksum."""
     content = {key: value for key, value in record.items() if key != OWN}
     return content | {OWN: _record_crc32(content)}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection
-from .checksums import check_files
+from .checksums import Record, check_files
 from .images import Image
 from .labels import WAYS_TO_LABEL
 from .run import Run, how_to_train
@@ -38,7 +38,7 @@ def check_learners(names: Sequence[str], known: Iterable[str] = LEARNER_NAMES) -
             )
 
 
-def trained_record(run: Run, name: str) -> dict[str, Any]:
+def trained_record(run: Run, name: str) -> Record:
     """Read the record of a trained learner; an empty one for cosine."""
     return run.record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
 

@@ -13,6 +13,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection
+from .checksums import Record
 from .images import Image
 from .run import Run, runs_folder
 from .supervision import TrainingData, read_training_data
@@ -33,10 +34,10 @@ class OpenedRun(Run):
         super().__init__(run.folder)
         self.config, self.catalogue = config, catalogue
         self.clicks = config.collection.clicks is not None
-        self._records: dict[Path, tuple[tuple[int, ...] | None, dict[str, Any] | None]] = {}
+        self._records: dict[Path, tuple[tuple[int, ...] | None, Record | None]] = {}
         self.images = functools.cache(catalogue.images)
 
-    def record(self, folder: Path) -> dict[str, Any] | None:
+    def record(self, folder: Path) -> Record | None:
         """Read the record of an artifact, None if there is none; UserError if it is damaged."""
         try:
             status = os.stat(folder / "record.json")

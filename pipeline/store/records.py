@@ -14,9 +14,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from visterm.pipeline.config.models import Settings
 from visterm.pipeline.errors import UserError
 
-from .checksums import DamagedFile, check_files, check_seal
+from .checksums import DamagedFile, Record, check_files, check_seal
 
 _log = logging.getLogger(__name__)
 FORMAT = 2  # of records, segments and the catalogue; raised whenever an older run could not be used as it is
@@ -30,7 +31,7 @@ _IDENTITY = ("format", "stage", "config", "inputs")
 version = functools.cache(metadata.version)
 
 
-def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+def make_record(stage: str, config: Settings, inputs: Settings) -> Record:
     """Make the record of an artifact from the sections of the configuration and the fingerprints that it depends on.
 
     Equal records mean an equal artifact. Versions are for people; the time also tells two trainings of the same learner
@@ -46,7 +47,7 @@ def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> d
     }
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
+def read_record(folder: Path) -> Record | None:
     """Read the record of an artifact, None if there is none; UserError if it is damaged or of another version."""
     file = folder / "record.json"
     try:
@@ -91,7 +92,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     raise UserError(f"{file}: damaged figures ({reason}); {repair_hint(folder)}")
 
 
-def is_up_to_date(folder: Path, record: dict[str, Any]) -> bool:
+def is_up_to_date(folder: Path, record: Record) -> bool:
     """Whether the artifact in a folder has this record, and all its files have the sizes and checksums it notes."""
     own = read_record(folder)
     if own is None or any(own.get(key) != record[key] for key in _IDENTITY):

@@ -8,12 +8,12 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
+from .checksums import Record
 from .files import locked, recover, write_text
 from .records import read_record
 
@@ -53,7 +53,7 @@ class Run:
         """The folder of the trials that chose a learner's settings."""
         return self.folder / "tuning" / name
 
-    def record(self, folder: Path) -> dict[str, Any] | None:
+    def record(self, folder: Path) -> Record | None:
         """Read the record of an artifact: see `read_record`. An `OpenedRun` reads each once."""
         return read_record(folder)
 

@@ -16,7 +16,7 @@ from typing import Any
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, naming
 
-from .checksums import check_files, check_seal, files_crc32, sealed
+from .checksums import Record, check_files, check_seal, files_crc32, sealed
 from .files import sync
 from .records import FORMAT, repair_hint
 
@@ -180,7 +180,7 @@ def read_segment(folder: Path) -> Any:
         raise damaged(folder, error) from None
 
 
-def read_segment_record(folder: Path) -> dict[str, Any]:
+def read_segment_record(folder: Path) -> Record:
     """Read the record of a segment and check its shape and its checksum."""
     try:
         record = json.loads((folder / RECORD).read_text())

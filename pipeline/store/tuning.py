@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from visterm.pipeline.config.models import Settings
+
 from .run import Run
 
 
-def tuned_settings(run: Run, name: str, trained: Mapping[str, Any]) -> dict[str, Any]:
+def tuned_settings(run: Run, name: str, trained: Mapping[str, Any]) -> Settings:
     """Return the settings that `tune` chose and that a learner, given its record, was trained with; {} if it was not.
 
     Keys are full names, such as ``oasis.C``.
