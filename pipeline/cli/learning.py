@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,7 @@ from .tuning import BudgetOption, say_chosen, seconds_of
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
+    from visterm.pipeline.stages.train import Trained
     from visterm.pipeline.store.run import Run
 
 
@@ -102,7 +103,7 @@ def train(
         names = [name for name in TRAINED if name in place.learners()]
         if not names:
             raise UserError(f"run {place.name} has no trained learner; give one: --learner oasis")
-    summaries = []
+    summaries: list[dict[str, Any]] = []
     seconds = seconds_of(budget)
     for name in names:
         try:
@@ -112,10 +113,11 @@ def train(
         except LearnerRefused as error:
             if len(names) == 1:
                 raise
-            summary = {"learner": name, "error": str(error)}
+            summaries.append({"run": place.name, "learner": name, "error": str(error)})
             print(f"visterm: {one_line(str(error))}", file=sys.stderr)
-        summaries.append({"run": place.name} | summary)
-        if not as_json and "error" not in summary:
+            continue
+        summaries.append({"run": place.name, **summary})
+        if not as_json:
             _say_trained(summary, place, console)
     trained = [summary["learner"] for summary in summaries if "error" not in summary]
     if trained and not as_json:
@@ -153,15 +155,16 @@ def _train_again(place: Run, undo: bool, as_json: bool) -> None:
 
 def _tuned(place: Run, configuration: Config, name: str, seconds: float, console: Console) -> Config:
     """Tune a learner, and return the configuration with the settings that were chosen."""
+    from visterm.pipeline.stages.trials import Budget
     from visterm.pipeline.stages.tune import tune as stage
 
-    result = stage(place, configuration, name, console, budget=seconds, apply=True)
+    result = stage(place, configuration, name, console, budget=Budget(seconds), apply=True)
     say_chosen(result, place, console)
     return place.configure(None, []) if result["applied"] else configuration
 
 
-def _say_trained(summary: dict, place: Run, console: Console) -> None:
-
+def _say_trained(summary: Trained, place: Run, console: Console) -> None:
+    """Say what was trained, for how long and on how many images."""
     name = summary["learner"]
     if name == "cosine":
         console.say("cosine needs no training")

@@ -7,12 +7,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
-from visterm.pipeline.store.catalogue import Collection, Excluded
+from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
@@ -23,9 +23,34 @@ from .extraction import ImageSource, check_cluster, extract, report_skipped
 READ = "JPEG, PNG, WebP, GIF, AVIF, BMP and TIFF files are read, HEIC with the extra [heic]"
 
 
+class Added(TypedDict):
+    """Numbers of images that `add` was given, and of the collection; and which these are."""
+
+    added: int
+    changed: int
+    present: int  # already there
+    relabelled: int
+    extracted: int
+    skipped: int  # could not be read
+    n_images: int  # now in the collection
+    ids: list[int]  # of the given images that are now in the collection
+    refused: list[dict[str, str]]  # path and reason of each that could not be read or added
+    seconds: float
+
+
+class Removed(TypedDict):
+    """Numbers of images that `remove` was given, and of the collection; and which were removed."""
+
+    removed: int
+    already: int  # removed before
+    n_images: int  # that are left
+    images: list[dict[str, Any]]  # id and path of each removed one
+    dry_run: bool
+
+
 def add(
     run: Run, config: Config, paths: Iterable[str | Path], console: Console, *, labels: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> Added:
     """Add images to a collection; searches find them at once, with the learners as they are.
 
     Parameters
@@ -42,10 +67,7 @@ def add(
 
     Returns
     -------
-    dict
-        Numbers of images: ``added``, ``changed``, ``present`` (already there), ``relabelled``, ``extracted``,
-        ``skipped`` (could not be read), ``n_images`` (now in the collection); ``ids`` of the given images that are now
-        in the collection; ``refused``: ``{"path", "reason"}`` of each that could not be read or added; ``seconds``.
+    Added
 
     Raises
     ------
@@ -146,7 +168,7 @@ def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], lis
 
 def remove(
     run: Run, given: Iterable[str | Path], console: Console, *, labels: Sequence[str] = (), dry_run: bool = False
-) -> dict[str, Any]:
+) -> Removed:
     """Remove images from a collection; their files stay. `features` will not re-add them; `add` will.
 
     Parameters
@@ -163,9 +185,7 @@ def remove(
 
     Returns
     -------
-    dict
-        Numbers of images: ``removed``, ``already`` (removed before), ``n_images`` (left); ``images``:
-        ``{"id", "path"}`` of each removed one; ``dry_run``.
+    Removed
 
     Raises
     ------
@@ -219,7 +239,7 @@ def restore(run: Run, before: Iterable[Excluded]) -> int:
         return collection.restore(before)
 
 
-def compact(run: Run, console: Console) -> dict[str, Any]:
+def compact(run: Run, console: Console) -> Compacted:
     """Merge small segments and those with many dead rows; drop the rows of changed and removed images.
 
     Parameters
@@ -229,19 +249,15 @@ def compact(run: Run, console: Console) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue) and
-        ``seconds``.
+    Compacted
 
     Raises
     ------
     UserError
         Another process is writing to the run, or the disk is full: segments compacted by then stay compacted.
     """
-    started = time.perf_counter()
     with _editing(run) as collection, console.phase("compacting"):
-        done = collection.compact()
-    return done | {"seconds": round(time.perf_counter() - started, 3)}
+        return collection.compact()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, one_line
@@ -27,7 +27,21 @@ from .extraction import check_cluster, extract, report_skipped
 from .vector_kinds import changed_settings, flat, vector_kind
 
 
-def features(run: Run, config: Config, root: Path | None, console: Console, *, force: bool = False) -> dict[str, Any]:
+class FeaturesSummary(TypedDict):
+    """Numbers of images of a run, and of those that the stage features changed."""
+
+    n_images: int
+    added: int
+    changed: int
+    removed: int
+    relabelled: int
+    labelled: int
+    extracted: int
+    skipped: int
+    seconds: float
+
+
+def features(run: Run, config: Config, root: Path | None, console: Console, *, force: bool = False) -> FeaturesSummary:
     """Bring the collection of a run up to date with its directory of images.
 
     Parameters
@@ -43,9 +57,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
 
     Returns
     -------
-    dict
-        Numbers of images: ``n_images``, ``added``, ``changed``, ``removed``, ``relabelled``, ``labelled``,
-        ``extracted``, ``skipped``; and ``seconds``.
+    FeaturesSummary
 
     Raises
     ------
@@ -113,11 +125,11 @@ def _say_clicked(run: OpenedRun, console: Console) -> None:
     console.say(f"{splits['train']:,} of {count(clicked, 'clicked image')} are trained on, {rest}")
 
 
-def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, console: Console) -> dict[str, Any]:
+def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, console: Console) -> FeaturesSummary:
     """Record and return what the stage did; warn of skipped files."""
     collection = run.catalogue
     status = collection.counts_by("status")
-    summary = {
+    summary: FeaturesSummary = {
         "n_images": status["ok"],
         "added": changes.added,
         "changed": changes.changed,

@@ -11,6 +11,7 @@ from typing import Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED
 from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.records import damage, is_up_to_date, read_metrics
@@ -23,8 +24,10 @@ from .repair import damaged_artifacts
 from .train import checkpoint_path, train_record
 from .vector_kinds import changed_settings, vector_kind
 
+Description = dict[str, Any]  # parts of a run by the names that 'visterm info' prints
 
-def describe_run(run: Run, config: Config) -> dict[str, Any]:
+
+def describe_run(run: Run, config: Config) -> Description:
     """Describe images, learners and evaluations of a run, what is out of date, and what is damaged.
 
     ``damaged`` has a line for each damaged part, which names the file and the command that rebuilds it; the other parts
@@ -34,12 +37,12 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
         return _describe(it)
 
 
-def _describe(run: OpenedRun) -> dict[str, Any]:
+def _describe(run: OpenedRun) -> Description:
     config, collection = run.config, run.catalogue
     status, splits = collection.counts_by("status"), collection.counts_by("split")
     classes = {label for labels in collection.counts_by("labels") if labels for label in json.loads(labels)}
     extractor = _whole_record(run, run.extractor)
-    description: dict[str, Any] = {
+    description: Description = {
         "run": run.name,
         "folder": str(run.folder),
         "root": os.fspath(collection.root or ""),
@@ -93,7 +96,7 @@ def _describe(run: OpenedRun) -> dict[str, Any]:
     return description
 
 
-def _whole_record(run: Run, folder: Path) -> dict[str, Any] | None:
+def _whole_record(run: Run, folder: Path) -> Record | None:
     """Read the record of an artifact; None if there is none, or if any of its files is damaged."""
     try:
         record = run.record(folder)
@@ -102,7 +105,7 @@ def _whole_record(run: Run, folder: Path) -> dict[str, Any] | None:
     return None if record is None or damage(folder, record) is not None else record
 
 
-def _describe_segments(run: OpenedRun, whole_extractor: bool) -> dict[str, Any]:
+def _describe_segments(run: OpenedRun, whole_extractor: bool) -> Description:
     """Describe the segments on disk, and the drift since visterms and idf were learned."""
     try:
         stored = run.catalogue.stored()
@@ -116,7 +119,7 @@ def _describe_segments(run: OpenedRun, whole_extractor: bool) -> dict[str, Any]:
         return {"segments": {"error": str(error)}, "drift": None}
 
 
-def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:
+def _describe_indexes(run: Run, extractor: Record | None) -> Description:
     """Describe the recall that two-stage indexes of the current vectors had when they were built.
 
     That of the vectors themselves, ``vectors``, serves several learners.
@@ -129,7 +132,7 @@ def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, A
     return recalls
 
 
-def _describe_extractor(run: OpenedRun, record: dict[str, Any] | None) -> dict[str, Any]:
+def _describe_extractor(run: OpenedRun, record: Record | None) -> Description:
     """Describe how vectors are made."""
     config = run.config
     if record is None:
@@ -150,7 +153,7 @@ def _describe_extractor(run: OpenedRun, record: dict[str, Any] | None) -> dict[s
     return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers{stored}, {source}"}
 
 
-def _describe_checksums(run: OpenedRun) -> dict[str, Any]:
+def _describe_checksums(run: OpenedRun) -> Description:
     """Describe the checksums that `features` recorded; nothing once images were added or removed since."""
     try:
         record = run.record(run.collection) or {}
@@ -161,7 +164,7 @@ def _describe_checksums(run: OpenedRun) -> dict[str, Any]:
     return {"checksums": record["checksums"]} if "checksums" in record else {}
 
 
-def _describe_evaluation(run: OpenedRun, folder: Path) -> dict[str, Any]:
+def _describe_evaluation(run: OpenedRun, folder: Path) -> Description:
     """Describe protocol and mean average precisions of an evaluation, and whether it is up to date."""
     try:
         metrics = read_metrics(folder)

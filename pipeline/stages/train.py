@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config, Settings
@@ -38,6 +38,26 @@ _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class 
 Accept = Callable[[Any, Record], None]
 
 
+class Trained(TypedDict, total=False):
+    """A training and its figures, as the record of the learner has them."""
+
+    learner: str
+    up_to_date: bool  # not trained again
+    n_images: int
+    n_triplets: int  # of a learner that learned from triplets
+    n_validation: int
+    steps: int
+    seconds: float
+    validation_measure: str  # this and what follows: of one that validates, on the held-out images
+    validation: float
+    validation_map: float
+    cosine_map: float
+    validation_p1: float
+    cosine_p1: float
+    learned: float  # share of what was learned that counts
+    worlds: dict[str, Any]  # of one that chose the share
+
+
 def train(
     run: Run,
     config: Config,
@@ -47,7 +67,7 @@ def train(
     force: bool = False,
     time_limit: float | None = None,
     accept: Accept | None = None,
-) -> dict[str, Any]:
+) -> Trained:
     """Learn a similarity from the training images, or from triplets; see `read_training_data`.
 
     Parameters
@@ -67,11 +87,7 @@ def train(
 
     Returns
     -------
-    dict
-        ``learner``, ``up_to_date`` (not trained again), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of one
-        that learned from triplets ``n_triplets``; of one that validates also ``validation_measure``, ``validation``,
-        and ``validation_map``, ``cosine_map``, ``validation_p1`` and ``cosine_p1``, on the held-out images; where a
-        share of what was learned counts ``learned``, and ``worlds`` if it was chosen.
+    Trained
 
     Raises
     ------
@@ -87,10 +103,10 @@ def train(
             return {"learner": "cosine", "up_to_date": True, "n_images": n_images, "steps": 0, "seconds": 0.0}
         training = _Training(it, learner_name, console, force=force, time_limit=time_limit)
         if training.is_done():
-            return {"learner": learner_name, "up_to_date": True} | training.before["result"]
+            return {"learner": learner_name, "up_to_date": True, **training.before["result"]}
         result = training.run(accept)
         run.save_config(config)
-    return {"learner": learner_name, "up_to_date": False} | result
+    return {"learner": learner_name, "up_to_date": False, **result}
 
 
 def checkpoint_path(run: Run, learner_name: str) -> Path:
@@ -158,7 +174,7 @@ class _Training:
             return False
         return not is_up_to_date(self.checkpoint, self.record)
 
-    def run(self, accept: Accept | None) -> dict[str, Any]:
+    def run(self, accept: Accept | None) -> Trained:
         """Fit or resume, with checkpoints if the learner resumes; publish the model and return its result."""
         self._check()
         resumes = not self.force and self._is_of_checkpoint() and (self.checkpoint / "files").is_dir()
@@ -307,9 +323,10 @@ class _Training:
             record["labels"] = names
         if self.data.marks:
             record["marks"] = self.data.marks
-        result = record["result"] = {
-            "n_images": len(images),
-            **({} if triplets is None else {"n_triplets": len(triplets)}),
+        result: Trained = {"n_images": len(images)}
+        if triplets is not None:
+            result["n_triplets"] = len(triplets)
+        result |= {
             "n_validation": 0 if learner.held_out_ is None else len(learner.held_out_),
             "steps": int(learner.n_steps_),
             "seconds": round(seconds, 3),
@@ -323,11 +340,11 @@ class _Training:
                 "validation_p1": float(learner.validation_p1_),
                 "cosine_p1": float(learner.cosine_p1_),
             }
-        record["calibration"] = measure_calibration(self.opened, self.name, learner)
         if learner.learned_ != 1:
             result["learned"] = learner.learned_
         if learner.worlds_ is not None:
             result["worlds"] = {"for": learner.world_} | learner.worlds_
+        record |= {"result": result, "calibration": measure_calibration(self.opened, self.name, learner)}
 
     def _say_unlearned_marks(self) -> None:
         """Warn where the model that was replaced had learned relevance marks."""

@@ -26,7 +26,7 @@ from visterm.pipeline.store.run import Run
 
 from .features import features
 from .fitting import LearnerRefused
-from .train import train
+from .train import Trained, train
 
 MOST_IMAGES = 600
 MOST_CLASSES = 50  # with twelve images each: fewer say little of what a learner makes of a class
@@ -136,7 +136,7 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
                 vectors = _seconds_of_vectors(run, own, folder / "tried" / "photos", sample, silent)
                 done += 1
                 later = len(sample.labels) * sum(list(seconds.values())[number + 1 :])
-                results: dict[str, dict[str, Any]] = {}
+                results: dict[str, Trained] = {}
                 refusals = []
                 for place, name in enumerate(LEARNERS):
                     phase.advance_to(done, note=f"{kind}: {name}")
@@ -308,7 +308,7 @@ def _seconds_of_vectors(run: Run, config: Config, photos: Path, sample: _Sample,
 
 
 def _rows(
-    kind: str, recommended: dict[str, Any], results: dict[str, dict[str, Any]], vectors: float, sample: _Sample
+    kind: str, recommended: dict[str, Any], results: dict[str, Trained], vectors: float, sample: _Sample
 ) -> list[dict[str, Any]]:
     """Rows of the table for one kind of vectors: what `recommend` compares."""
     more = max(1.0, sample.n_training / len(sample.labels))  # steps of the learners: as many per image

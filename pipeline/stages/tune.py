@@ -12,10 +12,10 @@ import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from visterm.pipeline.config.loading import with_settings
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.config.search_spaces import search_space, value_of
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError
@@ -33,6 +33,7 @@ from visterm.pipeline.workers import connected
 from .features import check_features
 from .fitting import constructor_parameters, labels_for
 from .train import world_settings
+from .trials import DEFAULT_BUDGET, Budget
 from .vector_kinds import learned_from, reweight
 
 if TYPE_CHECKING:
@@ -42,18 +43,39 @@ N_FOLDS = 4
 _TF = "features.weighting.tf"
 
 
+class Tuned(TypedDict, total=False):
+    """The settings that a tuning chose, and how it searched."""
+
+    learner: str
+    up_to_date: bool  # was tuned already
+    applied: bool
+    best: Settings  # by full name; empty if none is better than those to start with
+    before: Settings
+    best_trial: int
+    score: float
+    own_score: float  # of the settings to start with
+    measure: str
+    n_folds: int
+    n_images: int
+    seconds: float
+    budget: float
+    most: int | None
+    exhausted: bool
+    trials: list[Settings]
+    plot: str
+
+
 def tune(
     run: Run,
     config: Config,
     learner_name: str,
     console: Console,
     *,
-    budget: float = 300.0,
+    budget: Budget = DEFAULT_BUDGET,
     search: Sequence[str] = (),
-    most: int | None = None,
     apply: bool = False,
     force: bool = False,
-) -> dict[str, Any]:
+) -> Tuned:
     """Choose settings of a learner by cross-validation on the training images; test images are not read.
 
     Parameters
@@ -64,12 +86,10 @@ def tune(
     learner_name : str
         One of TRAINED.
     console : Console
-    budget : float
-        Seconds.
+    budget : Budget
+        Seconds, or a number of trials.
     search : sequence of str
         ``C=0.1,1``: these settings and values instead of those of `search_spaces`.
-    most : int, optional
-        Number of trials in place of those that fit into the budget.
     apply : bool
         Write the chosen settings into the configuration of the run.
     force : bool
@@ -77,10 +97,7 @@ def tune(
 
     Returns
     -------
-    dict
-        ``learner``, ``up_to_date`` (was tuned already), ``applied``, ``best`` (settings by full name; empty if none is
-        better than those to start with), ``score``, ``own_score``, ``measure``, ``n_folds``, ``n_images``, ``seconds``,
-        ``budget``, ``plot`` and ``trials``.
+    Tuned
 
     Raises
     ------
@@ -91,7 +108,6 @@ def tune(
     if learner_name not in TRAINED:
         raise UserError(f"{learner_name} learns nothing and has no settings to tune; use --learner oasis")
     check_labels(config, "tune")
-    plan = Budget(budget, most)
     with opened(run, config) as asked:
         check_features(asked)
         images = asked.images("train", labelled=True)
@@ -101,7 +117,7 @@ def tune(
         it = OpenedRun(asked, _settings_before(asked, learner_name), asked.catalogue)
         space = search_space(learner_name, it.config, visterms=visterms, given=search)
         record = _record(it, learner_name, space, visterms)
-        result = None if force else _finished(it, learner_name, record, plan)
+        result = None if force else _finished(it, learner_name, record, budget)
         is_tuned = result is not None
         if result is None:
             data = _Data(it, learner_name, visterms)
@@ -109,7 +125,7 @@ def tune(
             checkpoint = _checkpoint(it, learner_name, record, force)
             if visterms:
                 data.count_as_new(checkpoint / "as_new.npz", console)
-            result = _tune(it.config, learner_name, data, space, checkpoint, console, plan)
+            result = _tune(it.config, learner_name, data, space, checkpoint, console, budget)
             _check_unchanged(asked, learner_name)
             _publish(run.tuning(learner_name), record, result)
         if apply:
@@ -117,14 +133,7 @@ def tune(
             reweight(it, tuned, it.catalogue)
             run.save_config(tuned)
     plot = str(run.tuning(learner_name) / "tuning.png")
-    return {"learner": learner_name, "up_to_date": is_tuned, "applied": apply} | result | {"plot": plot}
-
-
-class Budget(NamedTuple):
-    """How long to search: seconds, or a number of trials in their place."""
-
-    seconds: float
-    trials: int | None = None
+    return {"learner": learner_name, "up_to_date": is_tuned, "applied": apply, **result, "plot": plot}
 
 
 class _Data:
@@ -293,11 +302,11 @@ def _tune(
     checkpoint: Path,
     console: Console,
     budget: Budget,
-) -> dict[str, Any]:
+) -> Tuned:
     """Search, or resume a search; return the result."""
     import joblib
 
-    from .trials import Search
+    from .trials import Plan, Search
 
     n_images = count(len(data.fold_of), "training image")
     most = budget.trials
@@ -308,11 +317,7 @@ def _tune(
             space,
             {key: value_of(config, key) for key in space},
             functools.partial(measure_fold, data, config, learner_name),
-            n_folds=data.n_folds,
-            n_jobs=joblib.effective_n_jobs(config.compute.n_jobs),
-            seed=config.seed,
-            budget=budget.seconds,
-            most=most,
+            Plan(data.n_folds, joblib.effective_n_jobs(config.compute.n_jobs), config.seed, budget),
             progress=lambda seconds, ended, note: phase.advance_to(
                 min(int(seconds) if most is None else ended, total), note=note
             ),
@@ -334,7 +339,7 @@ def _tune(
             f"{first if trials[0].state == 'complete' else ''}; "
             f"give more, such as --budget {max(1, math.ceil(budget.seconds / 20))}m"
         )
-    figures = {
+    figures: Tuned = {
         "n_folds": data.n_folds,
         "n_images": len(data.fold_of),
         "seconds": round(search.seconds(), 3),
@@ -342,10 +347,10 @@ def _tune(
         "most": most,
         "exhausted": search.exhausted(),
     }
-    return _chosen(config, learner_name, trials) | figures | {"trials": [trial.as_json() for trial in trials]}
+    return {**_chosen(config, learner_name, trials), **figures, "trials": [trial.as_json() for trial in trials]}
 
 
-def _chosen(config: Config, learner_name: str, trials: Sequence[Trial]) -> dict[str, Any]:
+def _chosen(config: Config, learner_name: str, trials: Sequence[Trial]) -> Tuned:
     """Choose among the trials that were measured on all folds; return the settings and what they gain."""
     from visterm.learners import LEARNERS
 
@@ -353,7 +358,7 @@ def _chosen(config: Config, learner_name: str, trials: Sequence[Trial]) -> dict[
     best = max((trial for trial in trials if trial.state == "complete"), key=lambda trial: trial.score)
     gains = [a - b for a, b in zip(best.values, first.values, strict=True)]
     error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    settings: dict[str, Any] = {}
+    settings: Settings = {}
     # A gain within its standard error is chance, and settings that were chosen by chance can be worse on other images.
     if statistics.mean(gains) > error:
         settings = dict(best.settings)
@@ -402,7 +407,7 @@ def _settings_before(run: OpenedRun, learner_name: str) -> Config:
     return run.config
 
 
-def _finished(run: OpenedRun, learner_name: str, record: Record, budget: Budget) -> dict[str, Any] | None:
+def _finished(run: OpenedRun, learner_name: str, record: Record, budget: Budget) -> Tuned | None:
     """Return the result of the same tuning, if it is done and had as much time."""
     if not is_up_to_date(run.tuning(learner_name), record):
         return None
@@ -434,7 +439,7 @@ def _checkpoint(run: Run, learner_name: str, record: Record, force: bool) -> Pat
     return checkpoint
 
 
-def _publish(folder: Path, record: Record, result: dict[str, Any]) -> None:
+def _publish(folder: Path, record: Record, result: Tuned) -> None:
     """Keep the result, with its journal and a plot, in place of the checkpoint."""
     from visterm.pipeline.report.tuning_plot import write_tuning_plot
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
@@ -60,6 +61,16 @@ class Excluded(NamedTuple):
     row: int | None
     reason: str | None
     labels: str | None
+
+
+class Compacted(TypedDict):
+    """Numbers of segments before and after `Collection.compact`, and of what it dropped."""
+
+    segments_before: int
+    segments: int
+    dropped_rows: int  # of counts
+    tombstones: int  # rows of the catalogue
+    seconds: float
 
 
 class Segment(NamedTuple):
@@ -278,7 +289,7 @@ class Collection(Database):
         segments = [s for s in self.stored() if s.living_bytes < MERGED_BYTES / 2 or s.rows - s.living > s.rows / 4]
         return segments if len(segments) > 1 or any(s.rows > s.living for s in segments) else []
 
-    def compact(self) -> dict[str, int]:
+    def compact(self) -> Compacted:
         """Merge small segments and those with many dead rows, delete the tombstones, and return the numbers of each.
 
         A damaged segment is a UserError, and stays as it is. The living rows of several segments are written to a new
@@ -286,6 +297,7 @@ class Collection(Database):
         catalogue names the old ones or the new one, and the next command that writes removes the rest. A process that
         has an old segment memory-mapped keeps it, as its files are unlinked, not overwritten.
         """
+        started = time.perf_counter()
         self.check_segments()
         self.clean()
         before, old = self.stored(), self.mergeable()
@@ -323,6 +335,7 @@ class Collection(Database):
             "segments": len(self.stored()),
             "dropped_rows": dropped,
             "tombstones": tombstones,
+            "seconds": round(time.perf_counter() - started, 3),
         }
 
     def origin(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ Search, explanation, annotation, the service and evaluate follow this one rule w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from visterm.pipeline.errors import UserError
@@ -15,7 +15,7 @@ from .models import TRAINED, trained_record
 from .run import Run
 
 
-def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> dict[str, Any] | None:
+def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None) -> dict[str, Any] | None:
     """Return which of some learners did best on images held out of the training ones; None where none was validated.
 
     Test images choose nothing. What counts is mAP, which sees every relevant image, where precision at 1 is one bit of

@@ -23,7 +23,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.report.tuning_plot import write_tuning_plot
 from visterm.pipeline.stages import tune as stage
-from visterm.pipeline.stages.trials import Search, best_step
+from visterm.pipeline.stages.trials import Budget, Plan, Search, best_step
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
@@ -285,10 +285,10 @@ def figure(settings, fold, tick):
     return {"steps": [0], "values": [1 - 0.1 * abs(settings["a"] - 4) + 0.05 * (settings["b"] == "y") + fold / 100]}
 
 
-def search(folder, measure=figure, **options):
-    options = {"n_folds": 4, "n_jobs": 2, "seed": 0, "budget": 60, "most": 16} | options
+def search(folder, measure=figure, n_jobs=2, **options):
+    budget = Budget(**{"seconds": 60, "trials": 16} | options)
     folder.mkdir(exist_ok=True)
-    return Search(folder / "journal", SPACE, OWN, measure, **options)
+    return Search(folder / "journal", SPACE, OWN, measure, Plan(4, n_jobs, 0, budget))
 
 
 def test_halving_stops_the_worse_half_and_finds_the_best(tmp_path):
@@ -329,7 +329,7 @@ def test_threads_and_an_interruption_change_nothing(tmp_path):
 
 
 def test_all_settings_are_tried_once_and_then_it_ends(tmp_path):
-    searching = search(tmp_path, most=None)
+    searching = search(tmp_path, trials=None)
     assert not searching.run()
     assert len(searching.trials()) == 36
     assert searching.exhausted()
@@ -341,7 +341,7 @@ def test_keeps_the_budget(tmp_path):
         tick()
         return figure(settings, fold, tick)
 
-    searching = search(tmp_path, slow, most=None, budget=0.8)
+    searching = search(tmp_path, slow, trials=None, seconds=0.8)
     searching.run()
     assert 0 < len(searching.trials()) < 36  # all would take longer than the budget, whatever the machine
 
@@ -352,7 +352,7 @@ def test_refused_settings_do_not_end_the_search(tmp_path):
             raise ValueError("b must be given")
         return {"steps": [0], "values": [np.inf]} if settings["a"] == 6 else figure(settings, fold, tick)
 
-    searching = search(tmp_path, picky, most=36)
+    searching = search(tmp_path, picky, trials=36)
     searching.run()
     trials = searching.trials()
     states = {trial.state for trial in trials if trial.settings["b"] is None or trial.settings["a"] == 6}
