@@ -12,11 +12,12 @@ from typing import TypedDict
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Changes, Collection
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard, write_record
 from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
 from visterm.pipeline.store.vectors import checksums

@@ -17,11 +17,12 @@ from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
-from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
+from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish, write_text
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import has_segments
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
 from visterm.pipeline.workers import connected
