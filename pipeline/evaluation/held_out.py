@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
@@ -77,7 +77,17 @@ class Fall(NamedTuple):
     measured_on: str
 
 
-def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tuple[Fall, dict[str, Any]]:
+class FallFigures(TypedDict, total=False):
+    """Mean average precisions of an update on held-out images; None where nothing could be measured."""
+
+    map_base: float | None
+    map_before: float | None
+    map_after: float | None
+    map_error: float | None  # standard error of the difference of base and after
+    measured_on: str | None  # these images in words: those that no mark names, or all, where these are few
+
+
+def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tuple[Fall, FallFigures]:
     """Return the larger fall of precision from "base" to "after", and figures for the result of an update.
 
     Measured among all images and among those without marks. The figures are of the latter if there are enough queries,
@@ -86,7 +96,7 @@ def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tupl
     import numpy as np
 
     falls: list[Fall] = []
-    figures: dict[str, Any] = {}
+    figures: FallFigures = {}
     for among, which in ((np.ones_like(held_out.unmarked), ""), (held_out.unmarked, " that no mark names")):
         if which and len(held_out.queries(among)) < MIN_QUERIES:
             continue
@@ -94,8 +104,14 @@ def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tupl
         fall = precisions["base"] - precisions["after"]
         error = float(fall.std() / np.sqrt(len(fall)))
         falls.append(Fall(float(fall.mean()), error, f"{len(fall)} {held_out.what}{which}"))
-        figures = {f"map_{when}": round(float(values.mean()), 4) for when, values in precisions.items()}
-        figures |= {"map_error": round(error, 4), "measured_on": falls[-1].measured_on}
+        means = {when: round(float(values.mean()), 4) for when, values in precisions.items()}
+        figures = {
+            "map_base": means["base"],
+            "map_before": means["before"],
+            "map_after": means["after"],
+            "map_error": round(error, 4),
+            "measured_on": falls[-1].measured_on,
+        }
     return max(falls), figures
 
 
