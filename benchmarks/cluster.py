@@ -73,8 +73,8 @@ def extraction_seconds(run: Run, config: Config, collection: Collection, root: P
     """Extract every image again."""
     collection.use_extractor("")
     collection.use_extractor(extractor_content(run))
-    source, pending = ImageSource.of(run, config, collection, root), collection.pending()
     it = OpenedRun(run, config, collection)
+    source, pending = ImageSource.of(it, root), collection.pending()
     spent = seconds(extract, it, source, pending, Console(quiet=True), clock=ELAPSED)
     collection.clean()
     return spent

@@ -100,7 +100,7 @@ def add(
         given = set(names)
         collection.check_segments()
         collection.clean()
-        source = ImageSource.of(run, config, collection, root)
+        source = ImageSource.of(run, root)
         if names:
             check_cluster(run, config, source, len(names) - len(collection.ids(names)), root / names[0])
         changes = collection.add(names, labels, config)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import FIX_AND_RESUME, UserError
-from visterm.pipeline.store.catalogue import Collection, Outcome
+from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.files import image_sha256, write_text
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
@@ -72,11 +72,11 @@ class ImageSource:
     precision: str
 
     @classmethod
-    def of(cls, run: Run, config: Config, collection: Collection, root: Path) -> ImageSource:
+    def of(cls, run: OpenedRun, root: Path) -> ImageSource:
         """Return the source for the images of a run."""
-        files = (run.extractor / "files").absolute()  # workers may run in another directory
+        files, config = (run.extractor / "files").absolute(), run.config  # workers may run in another directory
         limits = config.collection.max_pixels, config.compute.segment_size
-        return cls(files, collection["extractor"], root, *limits, config.features.precision)
+        return cls(files, run.catalogue["extractor"], root, *limits, config.features.precision)
 
     def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
         """Read images; count their visterms, or embed them."""

@@ -25,7 +25,7 @@ from visterm.pipeline.store.vectors import checksums
 from .dates import read_dates
 from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
-from .vector_kinds import changed_settings, flat, vector_kind
+from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
 
 
 class FeaturesSummary(TypedDict):
@@ -65,28 +65,28 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     UserError
         No images, or a configuration that does not fit them.
     """
-    if root is None and not vector_kind(run, config).knows_images():
+    if root is None and needs_directory(run, config):
         raise UserError("no images given; run 'visterm features IMAGES' (make features IMAGES=dir)")
     with opened(run, config, create=True) as run:
-        kind, collection = vector_kind(run, config), run.catalogue
+        kind, collection = vector_kind(run), run.catalogue
         started = time.perf_counter()
         check_ahead(collection.segments)
-        root, changes = kind.scan(collection, root, force=force)
+        root, changes = kind.scan(root, force=force)
         for number, n_images in collection.forget_damaged():
             console.warn(f"segment {number} is damaged: its {count(n_images, 'image')} must be extracted again")
         collection.clean()
         _say_scanned(collection, root, changes, console)
         extracted = 0
-        if kind.any_readable(collection, root):
-            extractor = kind.fit(collection, root, console, force=force)
+        if kind.any_readable(root):
+            extractor = kind.fit(root, console, force=force)
             if force:
                 collection.use_extractor("")  # forget what was extracted
             collection.use_extractor(extractor)
-            source, pending = kind.source(collection, root), collection.pending()
+            source, pending = kind.source(root), collection.pending()
             check_cluster(run, config, source, len(pending))
             run.save_config(config)  # not before: settings that cannot be used must not be kept
             extracted = extract(run, source, pending, console)
-            kind.finish(collection)
+            kind.finish()
         if changes or extracted:
             _say_clicked(run, console)
         read_dates(collection, root, console)
@@ -173,7 +173,7 @@ def check_features(run: OpenedRun) -> None:
     finished = record is not None and record["content"] == collection["extractor"]
     if record is None or not finished or record["inputs"].get("split", collection["split"]) != collection["split"]:
         raise UserError(f"run {run.name}: the features are not finished; {first}")
-    changes = changed_settings(run, vector_kind(run, config).settings())
+    changes = changed_settings(run)
     given = _changed_here(run, config)
     if changes or given or not collection["split"].startswith(split_key(config)):
         changes = changes and f" ({changes})"

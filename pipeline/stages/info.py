@@ -22,7 +22,7 @@ from .drift import measure_drift
 from .evaluate import evaluation_record
 from .repair import damaged_artifacts
 from .train import checkpoint_path, train_record
-from .vector_kinds import changed_settings, vector_kind
+from .vector_kinds import changed_settings
 
 Description = dict[str, Any]  # parts of a run by the names that 'visterm info' prints
 
@@ -139,7 +139,7 @@ def _describe_extractor(run: OpenedRun, record: Record | None) -> Description:
         damaged = os.path.lexists(run.extractor)
         return {"visterms": 0, "learned from": "unknown, the extractor is damaged" if damaged else "nothing yet"}
     if "training_images" in record:
-        changes = changed_settings(run, vector_kind(run, config).settings())
+        changes = changed_settings(run)
         return {
             "visterms": record["config"]["features"]["n_visterms"],
             "learned from": count(record["training_images"], "training image")

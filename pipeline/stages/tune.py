@@ -130,7 +130,7 @@ def tune(
             _publish(run.tuning(learner_name), record, result)
         if apply:
             tuned = with_settings(it.config, result["best"])
-            reweight(it, tuned, it.catalogue)
+            reweight(OpenedRun(it, tuned, it.catalogue))
             run.save_config(tuned)
     plot = str(run.tuning(learner_name) / "tuning.png")
     return {"learner": learner_name, "up_to_date": is_tuned, "applied": apply, **result, "plot": plot}
@@ -183,7 +183,7 @@ class _Data:
         extractor: Any = copy.copy(extractor_of(run))
         if extractor.palette_ is None:
             return
-        paths, root = learned_from(run, config, run.catalogue), run.catalogue.root
+        paths, root = learned_from(run), run.catalogue.root
         if paths is None or root is None:
             console.say("the codebook would now be made from other images: folds are measured as it knows them")
             return

@@ -38,8 +38,8 @@ def start_extraction(run, collection):
     collection.use_extractor("")
     collection.use_extractor(content)
     config, quiet = run.configure(None, []), Console(quiet=True)
-    source = ImageSource.of(run, config, collection, collection.root)
     it = OpenedRun(run, config, collection)
+    source = ImageSource.of(it, collection.root)
     return collection.pending(), lambda some: extract(it, source, some, quiet)
 
 
