@@ -148,8 +148,8 @@ class FeedbackTrainer:
         """
         started = time.perf_counter()
         with self._changing(learner, starts=True) as state:
-            own = self._versions.marks(learner, state.version)
-            known = self._with_training(learner, own)
+            learned = self._versions.marks(learner, state.version)
+            known = self._with_training(learner, learned)
             data = collect_batches(self.run, self.marks, learner, set(state.set_aside))
             numbers = sorted(number for batch in data.batches for number in batch.numbers)
             new = [number for number in numbers if number not in known]
@@ -165,7 +165,7 @@ class FeedbackTrainer:
                 "n_left_out": data.n_left_out,
                 **_UNMEASURED,
             }
-            of_training = known.difference(own)
+            of_training = known.difference(learned)
             if known.symmetric_difference(numbers) <= of_training:  # training again takes these out, an update cannot
                 answer["reason"] = _nothing_new(data, bool(known))
             else:
@@ -267,7 +267,7 @@ class FeedbackTrainer:
         After a refused update, undo makes the next update learn the marks that were set aside.
         """
         with self._changing(learner) as state:
-            self.marks.standing()  # refuses a file that is gone: without a version that learned it, it looks never made
+            self.marks.standing()  # raises if the file is missing; once no version uses it, that looks like no marks
             if not state.before:
                 why = "the base is in force" if not state.version else "older versions are not kept"
                 raise UserError(f"{learner}: nothing to undo, {why}; 'visterm feedback reset' goes back to the base")
@@ -301,7 +301,7 @@ class FeedbackTrainer:
             ``map_base`` and ``map_after`` of the version in force, ``undo`` (versions it can go back to).
         """
         standing = self.marks.standing()
-        marks = {mark.number: mark for some in standing.values() for mark in some}
+        marks = {mark.number: mark for of_query in standing.values() for mark in of_query}
         learners = {}
         for name in UPDATABLE:
             if name not in self.run.learners():

@@ -89,8 +89,8 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
     Notes
     -----
     A model is taken unless mean average precision falls by more than `TOLERANCE`. Two trainings that differ in nothing
-    but the seed may differ by as much, so a smaller fall says nothing of the labels. No training continues another:
-    falls by chance do not add up, those that worse labels cause can. Where a learner had learned relevance marks on top
+    but the seed may differ by as much, so a smaller fall says nothing of the labels. Each training starts from scratch,
+    so random losses do not accumulate; losses from bad labels do. Where a learner had learned relevance marks on top
     of its training, the new model learns them, too.
     """
     console = console or Console(quiet=True)
@@ -246,9 +246,11 @@ class _ToldPhase:
             return
         self._told = now
         share = min(done / total, 1.0)
-        left = (now - self._started) * max(total - done, 0) / (done - self._first)
+        seconds_left = (now - self._started) * max(total - done, 0) / (done - self._first)
         # The first steps may have been compiled meanwhile.
-        self._tell({"phase": self._title, "share": share, "seconds_left": round(left, 1) if share > 0.1 else None})
+        self._tell(
+            {"phase": self._title, "share": share, "seconds_left": round(seconds_left, 1) if share > 0.1 else None}
+        )
 
 
 def _main(folder: str) -> int:

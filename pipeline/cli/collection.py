@@ -70,8 +70,8 @@ def features(
     if deep and (vectors or ids):
         raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     root = None if images is None else Path(images)
-    given = {"file": vectors, "ids": ids}
-    of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]
+    files = {"file": vectors, "ids": ids}
+    of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in files.items() if file is not None]
     settings = [*with_scheduler(settings, scheduler), *of_vectors, *(["features.kind=deep"] if deep else [])]
     named_after = root or (Path(vectors).with_suffix("") if vectors else None)
     place, configuration = open_run(run, config, settings, named_after)

@@ -274,7 +274,7 @@ def _held_out(metrics: dict) -> list[str]:
     """Return one line per learner that was validated on held-out images of classes, with cosine beside."""
     return [
         f"{name}, held-out images (cosine): "
-        + ", ".join(f"{world} {own['map']:.3f} ({own['cosine']:.3f})" for world, own in figures["held_out"].items())
+        + ", ".join(f"{world} {row['map']:.3f} ({row['cosine']:.3f})" for world, row in figures["held_out"].items())
         for name, figures in metrics["systems"].items()
         if "held_out" in figures
     ]
@@ -288,9 +288,9 @@ def _open(metrics: dict) -> list[str]:
     width = max(8, *map(len, metrics["open"]["systems"]))
     for name, worlds in metrics["open"]["systems"].items():
         line = f"{name:>{width}}"
-        for world, own in worlds.items():
-            spread = f" ± {own['map_sd']:.3f}" if "map_sd" in own else ""
-            line += f"  {world} mAP {own['map']:.3f}{spread} P@1 {own['p1']:.3f}"
+        for world, figures in worlds.items():
+            spread = f" ± {figures['map_sd']:.3f}" if "map_sd" in figures else ""
+            line += f"  {world} mAP {figures['map']:.3f}{spread} P@1 {figures['p1']:.3f}"
         lines.append(line)
     return lines
 
@@ -354,9 +354,9 @@ def try_(
     console = make_console()
     configuration = load_config(config, with_world(settings, world))
     result = try_photos(Path(images), configuration, console, budget=seconds_of(budget))
-    given = [*(["--config", str(config)] if config else [])]
-    given += [part for setting in settings or [] for part in ("--set", setting)]
-    result["commands"] = _commands(images, result, given, world)
+    options = [*(["--config", str(config)] if config else [])]
+    options += [part for setting in settings or [] for part in ("--set", setting)]
+    result["commands"] = _commands(images, result, options, world)
     if as_json:
         print(json.dumps(result))
         return
@@ -369,15 +369,15 @@ def try_(
         print(f"  {line}")
 
 
-def _commands(images: str, result: dict, given: list[str], world: ForOption) -> list[str]:
+def _commands(images: str, result: dict, options: list[str], world: ForOption) -> list[str]:
     """Return the commands that make the vectors of all images and train the learner."""
     settings = {key: value for key, value in result["settings"].items() if key != "features.kind"}
     if result["settings"].get("features.kind") == "deep":
-        given = [*given, "--deep"]
+        options = [*options, "--deep"]
         settings = {}
-    given += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    options += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     name = Path(images).resolve().name or "images"
-    commands = [["visterm", "features", images, *given]]
+    commands = [["visterm", "features", images, *options]]
     if result["learner"] == "cosine":
         commands.append(["visterm", "search", "IMAGE", "--run", name])
     else:

@@ -98,12 +98,12 @@ def say_chosen(result: Tuned, place: Run, console: Console) -> None:
             f"{result['learner']} was tuned already, for {duration(result['seconds'])}: --budget with more time "
             "continues, --force starts again"
         )
-    measure, score, own = result["measure"], result["score"], result["own_score"]
+    measure, score, before = result["measure"], result["score"], result["own_score"]
     if not result["best"]:
-        console.say(f"no trial is clearly better than the settings at the start: {measure} {own:.3f}")
+        console.say(f"no trial is clearly better than the settings at the start: {measure} {before:.3f}")
         return
-    gain = f", {100 * (score / own - 1):+.1f} %" if own else ""
-    console.say(f"chosen: {tuned_text(result['best'])} ({measure} {score:.3f}, before {own:.3f}{gain})")
+    gain = f", {100 * (score / before - 1):+.1f} %" if before else ""
+    console.say(f"chosen: {tuned_text(result['best'])} ({measure} {score:.3f}, before {before:.3f}{gain})")
     if result["applied"]:
         console.say(f"written to {place.folder / 'config.yaml'}")
 

@@ -148,10 +148,10 @@ class FeaturesConfig(Section):
 
     def of_extractor(self) -> Settings:
         """Return the settings of VistermExtractor."""
-        own = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
-        sections = own.pop("codebook"), own.pop("weighting")
+        settings = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
+        sections = settings.pop("codebook"), settings.pop("weighting")
         codebook = sections[0].pop("kind")
-        return own | sections[0] | sections[1] | {"codebook": codebook}
+        return settings | sections[0] | sections[1] | {"codebook": codebook}
 
     @model_validator(mode="after")
     def _cells_fit(self) -> FeaturesConfig:

@@ -126,11 +126,11 @@ def _labels(queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = [
         {
             "label": label,
-            "queries": len(some),
-            "learner": _mean([query["value"] for query in some]),
-            "baseline": _mean([query["baseline"] for query in some]),
+            "queries": len(of_one),
+            "learner": _mean([query["value"] for query in of_one]),
+            "baseline": _mean([query["baseline"] for query in of_one]),
         }
-        for label, some in of_label.items()
+        for label, of_one in of_label.items()
     ]
     return sorted(rows, key=lambda row: (-(row["learner"] or 0), row["label"]))
 
@@ -147,9 +147,9 @@ def _confusions(queries: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
                 if not result["relevant"]:
                     wrong[label].update(result["labels"])
     pairs: list[dict[str, Any]] = [
-        {"label": label, "taken_for": other, "share": round(count / shown[label], 4), "queries": n_queries[label]}
+        {"label": label, "taken_for": taken_for, "share": round(count / shown[label], 4), "queries": n_queries[label]}
         for label, others in wrong.items()
-        for other, count in others.items()
+        for taken_for, count in others.items()
     ]
     return sorted(pairs, key=lambda pair: (-pair["share"], pair["label"], pair["taken_for"]))[:n]
 

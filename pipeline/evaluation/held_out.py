@@ -51,8 +51,8 @@ class HeldOutSet(NamedTuple):
         columns = np.flatnonzero(among)
         precisions = []
         for row in self.queries(among):
-            here, own = np.ix_([row], columns), np.searchsorted(columns, self.own[[row]])
-            precisions.append(mean_average_precision(scores[here], self.relevant[here], own))
+            here, place = np.ix_([row], columns), np.searchsorted(columns, self.own[[row]])
+            precisions.append(mean_average_precision(scores[here], self.relevant[here], place))
         return np.array(precisions)
 
     def scores(self, model: Any) -> np.ndarray:
@@ -145,11 +145,11 @@ def draw_held_out(
             continue
         rng = np.random.default_rng(0)
         chosen = [chosen[row] for row in np.sort(rng.permutation(len(chosen))[:MAX_HELD_OUT])]
-        own = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
+        queries = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
         y, _ = supervision(chosen, clicks=clicks)
         cutoff = getattr(getattr(config, learner), "click_cutoff", None) if clicks else None
-        relevant = related_images(y, own, np.arange(len(chosen)), cutoff=cutoff)
-        if relevant.sum() > len(own):  # each is related to itself
+        relevant = related_images(y, queries, np.arange(len(chosen)), cutoff=cutoff)
+        if relevant.sum() > len(queries):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
-            return HeldOutSet(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
+            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what)
     raise NoHeldOutSet(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")

@@ -129,12 +129,12 @@ def write_results(folder: Path, evaluated: Evaluated) -> None:
     )
 
     annotations = {name: system.annotation for name, system in systems.items() if system.annotation}
-    per_label = [(name, own) for name, annotation in annotations.items() for own in annotation.per_label]
+    per_label = [(name, row) for name, annotation in annotations.items() for row in annotation.per_label]
     if per_label:
         _write_csv(
             folder / "labels.csv",
             ["system", "label", "images", "precision", "recall"],
-            ([name, own.label, own.n_images, f"{own.precision:.6f}", f"{own.recall:.6f}"] for name, own in per_label),
+            ([name, row.label, row.n_images, f"{row.precision:.6f}", f"{row.recall:.6f}"] for name, row in per_label),
         )
 
     data = _report_data(evaluated, metrics, curves)
@@ -241,7 +241,7 @@ def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str
                 if annotation and annotation.per_label
                 else None,
                 learned=figures.get("learned", 1.0),
-                held_out={world: HeldOut(**own) for world, own in figures.get("held_out", {}).items()},
+                held_out={world: HeldOut(**row) for world, row in figures.get("held_out", {}).items()},
             )
         )
     collected = run.record(run.collection)
@@ -272,7 +272,7 @@ def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str
         side_by_side=_side_by_side(queries, systems, task) if len(learners) > 1 else (),
         class_splits=metrics["open"]["n_splits"] if "open" in metrics else 0,
         open_systems={
-            name: {world: OpenFigures(**own) for world, own in worlds.items()}
+            name: {world: OpenFigures(**of_world) for world, of_world in worlds.items()}
             for name, worlds in metrics.get("open", {}).get("systems", {}).items()
         },
         groups={name: groups for name in learners if (groups := _groups(systems[name].learner)) is not None},

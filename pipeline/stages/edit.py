@@ -97,21 +97,21 @@ def add(
             if path in unfit and (path in named or len(unfit) == len(names)):
                 raise UserError(f"{path}: cannot be added: {unfit[path]}")
         names = [path for path in names if path not in unfit]
-        given = set(names)
+        added = set(names)
         collection.check_segments()
         collection.clean()
         source = ImageSource.of(run, root)
         if names:
             check_cluster(run, config, source, len(names) - len(collection.ids(names)), root / names[0])
         changes = collection.add(names, labels, config)
-        pending = [(id_, path) for id_, path in collection.pending() if path in given]
+        pending = [(id_, path) for id_, path in collection.pending() if path in added]
         extracted = extract(run, source, pending, console)
-        read_dates(collection, root, console, given)
+        read_dates(collection, root, console, added)
         if extracted:
             collection.follow_moved(config)
-        skipped = [(path, reason) for path, reason in collection.skipped() if path in given]
+        skipped = [(path, reason) for path, reason in collection.skipped() if path in added]
         if extracted:
-            report_skipped(collection.skipped(), run, console, given)
+            report_skipped(collection.skipped(), run, console, added)
         copies = collection.copies(id_ for id_, _ in pending)
         if copies:
             copy, original = copies[0]

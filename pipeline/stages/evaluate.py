@@ -247,24 +247,24 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
     from visterm.retrieval import relevance_from_labels
 
     queries, gallery = _queries_and_gallery(run)
-    own = queries is gallery
+    among_queries = queries is gallery
     Q = run.vectors(queries)
-    X = Q if own else run.vectors(gallery)
+    X = Q if among_queries else run.vectors(gallery)
     # Together, so that labels have the same numbers on both sides.
     labels, _ = run.supervision([*queries, *gallery])
-    exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
+    exclude = np.arange(len(queries)) if among_queries else np.full(len(queries), -1)
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
     if not relevance.nnz:
-        why = "no class has two test images" if own else "no test image has a label of the training images"
+        why = "no class has two test images" if among_queries else "no test image has a label of the training images"
         raise UserError(f"run {run.name}: {why}, so no query has a relevant image; raise split.test, or add images")
-    warnings = _image_warnings(run, queries, [Q] if own else [Q, X])
+    warnings = _image_warnings(run, queries, [Q] if among_queries else [Q, X])
     train = run.images("train", labelled=True)
     classes = X_train = None
     if train:
         labels, _ = run.supervision([*queries, *train])
         if isinstance(labels, np.ndarray):
             classes = labels[: len(queries)], labels[len(queries) :]
-            X_train = run.vectors(train) if own else X
+            X_train = run.vectors(train) if among_queries else X
     known = {name for image in train for name in image.labels}
     new = sorted({name for image in queries for name in image.labels} - known)
     if new and not run.clicks:

@@ -174,10 +174,10 @@ def check_features(run: OpenedRun) -> None:
     if record is None or not finished or record["inputs"].get("split", collection["split"]) != collection["split"]:
         raise UserError(f"run {run.name}: the features are not finished; {first}")
     changes = changed_settings(run)
-    given = _changed_here(run, config)
-    if changes or given or not collection["split"].startswith(split_key(config)):
+    options = _changed_here(run, config)
+    if changes or options or not collection["split"].startswith(split_key(config)):
         changes = changes and f" ({changes})"
-        first = f"run 'visterm features --run {shlex.quote(run.name)}{given}' first"
+        first = f"run 'visterm features --run {shlex.quote(run.name)}{options}' first"
         raise UserError(f"run {run.name}: the features were made with another configuration{changes}; {first}")
     if collection.counts_by("status")["pending"]:
         raise UserError(f"run {run.name}: some images are not extracted yet; {first}")
@@ -188,13 +188,13 @@ def _changed_here(run: Run, config: Config) -> str:
     saved, asked = (
         flat(
             {
-                # Of triplets only learners know.
-                "collection": some.collection.model_dump(exclude={"triplets"}),
-                "split": some.split.model_dump(),
-                "features": some.features.model_dump(),
+                # Only learners depend on triplets.
+                "collection": configuration.collection.model_dump(exclude={"triplets"}),
+                "split": configuration.split.model_dump(),
+                "features": configuration.features.model_dump(),
             }
         )
-        for some in (run.configure(None, []), config)
+        for configuration in (run.configure(None, []), config)
     )
     changed = {key: value for key, value in asked.items() if saved[key] != value}
     texts = (value if isinstance(value, str) else json.dumps(value) for value in changed.values())

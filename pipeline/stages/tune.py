@@ -425,13 +425,13 @@ def _checkpoint(run: Run, learner_name: str, record: Record, force: bool) -> Pat
     checkpoint = folder.with_name(f"{learner_name}.checkpoint")
     if force:
         shutil.rmtree(checkpoint, ignore_errors=True)
-    other = run.record(checkpoint)
-    if other is not None and not is_up_to_date(checkpoint, record):
+    kept = run.record(checkpoint)
+    if kept is not None and not is_up_to_date(checkpoint, record):
         raise UserError(
             f"{checkpoint} is of an interrupted tuning with other settings, values, images or labels: tune with those "
             "to resume it, or with --force to start again"
         )
-    if other is None:
+    if kept is None:
         with publish(checkpoint, dict(record)):
             pass
         if not force and is_up_to_date(folder, record):

@@ -62,8 +62,8 @@ def in_words(model: Mapping[str, Any]) -> str:
     """Return on one line what `OnnxEmbedder.describe` found, and what it chose."""
     height, width = model["size"]
     mean, scale = (
-        ", ".join(f"{number:.4g}" for number in (given if isinstance(given, list) else [given]))
-        for given in (model["mean"], model["scale"])
+        ", ".join(f"{number:.4g}" for number in (value if isinstance(value, list) else [value]))
+        for value in (model["mean"], model["scale"])
     )
     line = (
         f"{Path(model['model']).name}: {model['resize']} to {width} x {height}, {model['channels']}, "
@@ -468,11 +468,11 @@ class _PrecomputedVectors(VectorKind):
         """Read the table; ids that are absolute paths become relative to the root."""
         from visterm.features import printable, read_vectors
 
-        given = self.config.collection.vectors
-        assert given.file is not None
-        columns = given.model_dump(include={"vector_column", "id_column", "label_column"})
+        source = self.config.collection.vectors
+        assert source.file is not None
+        columns = source.model_dump(include={"vector_column", "id_column", "label_column"})
         try:
-            table = read_vectors(given.file, given.ids, **columns)
+            table = read_vectors(source.file, source.ids, **columns)
         except ValueError as error:
             raise UserError(str(error)) from None
         prefix = os.path.join(root, "")
@@ -480,11 +480,13 @@ class _PrecomputedVectors(VectorKind):
         for id_ in ids:
             if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
                 raise UserError(
-                    f"{given.ids or given.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
+                    f"{source.ids or source.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
                     "directory above all images: visterm features IMAGES --vectors FILE"
                 )
         if len(set(ids)) < len(ids):
-            raise UserError(f"{given.ids or given.file}: an image has two ids, one absolute and one relative to {root}")
+            raise UserError(
+                f"{source.ids or source.file}: an image has two ids, one absolute and one relative to {root}"
+            )
         return table._replace(ids=ids)
 
     def any_readable(self, root: Path) -> bool:

@@ -256,10 +256,10 @@ def _whole_rows(file: Path, table: str, columns: list[str]) -> dict[int, dict[st
             contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as db,
         ):
             db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-            own = [name for name in columns if name in _columns(db, table)]
-            query = f"SELECT rowid, {', '.join(own)} FROM {table} ORDER BY rowid{order}"
+            known = [name for name in columns if name in _columns(db, table)]
+            query = f"SELECT rowid, {', '.join(known)} FROM {table} ORDER BY rowid{order}"
             for number, *values in db.execute(query):
-                row = dict(zip(own, values, strict=True))
+                row = dict(zip(known, values, strict=True))
                 if row.pop(_CHECKSUM, None) == _row_crc32(row):
                     rows[number] = row
     return rows

@@ -48,20 +48,20 @@ def files_crc32(folder: Path, names: Iterable[str]) -> dict[str, int]:
 
 def check_files(folder: Path, crc32: Mapping[str, int]) -> None:
     """Raise DamagedFile for a file of a folder that is missing, unreadable or has another checksum than noted."""
-    for name, wanted in crc32.items():
+    for name, expected in crc32.items():
         try:
-            _check_file(folder / name, wanted)
+            _check_file(folder / name, expected)
         except OSError as error:
             raise DamagedFile(f"{name}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _check_file(file: Path, wanted: int) -> None:
-    if _checked.get(os.path.abspath(file)) == _stamp(file, wanted):
+def _check_file(file: Path, expected: int) -> None:
+    if _checked.get(os.path.abspath(file)) == _stamp(file, expected):
         return
     with _lock:  # a thread that checks ahead may be reading the same file
-        stamp = _stamp(file, wanted)
+        stamp = _stamp(file, expected)
         if _checked.get(os.path.abspath(file)) != stamp:
-            if file_crc32(file) != wanted:
+            if file_crc32(file) != expected:
                 raise DamagedFile(f"{file.name} does not have the checksum it was written with")
             _checked[os.path.abspath(file)] = stamp
 

@@ -205,15 +205,15 @@ class Database:
             try:
                 seal = json.loads((self.folder / CHECKSUM).read_text())
                 check_seal(seal)
-                wanted = seal["crc32"] if bytes.fromhex(seal["counter"]) == counter else None
+                expected = seal["crc32"] if bytes.fromhex(seal["counter"]) == counter else None
             except (OSError, ValueError, KeyError, TypeError):
-                wanted = None
-            if wanted is not None:
+                expected = None
+            if expected is not None:
                 try:
-                    check_files(self.folder, {self.file.name: wanted})
+                    check_files(self.folder, {self.file.name: expected})
                 except DamagedFile:
                     raise self.damaged("it does not have the checksum it was written with") from None
-        return counter, wanted is not None
+        return counter, expected is not None
 
     def renew_copy(self) -> None:
         """Copy the catalogue as it is now, and write the checksum of both."""

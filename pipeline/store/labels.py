@@ -59,8 +59,8 @@ def read_labels(
         return ReadLabels(of_folder if config.labels == "auto" else lambda path: None, {})
     manifest = read_manifest(Path(config.labels), root, set(paths), everything)
     _check_names(Path(config.labels), manifest.n_known > 0, manifest.unknown, everything)
-    given = of_folder if manifest.labels is None else manifest.labels.get
-    return ReadLabels(given, manifest.fields, _warning(config.labels, manifest.unknown))
+    of_path = of_folder if manifest.labels is None else manifest.labels.get
+    return ReadLabels(of_path, manifest.fields, _warning(config.labels, manifest.unknown))
 
 
 def _read_clicks(
@@ -106,11 +106,11 @@ def _warning(file: str, unknown: list[str]) -> str | None:
 def enter_labels(db: Database, labels: Labels, rows: Iterable[tuple[int, str, str | None]]) -> list[int]:
     """Enter the labels of (id, path, labels so far), as edited; return the ids of those whose labels changed."""
     edits = standing_edits(db)
-    given = {decoded(path): text for path, text in db.execute("SELECT path, labels FROM given")}
+    by_hand = {decoded(path): text for path, text in db.execute("SELECT path, labels FROM given")}
     stale = []
     texts: dict[int, str] = {}  # images of one class share their labels
     for id_, path, old in rows:
-        new, text = labels(path), given.get(path) if given else None
+        new, text = labels(path), by_hand.get(path) if by_hand else None
         if text is None and new:
             text = texts.get(id(new)) or texts.setdefault(id(new), json.dumps(new, sort_keys=True))
         if edits and path in edits:

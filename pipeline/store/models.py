@@ -94,7 +94,7 @@ def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> N
         if not has_labels:
             ways = "" if cosine else f": {WAYS_TO_LABEL}"
             raise UserError(f"run {run.name} has no labels that {name} could learn from{ways}{cosine}")
-        others = [other for other in able if other in run.learners()]
+        others = [trained for trained in able if trained in run.learners()]
         hint = f"trained: {', '.join(others)}; use --learner {others[0]}, or " if others else ""
         raise UserError(f"run {run.name} has no trained {name}; {hint}run '{how_to_train(run, name)}' first{cosine}")
     if record["inputs"]["extractor"] != extractor_content(run):

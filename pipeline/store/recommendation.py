@@ -1,4 +1,4 @@
-"""The learner to take among those of a run: the one that did best on images held out of the training ones.
+"""Recommend the trained learner with the best held-out mAP.
 
 Search, explanation, annotation, the service and evaluate follow this one rule where no learner is named.
 """

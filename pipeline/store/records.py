@@ -94,10 +94,10 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 def is_up_to_date(folder: Path, record: Record) -> bool:
     """Whether the artifact in a folder has this record, and all its files have the sizes and checksums it notes."""
-    own = read_record(folder)
-    if own is None or any(own.get(key) != record[key] for key in _IDENTITY):
+    kept = read_record(folder)
+    if kept is None or any(kept.get(key) != record[key] for key in _IDENTITY):
         return False
-    if problem := damage(folder, own):
+    if problem := damage(folder, kept):
         _log.warning("%s: missing or damaged (%s); it must be rebuilt", folder, problem)
     return not problem
 

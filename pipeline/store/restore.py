@@ -120,7 +120,7 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
     with Collection(folder, create=True) as made, made.transaction():
         made["root"], made["extractor"] = os.fsencode(directory), origin.get("extractor", "")
         made["split"], made["last_segment"] = "", max(numbers, default=0)
-        # Of several rows of an id or of a path the last one stands: later segments, and larger ids, are newer. No file
+        # The last of several rows of an id or path stands: later segments, and larger ids, are newer. No file
         # has this size and time, so that a scan compares the content.
         made.executemany(
             "INSERT OR REPLACE INTO images (size, mtime_ns, id, path, sha256, width, height, segment, row, status) "

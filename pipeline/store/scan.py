@@ -60,10 +60,10 @@ class ScannedCatalogue(Database):
         except OSError as error:
             raise UserError(str(error)) from None
         prefix = len(os.path.join(root, ""))
-        own = folder_below(root, self.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
-        paths = [path for file in files if not (path := file[prefix:]).startswith(own)]
+        of_runs = folder_below(root, self.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
+        paths = [path for file in files if not (path := file[prefix:]).startswith(of_runs)]
         del files
-        names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
+        names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(of_runs)}
         others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
         layout = Layout.of(paths)
         given = config.collection.labels, config.collection.clicks, config.collection.triplets
@@ -75,16 +75,16 @@ class ScannedCatalogue(Database):
         for path in others:
             del names[path]
         if config.collection.classes is not None:
-            wanted = set(config.collection.classes)
-            missing = sorted(wanted - {layout.label(path) for path in paths})
+            classes = set(config.collection.classes)
+            missing = sorted(classes - {layout.label(path) for path in paths})
             if missing:
                 raise UserError(
                     f"collection.classes: {root} has no images in a folder {', '.join(missing[:5])}"
                     + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
                 )
             before = len(paths)
-            paths = [path for path in paths if layout.label(path) in wanted]
-            names = {path: reason for path, reason in names.items() if layout.label(path) in wanted}
+            paths = [path for path in paths if layout.label(path) in classes]
+            names = {path: reason for path, reason in names.items() if layout.label(path) in classes}
             changes.left_out = before - len(paths)
         with self.transaction():
             catch_up(self)

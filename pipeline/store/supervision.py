@@ -140,7 +140,7 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> TrainingData 
             uploads[key] = vector
         numbers += [mark.number for mark in here]
         n_left_out += len(marks) - len(here)
-        rows += [[query, one, other] for one in relevant for other in others]
+        rows += [[query, one, irrelevant] for one in relevant for irrelevant in others]
     if not rows:
         return None
     warnings = []

@@ -153,13 +153,13 @@ def supervision_of(
     import numpy as np
     from scipy import sparse
 
-    names = sorted({name for own in labels for name in own})
-    if not clicks and all(len(own) == 1 for own in labels):
-        return np.array([next(iter(own)) for own in labels]), names
+    names = sorted({name for of_image in labels for name in of_image})
+    if not clicks and all(len(of_image) == 1 for of_image in labels):
+        return np.array([next(iter(of_image)) for of_image in labels]), names
     place = {name: i for i, name in enumerate(names)}
-    rows = [row for row, own in enumerate(labels) for _ in own]
-    columns = [place[name] for own in labels for name in own]
-    weights = [weight for own in labels for weight in own.values()]
+    rows = [row for row, of_image in enumerate(labels) for _ in of_image]
+    columns = [place[name] for of_image in labels for name in of_image]
+    weights = [weight for of_image in labels for weight in of_image.values()]
     y = sparse.csr_matrix((weights, (rows, columns)), shape=(len(labels), len(names)), dtype=np.float32)
     return y, names
 
