@@ -21,7 +21,6 @@ from .pamir import PAMIR
 from .teachers import Teachers
 from .triplets import TripletSampler
 from .warp import LinearWARP
-from .whitening import WhiteningMixin
 from .wsabie import WSABIE
 
 __all__ = [
@@ -91,7 +90,7 @@ def load_learner(
     name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
     try:
         kind = LEARNERS[name]
-        if "whiten" not in params and issubclass(kind, WhiteningMixin):
+        if "whiten" not in params and "whiten" in kind().get_params():
             params["whiten"] = False  # saved before learners whitened
         learner = kind(**params)
     except KeyError:

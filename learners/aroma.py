@@ -29,11 +29,10 @@ from typing import Any
 import joblib
 import numpy as np
 from numba import njit
-from sklearn.utils.validation import check_is_fitted
 
-from . import validation
-from .checks import check_integer
+from .checks import check_choice, check_integer
 from .given_triplets import FitsTriplets
+from .loop import StepCost, Training
 from .online import OnlineLearner
 from .rows import (
     FASTMATH,
@@ -43,15 +42,14 @@ from .rows import (
     dense_rows,
     difference,
     entry_cost,
-    is_dense,
     mean_entries,
     row_dot,
     squared_norm,
     widest_row,
 )
+from .sides import Sides, bilinear
 from .sums import inner_products, one_thread, product
-from .triplets import TripletSampler
-from .whitening import WhiteningMixin, check_whiten
+from .whitening import WHITENING_STATE, check_whiten
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
 _ROUNDING = 1e-6
@@ -617,7 +615,7 @@ def dense_factored_pass(
 # -- the learner -------------------------------------------------------------------------------------------------------
 
 
-class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
+class AROMA(FitsTriplets, OnlineLearner):
     """Adaptive Regularization Of MAtrix models: OASIS with a step size for every entry of W.
 
     Parameters
@@ -719,8 +717,9 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     linear = True
     reads_rows = True
+    cautious_on_sparse = True  # pairs of visterms that no triplet had stay at their start: others rank by their vectors
     _learned = ("distribution_",)
-    _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "distribution_", "best_distribution_")
+    _state = (*OnlineLearner._state, *WHITENING_STATE, "distribution_", "best_distribution_")
     distribution_: np.ndarray  # (d, d, 2) or (3, d, d)
 
     def __init__(
@@ -772,38 +771,21 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
             return self.distribution_[1], self.distribution_[2]
         return self.distribution_[..., 1]
 
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side: Q W; dense float32 of shape (n, d)."""
-        check_is_fitted(self)
-        return self._back(self._learned_side(self.whitened(Q)))
+    @property
+    def begins_at(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
+        """What learning begins at; see `SimilarityLearner`."""
+        return "vectors" if self.init == "identity" or (self.init is None and self.is_whitened()) else "nothing"
 
-    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its query side: P W."""
-        return self._back(self._learned_side(self.whitened_parts(parts, whole)))
+    def _sides(self) -> Sides:
+        """Q W and X."""
+        return bilinear(self._times_W, lambda: self.W_, self._whitening)
 
-    def _learned_matrix(self) -> np.ndarray:
-        return self.W_
-
-    def _learned_side(self, Z: Any) -> np.ndarray:
+    def _times_W(self, Z: Any) -> np.ndarray:
         if self._is_factored():
             return product(Z, self.W_)
         # Products with W alone would copy it whole, as every other entry; this reads only the rows that Q touches.
         d = self.n_features_in_
         return np.ascontiguousarray(product(Z, np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
-
-    def _starts_at_vectors(self) -> bool:
-        return self.init == "identity" or (self.init is None and self.is_whitened())
-
-    def _starts_informed(self) -> bool:
-        return self._starts_at_vectors()
-
-    def _cautious_share(self, X: Any) -> float:
-        # Pairs of visterms that no triplet had stay at their start: images of other classes rank by how they look.
-        return super()._cautious_share(X) if is_dense(X) else validation.CAUTIOUS_SPARSE
-
-    def _start_whitened(self) -> None:
-        if self.init is None:
-            np.fill_diagonal(self.W_, 1.0)
 
     def _is_factored(self) -> bool:
         """Which form was learned; `covariance` is the one that the next `fit` learns."""
@@ -811,16 +793,16 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
-        if self.covariance not in ("diagonal", "factored"):
-            raise ValueError(f"covariance must be 'diagonal' or 'factored', got {self.covariance!r}")
+    def _check_params(self, *, fitted: bool) -> None:
+        check_choice("covariance", self.covariance, ("diagonal", "factored"))
         if not isinstance(self.r, Real) or not 1e-30 <= self.r <= 1e30:  # what single precision can take
             raise ValueError(f"r must be a positive number, from 1e-30 to 1e30, got {self.r!r}")
-        if self.init not in ("zero", "identity", None):
-            raise ValueError(f"init must be 'zero', 'identity' or None, got {self.init!r}")
+        check_choice("init", self.init, ("zero", "identity", None))
         check_whiten(self.whiten)
         if self.pairs_per_query is not None:
             check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
+        if fitted and self._is_factored() != (self.covariance == "factored"):
+            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to learn from scratch")
 
     def _start(self) -> None:
         d = self.n_features_in_
@@ -831,29 +813,26 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
                 np.fill_diagonal(covariance, 1.0)
         else:
             self.distribution_[..., 1] = 1.0
-        if self.init == "identity":
+        if self.begins_at == "vectors":
             np.fill_diagonal(self.W_, 1.0)
 
-    def _continue(self) -> None:
-        if self._is_factored() != (self.covariance == "factored"):
-            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to learn from scratch")
-        super()._continue()
-
-    def _step_cost(self, rows: Rows) -> float:
-        d, n = self.n_features_in_, mean_entries(rows)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        d, n, pairs = self.n_features_in_, mean_entries(rows), self._pairs(rows)
         if dense_rows(rows, d) is not None:
-            return 0.4 * d**2 if self._is_factored() else d**2 / self._pairs(rows) + 20 * d
+            return StepCost(0.4 * d**2 if self._is_factored() else d**2 / pairs + 20 * d, pairs)
         if self._is_factored():  # products of rows; few pending updates take as long to add as many
-            return 0.3 * d * (3 * n + _PENDING) + 0.01 * d**2
-        return entry_cost(rows, d) * 4 * n**2
+            return StepCost(0.3 * d * (3 * n + _PENDING) + 0.01 * d**2, pairs)
+        return StepCost(entry_cost(rows, d) * 4 * n**2, pairs)
 
     def _pairs(self, rows: Rows) -> int:
+        """Pairs drawn per query drawn."""
         if self.pairs_per_query is not None:
             return self.pairs_per_query
         sparse = dense_rows(rows, self.n_features_in_) is None
         return 1 if sparse or self._is_factored() else _DENSE_PAIRS
 
-    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, sampler = training.rows, training.sampler
         triplets = sampler.draw_pass((self.seed_, 0), self.n_steps_, n_steps, pairs_per_query=self._pairs(rows))
         d, r = self.n_features_in_, float(self.r)
         X = dense_rows(rows, d)

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import SimilarityLearner, inner_products, ratio_of_spreads, scores_of
+from .base import SimilarityLearner, inner_products, ratio_of_spreads
 from .checks import check_share
 from .maps import Map, SideBySide, scaled
+from .sides import dense, scores_of
 
 _SAMPLE = 300  # images whose similarities tell the scale
 
@@ -92,15 +93,16 @@ class Blend:
     def transform_query(self, Q: Any) -> Any:
         """Query side: dense float32."""
         if self.shares_gallery:
-            return self.learner._mixed_side(Q, *self._weights())
+            return self.learner._mixed(*self._weights()).of(Q)
         return self._query(self.learner._look_side(Q), self.learner.transform_query(Q))
 
     def query_map(self) -> Map:
         """`transform_query` as a few steps; see `SimilarityLearner.query_map`."""
-        look, learned = map(float, self._weights())
+        look, learned = self._weights()
         if self.shares_gallery:
-            return self.learner._mixed_map(look, learned)
-        return (SideBySide(scaled(self.learner._look_map(), look), scaled(self.learner.query_map(), learned)),)
+            return self.learner._mixed(look, learned).steps()
+        steps = self.learner._sides().look.steps(), self.learner.query_map()
+        return (SideBySide(scaled(steps[0], float(look)), scaled(steps[1], float(learned))),)
 
     def gallery_map(self) -> Map:
         """`transform` as a few steps."""
@@ -109,7 +111,7 @@ class Blend:
 
     def linear_query(self, P: Any) -> np.ndarray:
         """Query sides of differences of vectors; where `shares_gallery`."""
-        return self.learner._mixed_side(P, *self._weights(), differences=True)
+        return self.learner._mixed(*self._weights(), differences=True).of(P)
 
     def center(self) -> np.ndarray | None:
         """As of the learner."""
@@ -132,7 +134,7 @@ class Blend:
         return np.float32(1 - self.learned), np.float32(self.learned * self.scale)
 
     def _query(self, Q: Any, side: Any) -> np.ndarray:
-        Q, side = (part.toarray() if sp.issparse(part) else np.asarray(part) for part in (Q, side))
+        Q, side = dense(Q), dense(side)
         look, learned = self._weights()
         if self.shares_gallery:
             return look * Q + learned * side
@@ -170,13 +172,13 @@ def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     -------
     float
     """
-    if learner._starts_at_vectors():
+    if learner.begins_at == "vectors":
         return 1.0
     rows = np.unique(np.linspace(0, X.shape[0] - 1, min(_SAMPLE, X.shape[0])).astype(int))
-    some = X[rows]
+    images = X[rows]
     others = ~np.eye(len(rows), dtype=bool)
-    learned = learner.similarity(some, some, None if y is None else y[rows])
-    return ratio_of_spreads(scores_of(learner._look_side(some), some)[others], learned[others])
+    learned = learner.similarity(images, images, None if y is None else y[rows])
+    return ratio_of_spreads(scores_of(learner._look_side(images), images)[others], learned[others])
 
 
 def effective(learner: SimilarityLearner, learned: float | None = None, scale: float | None = None) -> Any:

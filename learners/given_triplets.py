@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from .base import Callback
+from .options import Callback
 from .rows import readonly
 
 _PASSES = 10  # through the triplets, where `n_steps` is None
@@ -109,7 +109,7 @@ class FitsTriplets:
         same W. Dense vectors are whitened as by `fit`; images that triplets join, as query and relevant image, stand
         for a class.
         """
-        if getattr(self, "validation_fraction", None) is not None:
+        if self.validation_fraction is not None:
             raise ValueError("triplets do not say which images to hold out: use validation_fraction=None")
         given = GivenTriplets(triplets, X.shape[0])
         return self.fit(X, given, callback=callback, progress=progress)  # type: ignore[attr-defined]  # of the learner that has this base

@@ -24,9 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from numbers import Real
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import joblib
 import numpy as np
@@ -34,13 +32,14 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.special import expit, log_expit, softmax
 from sklearn.cluster import KMeans
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .base import Callback, Distribute, ResumingLearner
-from .checks import check_integer, plain_labels, refuse_none
+from .base import SimilarityLearner
+from .checks import check_choice, check_integer, check_positive, plain_labels
 from .draws import draw_seed
-from .maps import Map
+from .options import FitOptions
 from .rows import FASTMATH, Float, Int, readonly
+from .sides import Side, Sides
 from .sums import product
 
 _log = logging.getLogger(__name__)
@@ -191,7 +190,7 @@ def hamming(a: np.ndarray, b: np.ndarray, distances: np.ndarray) -> None:
             distances[i, j] = total
 
 
-class MuSL(ResumingLearner):
+class MuSL(SimilarityLearner):
     """Multiple Similarity Learning.
 
     Parameters
@@ -297,10 +296,11 @@ class MuSL(ResumingLearner):
     """
 
     one_label = True
+    resumes = True
     by_category = True
     keeps_columns = False
     _state = (
-        *ResumingLearner._state,
+        *SimilarityLearner._state,
         "classes_",
         "metric_of_category_",
         "stump_features_",
@@ -373,8 +373,17 @@ class MuSL(ResumingLearner):
                 "another learner, or the forest codebook"
             )
 
-    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
-        X, y = self._check_supervised(X, y, reset=True)
+    def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
+        X, y = self._check_supervised(X, y, reset=not options.resuming)
+        y = plain_labels(y)
+        if not options.resuming:
+            self._begin(X, y)
+        elif not self._check_checkpoint(X):
+            return self
+        return self._learn(X, y, options)
+
+    def _begin(self, X: sp.csr_array, y: np.ndarray) -> None:
+        """Set the state to what it is before the first round."""
         self._check_params()
         for name in set(self._state) - {"n_features_in_", "learned_"}:
             self.__dict__.pop(name, None)
@@ -396,11 +405,6 @@ class MuSL(ResumingLearner):
         self.phase_, self.n_steps_ = "group" if grouped else "train", 0
         self.start_, self.start_losses_ = 0, []
         self.steps_done_, self.steps_total_ = 0, self.n_bits * (self.n_starts * (1 + self.retrain) if grouped else 1)
-        return self._run(X, y, callback, progress)
-
-    def _continue(self) -> None:
-        for name in _LEARNED:
-            setattr(self, name, np.array(getattr(self, name)))  # those of a mapped model are read-only
 
     # Of the fit; the parameters are those of the next one.
     @property
@@ -435,6 +439,7 @@ class MuSL(ResumingLearner):
         if self.phase_ != "done":
             raise ValueError("MuSL is a checkpoint of an unfinished fit; call resume first")
         X, y = self._check_supervised(X, y, reset=False)
+        y = plain_labels(y)
         if y.dtype.kind != self.classes_.dtype.kind:
             raise ValueError(f"labels must be of the fit's type, {self.classes_.dtype}, got {y.dtype}")
         labels, category = np.unique(y, return_inverse=True)
@@ -457,14 +462,7 @@ class MuSL(ResumingLearner):
         self.likelihoods_ = np.concatenate([self.likelihoods_, likelihoods[new]])[order]
         return metrics
 
-    def _run(
-        self,
-        X: sp.csr_array,
-        y: np.ndarray,
-        callback: Callback | None,
-        progress: Callback | None,
-        distribute: Distribute | None = None,
-    ) -> Self:
+    def _learn(self, X: sp.csr_array, y: np.ndarray, options: FitOptions) -> Self:
         if not np.array_equal(np.unique(y), self.classes_):
             raise ValueError(f"the checkpoint was made with {len(self.classes_)} other categories; use fit")
         category = np.searchsorted(self.classes_, y).astype(np.int32)
@@ -514,13 +512,13 @@ class MuSL(ResumingLearner):
                                 for first, last in parts[start : start + n_jobs]
                             )
                             # What is learned of this round is not read, and learned again, after a resume.
-                            if progress is not None:
-                                progress(self)
+                            if options.progress is not None:
+                                options.progress(self)
                         _, feature, below, above = min(cuts)  # of equal cuts the first feature
                         if feature >= 0:
                             self.stump_features_[k, t] = feature
                             self.stump_thresholds_[k, t] = _between(below, above)
-                        separate(self._sides(X, k)[:, t], pairs, category, H[k], counts[k])
+                        separate(self._below(X, k)[:, t], pairs, category, H[k], counts[k])
                         self.likelihoods_[:, k] = self._likelihoods(counts[k], t + 1)
                     self.n_steps_ += 1
                     self.steps_done_ += 1
@@ -529,8 +527,8 @@ class MuSL(ResumingLearner):
                     self._record(counts)
                     if self.n_steps_ == self._n_bits:
                         self._end_phase()
-                    if callback is not None:
-                        callback(self)
+                    if options.callback is not None:
+                        options.callback(self)
         return self
 
     def _end_phase(self) -> None:
@@ -619,7 +617,7 @@ class MuSL(ResumingLearner):
         n = len(category)
         H = np.zeros((n, n), np.min_scalar_type(self._n_bits))
         counts = np.zeros((n_categories, 2, self._n_bits + 1), np.int64)
-        sides = self._sides(X, k)
+        sides = self._below(X, k)
         for side in (np.zeros(n, bool), *sides.T[:t]):
             separate(side, pairs, category, H, counts)
         return H, counts
@@ -675,41 +673,29 @@ class MuSL(ResumingLearner):
 
     # -- the two sides -------------------------------------------------------------------------------------------------
 
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side: the codes of +-1 under all metrics, end to end; float32 of shape (n, K T)."""
-        check_is_fitted(self)
-        return self._signs(self._check_images(Q)).reshape(-1, self._n_metrics * self._n_bits)
+    def _sides(self) -> Sides:
+        """The codes of +-1 under all metrics, end to end, and those of gallery images; both float32 of shape (n, K T).
 
-    def transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Gallery side: the code under the metric of an image's category in that metric's block, zeros elsewhere.
-
-        Parameters
-        ----------
-        X : CSR or dense of shape (n, n_features_in_)
-        y : array of shape (n,), optional
-            Labels. Images without, or with a label that is not in `classes_`, have all codes, divided by K.
-
-        Returns
-        -------
-        float32 array of shape (n, K T)
+        Of a gallery image it is the code under the metric of its category in that metric's block, and zeros elsewhere.
+        Images without a label, or with one that is not in `classes_`, have all codes, divided by K.
         """
-        check_is_fitted(self)
-        signs = self._signs(self._check_images(X))  # (n, K, T)
-        metrics = self._metrics_of(y, len(signs))
-        share = np.where(metrics[:, None] >= 0, np.arange(self._n_metrics) == metrics[:, None], 1 / self._n_metrics)
-        signs *= share[:, :, None].astype(np.float32)
-        return signs.reshape(-1, self._n_metrics * self._n_bits)
 
-    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
-        return self.transform_query, None
+        def query(Q: Any) -> np.ndarray:
+            return self._signs(Q).reshape(-1, self._n_metrics * self._n_bits)
 
-    def gallery_map(self) -> Map:
-        """Not there: the gallery side depends on the label of each image."""
-        raise NotImplementedError("MuSL compares by metrics that the label of each gallery image chooses: no export")
+        def gallery(X: Any, y: Any = None) -> np.ndarray:
+            signs = self._signs(X)  # (n, K, T)
+            metrics = self._metrics_of(y, len(signs))
+            share = np.where(metrics[:, None] >= 0, np.arange(self._n_metrics) == metrics[:, None], 1 / self._n_metrics)
+            signs *= share[:, :, None].astype(np.float32)
+            return signs.reshape(-1, self._n_metrics * self._n_bits)
 
-    def query_map(self) -> Map:
-        """Not there: see `gallery_map`."""
-        return self.gallery_map()
+        def no_map() -> NoReturn:
+            raise NotImplementedError(
+                "MuSL compares by metrics that the label of each gallery image chooses: no export"
+            )
+
+        return Sides(Side(query, no_map), Side(gallery, no_map), space=query)
 
     def codes(self, X: Any) -> np.ndarray:
         """Codes of images under all metrics, bit t in bit t % 64 of word t // 64: uint64 of shape (n, K, words)."""
@@ -718,7 +704,7 @@ class MuSL(ResumingLearner):
         words = -(-self._n_bits // 64)
         bits = np.zeros((X.shape[0], self._n_metrics, 64 * words), bool)
         for k in range(self._n_metrics):
-            bits[:, k, : self._n_bits] = self._sides(X, k)
+            bits[:, k, : self._n_bits] = self._below(X, k)
         return np.packbits(bits, axis=2, bitorder="little").view("<u8")
 
     def distances(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
@@ -782,7 +768,7 @@ class MuSL(ResumingLearner):
         votes = product(nearer + tied * left[:, None], one_hot)
         return labels[votes.argmax(axis=1)]
 
-    def _sides(self, X: Any, k: int) -> np.ndarray:
+    def _below(self, X: Any, k: int) -> np.ndarray:
         """Which images lie below each threshold of metric k: bool (n, T)."""
         columns = X[:, self.stump_features_[k]]
         columns = columns.toarray() if sp.issparse(columns) else columns
@@ -792,7 +778,7 @@ class MuSL(ResumingLearner):
         """Codes of +-1, float32 (n, K, T)."""
         signs = np.empty((X.shape[0], self._n_metrics, self._n_bits), np.float32)
         for k in range(self._n_metrics):
-            signs[:, k] = np.where(self._sides(X, k), np.float32(1), np.float32(-1))
+            signs[:, k] = np.where(self._below(X, k), np.float32(1), np.float32(-1))
         return signs
 
     def _places(self, labels: np.ndarray) -> np.ndarray:
@@ -817,15 +803,6 @@ class MuSL(ResumingLearner):
 
     # -- input ---------------------------------------------------------------------------------------------------------
 
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, np.ndarray]:
-        if sp.issparse(y):
-            raise ValueError("MuSL takes one label per image, not a sparse array of several")
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}: MuSL takes one label per image")
-        refuse_none(y)
-        return sp.csr_array(X), plain_labels(y)
-
     def _check_params(self) -> None:
         check_integer("n_metrics", self.n_metrics, minimum=1)
         check_integer("n_bits", self.n_bits, minimum=1)
@@ -834,18 +811,9 @@ class MuSL(ResumingLearner):
         if self.max_images is not None:
             check_integer("max_images", self.max_images, minimum=2)
         for name in ("alpha", "r"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not (0 < float(value) < np.inf):
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
-        for name, known in (("grouping", _GROUPINGS), ("midpoint", _MIDPOINTS)):
-            value = getattr(self, name)
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+            check_positive(name, getattr(self, name))
+        check_choice("grouping", self.grouping, _GROUPINGS)
+        check_choice("midpoint", self.midpoint, _MIDPOINTS)
 
 
 def _renumbered(columns: Columns, order: np.ndarray) -> Columns:

@@ -16,7 +16,6 @@ since `loss = 1 - <W, V>`: an unclipped step makes it `1 - <W, V> - tau |V|^2 = 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Real
 from typing import Any
 
 import joblib
@@ -26,10 +25,10 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
 from .blocks import Run, block_size, learn_blocks
-from .checks import check_integer
+from .checks import check_choice, check_integer, check_positive
 from .given_triplets import FitsTriplets
-from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side, query_steps
-from .maps import Map, Squares
+from .loop import StepCost, Training
+from .mahalanobis import mahalanobis
 from .metric import positive_part
 from .online import OnlineLearner
 from .rows import (
@@ -47,10 +46,11 @@ from .rows import (
     widest_row,
     writable,
 )
+from .sides import Sides, bilinear
 from .sums import one_thread, product
-from .teachers import with_images, with_steps
+from .teachers import with_steps
 from .triplets import TripletSampler
-from .whitening import WhiteningMixin, check_whiten
+from .whitening import WHITENING_STATE, check_whiten
 
 Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 0 for one by one
 
@@ -162,7 +162,7 @@ def dissim_pass(rows: Rows, triplets: np.ndarray, C: Float, W: np.ndarray) -> tu
     return losses, violating
 
 
-class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
+class OASIS(FitsTriplets, OnlineLearner):
     """Online Algorithm for Scalable Image Similarity learning.
 
     Parameters
@@ -286,15 +286,15 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     linear = True
     distributes = True
-    _learned = ("W_",)
+    _learned = ("W_", "teachers_")
     _steps = (4_000_000, 1_000)
     _state = (
         *OnlineLearner._state,
-        *WhiteningMixin._whitening_state,
+        *WHITENING_STATE,
         *("W_", "best_W_", "ranker_W_", "teachers_", "best_teachers_"),
     )
     W_: np.ndarray  # (d, d)
-    ranker_W_: np.ndarray  # (n_rankers, d, d)
+    ranker_W_: np.ndarray | None = None  # (n_rankers, d, d), while they learn
     teachers_: sp.csr_array
 
     def __init__(
@@ -350,55 +350,25 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         return self.variant not in ("dissim", "online-symmetric")
 
     @property
-    def gallery_is_vectors(self) -> bool:
-        """Whether the gallery side is the vectors as they are: not with "dissim"."""
+    def whitens(self) -> bool:  # type: ignore[override]  # read only, as the base class uses it
+        """Whether it may learn in whitened vectors: not with "dissim", whose gallery side would change with them."""
         return self.variant != "dissim"
 
-    def _starts_at_vectors(self) -> bool:
-        return self.init == "identity" and self.variant != "dissim"
-
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side: Q W, or with "dissim" [Q (W + W'), 1]; dense float32 of shape (n, d) or (n, d + 1)."""
-        check_is_fitted(self)
-        if self.variant == "dissim":  # W is symmetric up to rounding: every update is
-            return query_side(self._check_images(Q), np.asarray(self.W_))
-        return self._back(self._learned_side(self.whitened(Q)))
-
-    def query_map(self) -> Map:
-        """Product with W, after the whitening; with "dissim" [Q 2 W, 1]."""
-        return query_steps(np.asarray(self.W_)) if self.variant == "dissim" else super().query_map()
-
-    def gallery_map(self) -> Map:
-        """None, or with "dissim" [X, -x' W x]."""
-        return (Squares(np.asarray(self.W_)),) if self.variant == "dissim" else ()
-
-    def _learned_matrix(self) -> np.ndarray:
-        return self.W_
-
     @property
-    def _hands_on_what_was_learned(self) -> bool:
-        return False
+    def begins_at(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
+        """What learning begins at; see `SimilarityLearner`."""
+        if self.init == "zero":
+            return "nothing"
+        return "model" if self.variant == "dissim" else "vectors"
 
-    def _learned_side(self, Z: Any) -> np.ndarray:
-        return product(Z, np.asarray(self.W_))
+    def _sides(self) -> Sides:
+        """Q W and X, or with "dissim" [Q (W + W'), 1] and [X, -x' W x]; labels are not read."""
+        if self.variant == "dissim":  # W is symmetric up to rounding: every update is
+            return mahalanobis(self._matrix)
+        return bilinear(lambda Z: product(Z, self._matrix()), self._matrix, self._whitening)
 
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""
-        check_is_fitted(self)
-        X = self._check_images(X)
-        return gallery_side(X, np.asarray(self.W_)) if self.variant == "dissim" else X
-
-    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its query side; with "dissim" the 1 is split as well."""
-        if self.variant == "dissim":
-            return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
-        return self._back(self._learned_side(self.whitened_parts(parts, whole)))
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its gallery side."""
-        if self.variant == "dissim":
-            return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
-        return self._gallery_side(parts)
+    def _matrix(self) -> np.ndarray:
+        return np.asarray(self.W_)
 
     def symmetry_index(self) -> float:
         """rho(W) = |sym(W)|^2 / |W|^2 of section 6.1: 1 if W is symmetric, 0 if antisymmetric."""
@@ -420,22 +390,18 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         check_is_fitted(self)
         W = np.array(self.W_, np.float32)
         _symmetrise(W)
-        return self._back(positive_part(W).T)
+        embedding = positive_part(W).T
+        return embedding if self._whitening is None else self._whitening.back(embedding)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
-        if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
-            raise ValueError(f"C must be a positive number, got {self.C!r}")
-        if self.init not in ("identity", "zero"):
-            raise ValueError(f"init must be 'identity' or 'zero', got {self.init!r}")
+    def _check_params(self, *, fitted: bool) -> None:
+        check_positive("C", self.C)
+        check_choice("init", self.init, ("identity", "zero"))
         check_whiten(self.whiten)
         if self.whiten is True and self.variant == "dissim":
             raise ValueError("whiten=True does not go with variant='dissim', whose gallery side would change with it")
-        if self.variant not in (None, "symmetric", "online-symmetric", "dissim", "psd"):
-            raise ValueError(
-                f"variant must be None, 'symmetric', 'online-symmetric', 'dissim' or 'psd', got {self.variant!r}"
-            )
+        check_choice("variant", self.variant, (None, "symmetric", "online-symmetric", "dissim", "psd"))
         check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
         check_integer("n_rankers", self.n_rankers, minimum=1)
         if self.lock_free and self.n_rankers > 1:
@@ -455,9 +421,6 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
                     f" got {self.psd_every} and {self.variant!r}"
                 )
 
-    def _whitens(self, X: Any) -> bool:
-        return self.variant != "dissim" and super()._whitens(X)
-
     def _start(self) -> None:
         W = np.zeros((self.n_features_in_, self.n_features_in_), np.float32)
         if self.init == "identity":
@@ -470,41 +433,22 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         if self.record_teachers and not searches and self.variant not in ("psd", "dissim") and not self.lock_free:
             self.teachers_ = sp.csr_array((self.n_images_, self.n_images_), dtype=np.float32)
 
-    def _grow(self, n_images: int) -> None:
-        if hasattr(self, "teachers_"):
-            self.teachers_ = with_images(self.teachers_, n_images)
-
-    def _keep_best(self) -> None:
-        super()._keep_best()
-        if hasattr(self, "teachers_"):
-            self.best_teachers_ = self.teachers_  # no copy: steps make a new table
-
-    def _restore_best(self) -> None:
-        super()._restore_best()
-        if hasattr(self, "best_teachers_"):
-            self.teachers_ = self.best_teachers_
-            del self.best_teachers_
-
-    def _continue(self) -> None:
-        super()._continue()
-        if self.n_rankers > 1:
-            if hasattr(self, "ranker_W_"):
-                self.ranker_W_ = writable(self.ranker_W_)
-            else:
-                self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
-
-    def _step_cost(self, rows: Rows) -> float:
-        if self.n_rankers > 1:
-            return 0.0  # their passes are as long as the transfers to a cluster ask for
+    def _step_cost(self, rows: Rows) -> StepCost:
+        pairs = self.pairs_per_query
+        if self.n_rankers > 1:  # their passes are as long as the transfers to a cluster ask for
+            return StepCost(together=pairs)
         d, n, entry = self.n_features_in_, mean_entries(rows), entry_cost(rows, self.n_features_in_)
         if self.variant == "dissim":
-            return entry * 2 * min(2 * n, d) ** 2
-        if self.variant == "online-symmetric" or not block_size(rows, d, self.pairs_per_query):
-            return entry * 2 * n**2
+            return StepCost(entry * 2 * min(2 * n, d) ** 2, pairs)
+        if self.variant == "online-symmetric" or not block_size(rows, d, pairs):
+            return StepCost(entry * 2 * n**2, pairs)
         products = 0.1 if dense_rows(rows, d) is not None else 0.4  # of a query with W, shared among its pairs
-        return entry * 2 * n + products * n * d / self.pairs_per_query
+        return StepCost(entry * 2 * n + products * n * d / pairs, pairs)
 
-    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, sampler = training.rows, training.sampler
+        if self.n_rankers > 1 and self.ranker_W_ is None:  # more is learned
+            self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
         n_threads = joblib.effective_n_jobs(self.n_jobs)
         if self.lock_free:
             shares = np.diff(np.linspace(0, n_steps, n_threads + 1).astype(int))
@@ -515,15 +459,15 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         else:
             works = [(n_steps, k, 0, W) for k, W in enumerate(self.ranker_W_)]
         settings: Settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
-        if self._distribute is not None and self.n_rankers > 1:
+        if training.distribute is not None and self.n_rankers > 1:
             drawn = [self._draw(sampler, *which) for *which, _ in works]
             tasks = ((*_needed(rows, some), settings, W) for some, W in zip(drawn, self.ranker_W_, strict=True))
             outcomes = []
             for W, some, (learned, taus, *figures) in zip(
-                self.ranker_W_, drawn, self._distribute(_learn_there, tasks), strict=True
+                self.ranker_W_, drawn, training.distribute(_learn_there, tasks), strict=True
             ):
                 W[:] = learned
-                self._record_steps(some, taus)
+                self._record_steps(training, some, taus)
                 outcomes.append(figures)
         else:
             # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
@@ -536,7 +480,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
                 outcomes = []
                 for triplets, taus, *figures in [learn(works[0], run)] if len(works) == 1 else run(learn, works):
-                    self._record_steps(triplets, taus)
+                    self._record_steps(training, triplets, taus)
                     outcomes.append(figures)
         self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
@@ -560,17 +504,18 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         first, pairs = self.n_steps_ + ahead, self.pairs_per_query
         return sampler.draw_pass((self.seed_, ranker), first, n_steps, pairs_per_query=pairs, shard=shard)
 
-    def _record_steps(self, triplets: np.ndarray, taus: np.ndarray) -> None:
+    def _record_steps(self, training: Training, triplets: np.ndarray, taus: np.ndarray) -> None:
         """Add steps of a ranker to the table; W is the mean of the rankers."""
-        if hasattr(self, "teachers_"):
+        if self.has_teachers:
             first = self.teachers_.shape[0] - self.n_images_  # images of fits before this one
-            images = first + self._training_rows(self.n_images_).astype(np.int32)
+            images = first + training.images.astype(np.int32)
             self.teachers_ = with_steps(self.teachers_, images[triplets], taus / np.float32(self.n_rankers))
 
-    def _finish(self) -> None:
-        if hasattr(self, "ranker_W_"):
-            del self.ranker_W_
-        if hasattr(self, "teachers_") and self.variant in ("symmetric", "online-symmetric"):
+    def _settle(self, moment: str, training: Training | None) -> None:
+        if moment != "end":
+            return
+        self.__dict__.pop("ranker_W_", None)
+        if self.has_teachers and self.variant in ("symmetric", "online-symmetric"):
             self.teachers_ = sp.csr_array(self.teachers_ + self.teachers_.T)
             self.teachers_.data *= np.float32(0.5)
         if self.variant == "symmetric":

@@ -24,8 +24,10 @@ import numpy as np
 from numba import njit
 
 from .annotation import Labels, combine_rows
+from .checks import check_positive
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
+from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
 from .sums import one_thread
 
@@ -244,14 +246,20 @@ class OneVsRestPA(LinearAnnotator):
         self.pass_steps = pass_steps
         self.random_state = random_state
 
-    def _step_cost(self, rows: Rows) -> float:
-        return mean_entries(rows) * len(self.classes_)
+    def _check_params(self, *, fitted: bool) -> None:
+        check_positive("C", self.C)
 
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        losses, violating = self._learn(rows, sampler, n_steps, stream(self.seed_, 0, self.n_steps_), self.W_)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost(mean_entries(rows) * len(self.classes_))
+
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        state = stream(self.seed_, 0, self.n_steps_)
+        losses, violating = self._learn_labels(training.rows, training.sampler, n_steps, state, self.W_)
         return losses / len(self.classes_), violating / len(self.classes_)
 
-    def _learn(self, rows: Rows, sampler: Labels, n_steps: int, state: np.ndarray, W: np.ndarray) -> tuple[float, int]:
+    def _learn_labels(
+        self, rows: Rows, sampler: Labels, n_steps: int, state: np.ndarray, W: np.ndarray
+    ) -> tuple[float, int]:
         """Learn W from images drawn from `state`; sum of the losses and number of violations, as the kernels."""
         label_start, labels, usable = sampler
         images = draw_images(usable, n_steps, state)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .annotation import Labels
+from .checks import check_positive
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
+from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
 
 # Two images share a few visterms, and most entries of dense vectors, whose steps have to be larger.
@@ -182,15 +183,16 @@ class PAMIR(LinearAnnotator):
         self.pass_steps = pass_steps
         self.random_state = random_state
 
-    def _check_params(self) -> None:
+    def _check_params(self, *, fitted: bool) -> None:
         if self.C is not None:
-            super()._check_params()
+            check_positive("C", self.C)
 
-    def _step_cost(self, rows: Rows) -> float:
-        return 5 * mean_entries(rows)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost(5 * mean_entries(rows))
 
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        comparisons = draw_comparisons(*sampler, len(self.classes_), n_steps, stream(self.seed_, 0, self.n_steps_))
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, state = training.rows, stream(self.seed_, 0, self.n_steps_)
+        comparisons = draw_comparisons(*training.sampler, len(self.classes_), n_steps, state)
         X = dense_rows(rows, self.n_features_in_)
         C = float(self.C or (_SPARSE_C if X is None else _DENSE_C))
         if X is None:

@@ -168,6 +168,18 @@ def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:
     return data.reshape(shape) if len(data) == shape[0] * shape[1] else None
 
 
+def csr_of(rows: Rows, n_features: int) -> sp.csr_array:
+    """The images as a CSR array; no copy."""
+    indptr, indices, data, _ = rows
+    return sp.csr_array((data, indices.view(np.int32), indptr), (len(indptr) - 1, n_features))
+
+
+def matrix_of(rows: Rows, n_features: int) -> Any:
+    """The images as `dense_rows` has them, or else as a CSR array; no copy."""
+    X = dense_rows(rows, n_features)
+    return csr_of(rows, n_features) if X is None else X
+
+
 def readonly(array: np.ndarray) -> np.ndarray:
     """Contiguous read-only view (or copy): kernels see one array type, whatever the caller's flags were."""
     array = np.ascontiguousarray(array).view(np.ndarray)

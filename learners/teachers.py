@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .base import SimilarityLearner
 from .rows import FASTMATH, Float, Int
-from .sums import product
+from .sides import dense
 
 _CHECKED = 16  # images whose similarities by the table are compared with those of the learner
 _TOLERANCE = 1e-3  # of the largest similarity; rounding stays far below
@@ -203,7 +203,7 @@ class Teachers:
         self.table: sp.csr_array = table
         self._Z = self._learner.whitened(X)
         self._weigh(learner)
-        A_m = self._learner._shift[None] if self._learner.is_whitened() else None
+        A_m = None if self._learner._whitening is None else self._learner._whitening.shift[None]
         self._A_m = A_m
         self._of_A_m = None if A_m is None else self.table @ self._likeness(A_m)[:, 0]
         some = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
@@ -226,13 +226,13 @@ class Teachers:
         look, learned = (0.0, 1.0) if isinstance(learner, SimilarityLearner) else learner._weights()
         self._similarity: Any = learner
         self._learned = float(learned)
-        self._unlearned = float(look) + (self._learned if self._learner._starts_at_vectors() else 0.0)
+        self._unlearned = float(look) + (self._learned if self._learner.begins_at == "vectors" else 0.0)
 
     def similarity(self, Q: Any, X: Any) -> np.ndarray:
         """Similarity by the table alone: float64 (n_queries, n_images); for checks, as W is faster."""
         z, g = self._learner.whitened(Q), self._gallery(X, centred=False)
         by_table = (self.table.T @ self._likeness(z).astype(np.float64)).T @ self._likeness(g)
-        return self._unlearned * _dense(z @ g.T) + self._learned * by_table
+        return self._unlearned * dense(z @ g.T) + self._learned * by_table
 
     def of_pair(self, q: Any, x: Any, n: int = 8) -> PairTeachers:
         """Find the teachers of a query and a result.
@@ -253,11 +253,11 @@ class Teachers:
         images, weights = T.indices[at].astype(np.int64), T.data[at]
         contributions = (self._learned * (u[queries] * weights * v[images])).astype(np.float32)
         score = float(self._similarity.similarity(q, x)[0, 0])
-        unlearned = self._unlearned * float(_dense(z @ g.T)[0, 0])
+        unlearned = self._unlearned * float(dense(z @ g.T)[0, 0])
         learned, common = self._learned * total, 0.0
         if self._A_m is not None and self._of_A_m is not None:
             common = self._unlearned * float((z @ self._A_m.T)[0, 0]) + self._learned * float(u @ self._of_A_m)
-        length = float(np.linalg.norm(_dense(g))) or 1.0
+        length = float(np.linalg.norm(dense(g))) or 1.0
         return PairTeachers(
             score,
             unlearned,
@@ -349,15 +349,12 @@ class Teachers:
         """Gallery side g of images, in the vectors that were learned in."""
         learner = self._learner
         X = learner._check_images(X)
-        if not learner.is_whitened():
+        whitening = learner._whitening
+        if whitening is None:
             return X
-        sides = product(X, learner.whitening_)
-        return sides - learner._shift if centred else sides
+        sides = whitening.back(X)
+        return sides - whitening.shift if centred else sides
 
     def _likeness(self, sides: Any) -> np.ndarray:
         """Inner products of the training images and others: dense (n_images, n)."""
-        return _dense(self._Z @ sides.T)
-
-
-def _dense(X: Any) -> np.ndarray:
-    return X.toarray() if sp.issparse(X) else np.asarray(X)
+        return dense(self._Z @ sides.T)

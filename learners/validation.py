@@ -105,6 +105,51 @@ def unseen_rows(y: Any, seed: int) -> np.ndarray:
     return np.flatnonzero(np.isin(class_of, drawn_classes))
 
 
+def hold_out(
+    y: Any, rows: Any, fraction: float | None, seed: int, *, whole_classes: bool
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Images that validate, and those of whole classes among them and beside them, sorted; None without.
+
+    Parameters
+    ----------
+    y : array of shape (n,), or CSR of shape (n, n_labels)
+    rows : int array, optional
+        Images that validate, in place of `fraction` of each class.
+    fraction : float, optional
+    seed : int
+    whole_classes : bool
+        Hold out classes, too. At most `MAX_IMAGES` / 2 of their images validate.
+    """
+    if rows is None and fraction is None:
+        return None, None
+
+    def images(of: np.ndarray | slice) -> np.ndarray:
+        return _checked_rows(rows, y.shape[0]) if rows is not None else split(y[of], fraction, seed)
+
+    if not whole_classes:
+        return images(slice(None)), None
+    unseen = unseen_rows(y, seed)
+    rest = np.setdiff1d(np.arange(y.shape[0]), unseen)
+    try:
+        beside = np.intersect1d(images(rest), rest) if rows is not None else rest[images(rest)]
+    except NothingHeldOut:  # only the classes that are held out have four images
+        beside = rest[:0]
+    if not len(beside):  # no image of a class that is trained on would validate
+        unseen, beside = unseen[:0], images(slice(None))
+    most = MAX_IMAGES // 2
+    validating = unseen if len(unseen) <= most else np.random.default_rng([seed, 5]).permutation(unseen)[:most]
+    return np.union1d(beside, validating), unseen
+
+
+def _checked_rows(validation_rows: Any, n: int) -> np.ndarray:
+    rows = np.sort(np.asarray(validation_rows))
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError("validation_rows must be row numbers of X, at least one")
+    if rows[0] < 0 or rows[-1] >= n:
+        raise ValueError(f"validation_rows must lie between 0 and {n - 1}, got {rows[0]} to {rows[-1]}")
+    return np.unique(rows)
+
+
 def groups_of(y: Any) -> np.ndarray:
     """The class of each image, (n,); of several labels the rarest, -1 for an image without any."""
     if not sp.issparse(y):

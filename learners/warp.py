@@ -12,15 +12,15 @@ with a learning rate g; vectors that have become longer than C are scaled back t
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from .annotation import Labels
+from .checks import check_positive
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
+from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
 from .warp_loss import (
     check_decay_steps,
@@ -224,7 +224,6 @@ class LinearWARP(LinearAnnotator):
     """
 
     _steps = (500_000, 200)
-    _decay_steps: Any = None  # during a phase of `fit`
 
     def __init__(
         self,
@@ -249,21 +248,17 @@ class LinearWARP(LinearAnnotator):
         self.pass_steps = pass_steps
         self.random_state = random_state
 
-    def _check_params(self) -> None:
-        for name, value in (("max_norm", self.max_norm), ("learning_rate", self.learning_rate)):
-            if not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
+    def _check_params(self, *, fitted: bool) -> None:
+        for name in ("max_norm", "learning_rate"):
+            check_positive(name, getattr(self, name))
         check_decay_steps(self.decay_steps)
 
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> Labels:
-        self._decay_steps = steps_to_half(self.decay_steps, y)
-        return super()._sampler(y, subset)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost(mean_entries(rows) * (4 + 0.5 * len(self.classes_)))  # at worst all labels are scored
 
-    def _step_cost(self, rows: Rows) -> float:
-        return mean_entries(rows) * (4 + 0.5 * len(self.classes_))  # at worst all labels are scored
-
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        rates = learning_rates(self.learning_rate, self._decay_steps, self.n_steps_, n_steps)
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, sampler, half = training.rows, training.sampler, steps_to_half(self.decay_steps, training.y)
+        rates = learning_rates(self.learning_rate, half, self.n_steps_, n_steps)
         state = stream(self.seed_, 0, self.n_steps_)
         pairs = np.empty((n_steps, 2), np.int32)
         draw_pairs(*sampler, state, pairs)

@@ -25,9 +25,11 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 
+from visterm.learners.loop import Training
 from visterm.learners.mahalanobis import MahalanobisMixin
 from visterm.learners.online import OnlineLearner
-from visterm.learners.rows import Rows, dense_rows
+from visterm.learners.rows import matrix_of
+from visterm.learners.triplets import classes_of
 
 _log = logging.getLogger(__name__)
 
@@ -171,14 +173,12 @@ class MCML(MahalanobisMixin, OnlineLearner):
     0
     """
 
-    _learned = ("components_",)
+    _learned = ("components_", "A_")
     one_label = True
-    _state = (*OnlineLearner._state, "A_", "components_", "best_components_")
+    _draws_from = staticmethod(classes_of)
+    _state = (*OnlineLearner._state, "A_", "components_", "best_components_", "best_A_")
     A_: np.ndarray  # (d, d)
     components_: np.ndarray  # (d, d)
-
-    click_cutoff = None
-    check_negatives = True
 
     def __init__(
         self,
@@ -203,21 +203,10 @@ class MCML(MahalanobisMixin, OnlineLearner):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
+    def _check_params(self, *, fitted: bool) -> None:
         for name, value in (("trace_penalty", self.trace_penalty), ("tol", self.tol)):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
-
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
-        X, y = super()._check_supervised(X, y, reset=reset)
-        if sp.issparse(y):
-            raise ValueError("MCML learns from one label per image, as an array of shape (n,), not from a sparse y")
-        return X, y
-
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> np.ndarray:
-        """Number of each image's class: all images are learned from at once."""
-        super()._sampler(y, subset)  # refuses labels without two classes, and says how many images are alone
-        return np.unique(y if subset is None else y[subset], return_inverse=True)[1]
 
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
@@ -229,25 +218,20 @@ class MCML(MahalanobisMixin, OnlineLearner):
         )
 
     def _start(self) -> None:
-        n, d = getattr(self, "n_images_", 0), self.n_features_in_
+        n, d = self.n_images_, self.n_features_in_
         needed, _ = self.estimate(n, d, 0)
         if needed > _MUCH_MEMORY:
             _log.warning("MCML takes %.0f GB of memory for %d images of %d visterms", needed / 1e9, n, d)
         self._set_components(np.eye(self.n_features_in_, dtype=np.float32))
 
-    def _pass(self, rows: Rows, sampler: np.ndarray, n_steps: int) -> tuple[float, float]:
-        indptr, indices, data, _ = rows
-        d = self.n_features_in_
-        X: Any = dense_rows(rows, d)
-        if X is None:
-            X = sp.csr_array((data, indices.view(np.int32), indptr), shape=(len(indptr) - 1, d))
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        d, X, classes = self.n_features_in_, matrix_of(training.rows, self.n_features_in_), training.sampler
         X = X.astype(np.float64)
 
         def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            self._report_progress()  # a checkpoint then is of the end of the last pass
-            value, gradient, _ = collapse_loss(
-                flat.reshape(d, d), X, sampler, self.trace_penalty, self._report_progress
-            )
+            training.report()  # a checkpoint then is of the end of the last pass
+            L = flat.reshape(d, d)
+            value, gradient, _ = collapse_loss(L, X, classes, self.trace_penalty, training.report)
             return value, gradient.ravel()
 
         optimum = scipy.optimize.minimize(
@@ -258,13 +242,9 @@ class MCML(MahalanobisMixin, OnlineLearner):
             options={"maxiter": n_steps, "maxcor": _MEMORY, "ftol": self.tol, "gtol": self.tol},
         )
         self._set_components(optimum.x.reshape(d, d).astype(np.float32))
-        _, _, wrong = collapse_loss(optimum.x.reshape(d, d), X, sampler, self.trace_penalty)
+        _, _, wrong = collapse_loss(optimum.x.reshape(d, d), X, classes, self.trace_penalty)
         # The loop divides what a pass returns by its steps.
-        return optimum.fun * n_steps, wrong / len(sampler) * n_steps
+        return optimum.fun * n_steps, wrong / len(classes) * n_steps
 
     def _set_components(self, components: np.ndarray) -> None:
         self.components_, self.A_ = components, components.T @ components
-
-    def _restore_best(self) -> None:
-        super()._restore_best()
-        self._set_components(np.asarray(self.components_))

@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
+from visterm.learners.loop import Training
 from visterm.learners.mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
 from visterm.learners.online import OnlineLearner
-from visterm.learners.rows import Rows, dense_rows
+from visterm.learners.rows import matrix_of
+from visterm.learners.sides import dense
 from visterm.learners.sums import one_thread
+from visterm.learners.triplets import classes_of
 
 _FIRST_STEP, _LEAST_STEP = 0.3, 1e-6
 
@@ -53,10 +55,10 @@ def spread_within(X: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """M, with the mean over pairs of a class in place of the sum: float64 (d, d)."""
     M, n_pairs = np.zeros((X.shape[1], X.shape[1])), 0
     for c in np.unique(classes):
-        own = X[classes == c]
-        centred = own - own.mean(axis=0)
-        M += len(own) * centred.T @ centred
-        n_pairs += len(own) * (len(own) - 1) // 2
+        members = X[classes == c]
+        centred = members - members.mean(axis=0)
+        M += len(members) * centred.T @ centred
+        n_pairs += len(members) * (len(members) - 1) // 2
     return M / max(n_pairs, 1)
 
 
@@ -123,12 +125,10 @@ class Xing(MahalanobisMixin, OnlineLearner):
 
     _learned = ("A_",)
     one_label = True
+    _draws_from = staticmethod(classes_of)
     _state = (*OnlineLearner._state, "A_", "best_A_", "step_size_")
     A_: np.ndarray  # (d, d)
     step_size_: float
-
-    click_cutoff = None
-    check_negatives = True
 
     def __init__(
         self,
@@ -149,19 +149,8 @@ class Xing(MahalanobisMixin, OnlineLearner):
         self.pass_steps = pass_steps
         self.random_state = random_state
 
-    def _check_params(self) -> None:
+    def _check_params(self, *, fitted: bool) -> None:
         check_shrinkage(self.shrinkage)
-
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
-        X, y = super()._check_supervised(X, y, reset=reset)
-        if sp.issparse(y):
-            raise ValueError("Xing takes one label per image, as an array of shape (n,), not a sparse y")
-        return X, y
-
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> np.ndarray:
-        """Number of each image's class: all images are learned from at once."""
-        super()._sampler(y, subset)  # refuses labels without two classes, and says how many images are alone
-        return np.unique(y if subset is None else y[subset], return_inverse=True)[1]
 
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
@@ -172,16 +161,13 @@ class Xing(MahalanobisMixin, OnlineLearner):
         self.A_ = np.eye(self.n_features_in_, dtype=np.float32)
         self.step_size_ = _FIRST_STEP
 
-    def _pass(self, rows: Rows, sampler: np.ndarray, n_steps: int) -> tuple[float, float]:
-        indptr, indices, data, _ = rows
-        shape = len(indptr) - 1, self.n_features_in_
-        dense = dense_rows(rows, self.n_features_in_)
-        if dense is None:
-            dense = sp.csr_array((data, indices.view(np.int32), indptr), shape).toarray()
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        X = dense(matrix_of(training.rows, self.n_features_in_)).astype(np.float64)
         with one_thread():
-            return self._climb(dense.astype(np.float64), sampler, n_steps)
+            return self._climb(X, training, n_steps)
 
-    def _climb(self, X: np.ndarray, classes: np.ndarray, n_steps: int) -> tuple[float, float]:
+    def _climb(self, X: np.ndarray, training: Training, n_steps: int) -> tuple[float, float]:
+        classes = training.sampler
         M = shrunken(spread_within(X, classes), float(self.shrinkage))
         A = self.A_.astype(np.float64)
         A /= np.vdot(A, M)
@@ -201,7 +187,7 @@ class Xing(MahalanobisMixin, OnlineLearner):
             else:
                 failed += 1
                 alpha = max(alpha / 2, _LEAST_STEP)
-            self._report_progress()  # a checkpoint then is of the end of the last pass
+            training.report()  # a checkpoint then is of the end of the last pass
         self.step_size_ = alpha
         A = (A * (len(A) / np.trace(A))).astype(np.float32)
         self.A_[:] = (A + A.T) / 2
