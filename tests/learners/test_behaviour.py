@@ -26,11 +26,11 @@ from visterm.learners import (
     Xing,
     aroma,
     load_learner,
+    loop,
     musl,
 )
 from visterm.learners.blocks import _sparse_steps
 from visterm.learners.oasis import oasis_pass
-from visterm.learners.online import OnlineLearner
 from visterm.learners.validation import CAUTIOUS_SPARSE, SHARES, mean_average_precision
 from visterm.learners.wsabie import warp_pass
 
@@ -411,7 +411,7 @@ class TestEarlyStopping:
         states = {}
         watched.fit(*synonyms, callback=lambda found: states.setdefault(found.n_steps_, arrays_of(found)))
         looks = [entry for entry in watched.history_ if entry["validation"] is not None]
-        figures = {look["step"]: look["validation"] for look in looks[not watched._starts_informed() :]}
+        figures = {look["step"]: look["validation"] for look in looks[watched.begins_at == "nothing" :]}
         best = watched.best_step_
         assert figures[best] == max(figures.values()) == watched.best_validation_
         assert 0 < best == watched.n_steps_ < watched.n_steps
@@ -567,7 +567,7 @@ class TestChunks:
         """A learner, three chunks of whose passes are equal and the last is smaller."""
         learner = clone(LEARNERS[request.param])
         pass_steps = getattr(learner, "pass_steps", 0)
-        monkeypatch.setattr(OnlineLearner, "_chunk_steps", lambda self, rows: 3 * pass_steps // 10)
+        monkeypatch.setattr(loop, "chunk_steps", lambda *_: 3 * pass_steps // 10)
         monkeypatch.setattr(musl, "_MUCH_WORK", 3000)
         if isinstance(learner, MCML | Xing):  # no chunks: each pass starts from its metric
             monkeypatch.undo()
@@ -638,7 +638,7 @@ class TestOpenWorld:
         X, y = several
         opened.set_params(refit=False).fit(X, y, world="open", learned=None)
         worlds = opened.worlds_
-        assert opened.learned_ in worlds["shares"] == [share for share in SHARES if share <= opened._most_open]
+        assert opened.learned_ in worlds["shares"] == [share for share in SHARES if share <= opened.most_open]
         assert len(worlds["curve"]) == len(worlds["shares"])
         assert worlds["learner"] == worlds["curve"][SHARES.index(opened.learned_)]
         assert opened.validation_map_ == worlds["learner"][2]
@@ -661,7 +661,7 @@ class TestOpenWorld:
         X, y = several
         opened.set_params(refit=False)
         # By validation another state would be the best one.
-        monkeypatch.setattr(type(opened), "_validates_now", lambda self: self.n_steps_ >= self.target_step_)
+        monkeypatch.setattr(loop, "validates_now", lambda n_steps, target, _: n_steps >= target)
         one = clone(opened).fit(X, y, world="open", learned=0.5)
         hidden = np.union1d(one.held_out_, one.unseen_)
         assert len(np.setdiff1d(one.unseen_, one.held_out_)) == 0
@@ -719,7 +719,7 @@ class TestOpenWorld:
             assert_same_models(found, plain)
 
     def test_what_is_no_world_or_share_is_refused_before_anything_is_learned(self, opened, several, monkeypatch):
-        monkeypatch.setattr(type(opened), "_run", lambda *arguments: pytest.fail("it learned"))
+        monkeypatch.setattr(type(opened), "_learn", lambda *arguments: pytest.fail("it learned"))
         for world in ("x", None, "Open", 1):
             message = f"^world must be 'seen', 'open' or 'unseen', got {world!r}$"
             with pytest.raises(ValueError, match=message):

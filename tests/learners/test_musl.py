@@ -510,8 +510,8 @@ class TestBadInput:
             ({"negatives_per_example": 0}, "negatives_per_example must be an integer of at least 1"),
             ({"n_starts": 0}, "n_starts must be an integer of at least 1"),
             ({"max_images": 1}, "max_images must be an integer of at least 2"),
-            ({"grouping": "soft"}, "grouping must be one of 'joint', 'kmeans', 'random', got 'soft'"),
-            ({"midpoint": 0.5}, "midpoint must be one of 'final', 'running', got 0.5"),
+            ({"grouping": "soft"}, "grouping must be 'joint', 'kmeans' or 'random', got 'soft'"),
+            ({"midpoint": 0.5}, "midpoint must be 'final' or 'running', got 0.5"),
         ],
     )
     def test_parameters(self, options, message):

@@ -200,7 +200,7 @@ class TestVariants:
         sym = (learner.W_ + learner.W_.T) / 2
         assert learner.symmetry_index() == pytest.approx((sym**2).sum() / (learner.W_**2).sum(), rel=1e-4)
         learner.variant = "symmetric"
-        learner._finish()
+        learner._settle("end", None)
         np.testing.assert_array_equal(learner.W_, sym)
 
 

@@ -9,8 +9,10 @@ from sklearn.base import clone
 
 from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA, load_learner
 from visterm.learners.base import SimilarityLearner
+from visterm.learners.early_stopping import HeldOutImages, Measured
+from visterm.learners.loop import StepCost, chunk_steps
 from visterm.learners.rows import as_rows, take_rows
-from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
+from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE, Quality
 
 BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "refit": False, "random_state": 0}
 
@@ -56,11 +58,11 @@ def test_the_cosine_may_be_the_best(name, refit, synonyms):
 
 
 @pytest.mark.parametrize("name", ["oasis", "aroma", "lego"])
-def test_the_start_is_not_chosen_where_a_share_is(name, several):
+def test_the_start_is_not_chosen_where_a_share_is(name, several, monkeypatch):
     """It is the share 0 of any later state."""
     learner = clone((START_IS_A_MODEL | START_SAYS_NOTHING)[name])
     figures = iter([0.9, 0.1, 0.5, 0.5, 0.2])
-    learner._chooser = lambda X, y, held_out: lambda: next(figures)
+    monkeypatch.setattr(HeldOutImages, "by_share", lambda *_: lambda: Measured(Quality(next(figures), 0.0)))
     assert learner.fit(*several, world="open", learned=None).n_steps_ == 2
 
 
@@ -115,10 +117,8 @@ def rows_of(n_entries):
 @pytest.mark.parametrize(
     ("cost", "pairs", "expected"), [(0, 1, 5000), (3e4, 1, 5000), (1e5, 1, 1667), (1e5, 64, 1728), (1e9, 64, 64)]
 )
-def test_chunks_are_equal_and_hold_whole_queries(cost, pairs, expected, monkeypatch):
-    learner = OASIS(pass_steps=5000, pairs_per_query=pairs)
-    monkeypatch.setattr(learner, "_step_cost", lambda rows: cost)
-    assert learner._chunk_steps(rows_of(1)) == expected
+def test_chunks_are_equal_and_hold_whole_queries(cost, pairs, expected):
+    assert chunk_steps(5000, StepCost(cost, pairs)) == expected
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_only_long_passes_are_split(learner, d, n_entries, n_chunks):
     learner.n_features_in_ = d
     learner.classes_, learner.member_sizes_ = np.arange(100), [100]
     learner.distribution_ = np.broadcast_to(0, (3, d, d) if "factored" in learner.get_params().values() else (d, d, 2))
-    chunk = learner._chunk_steps(rows_of(n_entries))
+    chunk = chunk_steps(learner.pass_steps, learner._step_cost(rows_of(n_entries)))
     assert n_chunks <= -(-learner.pass_steps // chunk) <= max(1, 2 * n_chunks - 1)
 
 

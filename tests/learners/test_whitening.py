@@ -9,8 +9,14 @@ from sklearn.base import clone
 
 from visterm.learners import AROMA, OASIS, WSABIE, Blend, load_learner
 from visterm.learners.base import SimilarityLearner
-from visterm.learners.online import OnlineLearner
-from visterm.learners.whitening import MAX_FEATURES, _groups, whitening, within_scatter
+from visterm.learners.whitening import (
+    MAX_FEATURES,
+    WHITENING_STATE,
+    _groups,
+    asks_for_whitening,
+    whitening,
+    within_scatter,
+)
 from visterm.retrieval import explain
 
 SHORT = {"n_steps": 600, "pass_steps": 200, "whiten": True, "random_state": 3}
@@ -220,8 +226,8 @@ class TestLearners:
 
     def test_auto_leaves_wide_vectors_alone(self):
         X = sp.csr_array(np.ones((2, MAX_FEATURES + 1), np.float32))
-        assert not OASIS(whiten="auto")._whitens(X)
-        assert OASIS(whiten="auto")._whitens(X[:, :MAX_FEATURES])
+        assert not asks_for_whitening("auto", X)
+        assert asks_for_whitening("auto", X[:, :MAX_FEATURES])
 
     @pytest.mark.parametrize("name", ["oasis", "aroma", "wsabie"])
     def test_what_cannot_be_whitened_is_one_clear_error(self, name, images):
@@ -290,7 +296,7 @@ class TestState:
     @pytest.mark.slow
     def test_ended_anywhere_they_go_on_to_the_same_model(self, learner, images, tmp_path, monkeypatch):
         """Ended in any chunk of the search or the refit."""
-        monkeypatch.setattr(OnlineLearner, "_chunk_steps", lambda self, rows: 80)
+        monkeypatch.setattr("visterm.learners.loop.chunk_steps", lambda *_: 80)
         X, y = images
         settings, calls = clone(learner).set_params(validation_fraction=0.3, refit=True), []
         expected = clone(settings).fit(X, y, progress=lambda learner: calls.append(learner.phase_))
@@ -310,7 +316,7 @@ class TestState:
             with pytest.raises(Killed):
                 clone(settings).fit(X, y, progress=end)
             resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r").resume(X, y)
-            for name in (*expected._learned, *expected._whitening_state):
+            for name in (*expected._learned, *WHITENING_STATE):
                 assert getattr(resumed, name).tobytes() == getattr(expected, name).tobytes(), (name, stop)
             assert resumed.history_ == expected.history_
 
@@ -333,7 +339,7 @@ class TestState:
 
     def test_partial_fit_keeps_the_whitening(self, learner, images):
         X, y = images
-        before = {name: getattr(learner, name).copy() for name in learner._whitening_state}
+        before = {name: getattr(learner, name).copy() for name in WHITENING_STATE}
         similarity = learner.similarity(X, X)
         some = y < 3 if isinstance(learner, WSABIE) else y < 2
         learner.partial_fit(X[some], y[some])
@@ -345,7 +351,7 @@ class TestState:
         for name in ("oasis", "aroma", "wsabie"):
             halves = clone(LEARNERS[name]).fit(*images).partial_fit(*images)
             whole = clone(LEARNERS[name]).set_params(n_steps=1200).fit(*images)
-            for array in (*whole._learned, *whole._whitening_state):
+            for array in (*whole._learned, *WHITENING_STATE):
                 np.testing.assert_array_equal(getattr(halves, array), getattr(whole, array))
 
     def test_partial_fit_whitens_nothing_that_was_learned_without(self, synonyms):
@@ -360,7 +366,7 @@ class TestState:
 
     def test_a_new_learner_whitens_in_partial_fit(self, learner, images):
         new = clone(learner).partial_fit(*images)
-        for name in (*learner._learned, *learner._whitening_state):
+        for name in (*learner._learned, *WHITENING_STATE):
             np.testing.assert_array_equal(getattr(new, name), getattr(learner, name))
 
     @pytest.mark.parametrize("name", ["oasis", "aroma-factored", "wsabie"])
@@ -368,7 +374,7 @@ class TestState:
         settings = {"validation_fraction": 0.3}
         settings |= {"n_components": [4, 6]} if name == "wsabie" else {}
         one, three = (clone(LEARNERS[name]).set_params(n_jobs=n, **settings).fit(*images) for n in (1, 3))
-        for array in (*one._learned, *one._whitening_state):
+        for array in (*one._learned, *WHITENING_STATE):
             np.testing.assert_array_equal(getattr(one, array), getattr(three, array))
         assert one.history_ == three.history_
 
