@@ -23,7 +23,7 @@ from . import validation
 from .checks import plain_labels, plain_supervision, refuse_none
 from .online import OnlineLearner
 from .options import Callback
-from .rows import FASTMATH, Int, readonly
+from .rows import FASTMATH, Int
 from .sums import product
 
 _log = logging.getLogger(__name__)
@@ -34,11 +34,6 @@ _N_IMAGES = 4096  # and images, whose embeddings are held too
 
 _N_BEST = 10  # labels of an image, or near a label, where nothing else is asked for
 _FEW = 64  # up to so many are found by insertion, more by sorting
-
-# Labels as kernels take them, read-only: label_start (n + 1,) int64, labels (nnz,) int32, sorted for each image, and
-# usable (m,) int32, the images that have a label and lack another. A plain tuple: triplets.py says why.
-Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
-
 
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(k) for k in (1, 2, 3, 4))  # of the same type as what they are added to
 
@@ -248,23 +243,6 @@ class AnnotatorMixin:
         return sp.csr_array((np.ones(n, bool), places, np.arange(n + 1)), shape=(n, len(self.classes_)))
 
 
-def labels_of(annotator: Any, y: Any, subset: np.ndarray | None) -> Labels:
-    """Labels of the images that can be learned from, as kernels take them."""
-    labels = annotator._labels(y) if subset is None else annotator._labels(y)[subset]
-    n_labels = np.diff(labels.indptr)
-    usable = np.flatnonzero((n_labels > 0) & (n_labels < labels.shape[1]))
-    if not len(usable):
-        raise ValueError("no image has a label and lacks another, so no pair of labels can be ranked")
-    if len(usable) < len(n_labels):
-        n_skipped = len(n_labels) - len(usable)
-        _log.warning("skipped %d of %d images: they have no label or all labels", n_skipped, len(n_labels))
-    return (
-        readonly(labels.indptr.astype(np.int64)),
-        readonly(labels.indices.astype(np.int32)),
-        readonly(usable.astype(np.int32)),
-    )
-
-
 class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
     """Base of annotators that learn from one image and one of its labels at a time.
 
@@ -275,9 +253,8 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
     before the first pass rank no label, and are never chosen.
     """
 
-    _state = (*OnlineLearner._state, "classes_", "labels_per_image_")
     begins_at = "nothing"
-    _draws_from = staticmethod(labels_of)
+    draws = "labels"
     _noted_from_input = OnlineLearner._noted_from_input | {"classes_", "labels_per_image_"}
 
     @property

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -49,7 +50,7 @@ from .rows import (
 )
 from .sides import Sides, bilinear
 from .sums import inner_products, one_thread, product
-from .whitening import WHITENING_STATE, check_whiten
+from .whitening import WhiteningMixin, check_whiten
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
 _ROUNDING = 1e-6
@@ -615,7 +616,8 @@ def dense_factored_pass(
 # -- the learner -------------------------------------------------------------------------------------------------------
 
 
-class AROMA(FitsTriplets, OnlineLearner):
+@dataclass(kw_only=True, repr=False, eq=False)
+class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
     """Adaptive Regularization Of MAtrix models: OASIS with a step size for every entry of W.
 
     Parameters
@@ -719,43 +721,23 @@ class AROMA(FitsTriplets, OnlineLearner):
     reads_rows = True
     cautious_on_sparse = True  # pairs of visterms that no triplet had stay at their start: others rank by their vectors
     _learned = ("distribution_",)
-    _state = (*OnlineLearner._state, *WHITENING_STATE, "distribution_", "best_distribution_")
-    distribution_: np.ndarray  # (d, d, 2) or (3, d, d)
+    distribution_: np.ndarray = field(init=False)  # (d, d, 2) or (3, d, d)
 
-    def __init__(
-        self,
-        *,
-        covariance: str = "diagonal",
-        r: float = 1.0,
-        n_steps: int = 300_000,
-        init: str | None = None,
-        whiten: bool | str = "auto",
-        pairs_per_query: int | None = None,
-        validation_fraction: float | None = None,
-        patience: int | None = 5,
-        refit: bool = True,
-        pass_steps: int = 10_000,
-        click_cutoff: float | str | None = None,
-        check_negatives: bool = True,
-        balance: str = "image",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.covariance = covariance
-        self.r = r
-        self.n_steps = n_steps
-        self.init = init
-        self.whiten = whiten
-        self.pairs_per_query = pairs_per_query
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.click_cutoff = click_cutoff
-        self.check_negatives = check_negatives
-        self.balance = balance
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    covariance: str = "diagonal"
+    r: float = 1.0
+    n_steps: int = 300_000
+    init: str | None = None
+    whiten: bool | str = "auto"
+    pairs_per_query: int | None = None
+    validation_fraction: float | None = None
+    patience: int | None = 5
+    refit: bool = True
+    pass_steps: int = 10_000
+    click_cutoff: float | str | None = None
+    check_negatives: bool = True
+    balance: str = "image"
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- the similarity ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import os
 import warnings
 from collections.abc import Callable
@@ -45,19 +47,28 @@ def ratio_of_spreads(look: np.ndarray, learned: np.ndarray) -> float:
     return ratio if 0 < ratio < np.inf else 1.0
 
 
+def _annotated(kind: type) -> list[str]:
+    """Names of the state that a class declares."""
+    return [name for name in inspect.get_annotations(kind) if name.endswith("_")]
+
+
 class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Base of all learners.
 
     A learner brings `_fit`, and `_sides` where a side is not the vectors themselves, or overrides `transform` or
-    `transform_query`. The constructor only stores its keywords; what is learned ends in an underscore, and the names in
-    `_state` are saved.
+    `transform_query`. The constructor only stores its keywords, as that of a dataclass does; what is learned ends in an
+    underscore, and is annotated in the class: by this it is saved.
 
     Images are rows: CSR or dense, float32 or float64; they come out as float32. What a method returns for an image does
     not depend on the other images of the batch, to the last bit: products come from `sums`, not from BLAS.
     """
 
     # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
+    # Those of a subclass are its annotated names that end in an underscore, unless it has a `_state` of its own.
     _state: tuple[str, ...] = ("n_features_in_", "learned_", "scale_")
+
+    # State that is the model. A search keeps the best of each under the name with "best_" in front.
+    _learned: tuple[str, ...] = ()
 
     # State whose numbers are places in other state: an array, or so many.
     _points_into: dict[str, str] = {}  # nobody writes to it
@@ -104,10 +115,14 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     click_cutoff: float | str | None = None
     n_jobs: int | None = None
 
-    # The whitening that was learned, of a learner that has one; see `Whitening`.
-    mean_: np.ndarray
-    whitening_: np.ndarray
     _is_prepared = False  # while a fit measures its state: vectors come whitened
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_state" not in vars(cls):
+            bases = [vars(base).get("_state", _annotated(base)) for base in reversed(cls.__bases__)]
+            best = [f"best_{name}" for name in cls._learned]
+            cls._state = tuple(dict.fromkeys(itertools.chain(*bases, _annotated(cls), best)))
 
     def _sides(self) -> Sides:
         """The two sides of the similarity, by default the vectors themselves."""
@@ -133,7 +148,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @cached_property
     def _whitening_learned(self) -> Whitening:
-        return Whitening(self.mean_, self.whitening_)
+        return Whitening(vars(self)["mean_"], vars(self)["whitening_"])
 
     @property
     def _whitening(self) -> Whitening | None:
@@ -181,7 +196,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def center(self) -> np.ndarray | None:
         """Vector (n_features_in_,) that a whitening learner subtracts from images; None where nothing is subtracted."""
-        return np.asarray(self.mean_) if self.is_whitened() else None
+        return np.asarray(vars(self)["mean_"]) if self.is_whitened() else None
 
     def _scorer(self, queries: Any, gallery: Any) -> Callable[[], np.ndarray]:
         """Function that gives the similarity of the present state: (n_queries, n_images), to measure it many times."""
@@ -208,8 +223,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ----------
         X : CSR or dense of shape (n, d)
         y : array of shape (n,), or CSR of shape (n, n_labels)
-            See `TripletSampler`.
-            Cosine ignores it.
+            See `TripletSampler`. Cosine ignores it.
         validation_rows : array of int, optional
             Rows of X that validate, in place of a share `validation_fraction` drawn at random. A learner that does not
             validate refuses them, holds nothing out for any `world`, and takes `learned` as it is, None as 1.
@@ -281,6 +295,24 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"the checkpoint was made with {self.n_images_} images, got {X.shape[0]}")
         self._make_writable()
         return self.phase_ != "done"
+
+    def _keep_best(self) -> None:
+        """Keep a copy of the present model as the best one."""
+        for name in self._learned:
+            if name in vars(self):
+                present, kept = getattr(self, name), vars(self).get(f"best_{name}")
+                if sp.issparse(present):  # no copy: steps make a new table
+                    setattr(self, f"best_{name}", present)
+                elif kept is None:
+                    setattr(self, f"best_{name}", present.copy())
+                else:
+                    np.copyto(kept, present)
+
+    def _restore_best(self) -> None:
+        """Return to the model kept last, and drop the copy."""
+        for name in self._learned:
+            if f"best_{name}" in vars(self):
+                setattr(self, name, self.__dict__.pop(f"best_{name}"))
 
     def _make_writable(self) -> None:
         for name in self._state:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import graphlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,7 @@ def calibrate(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
     return a, b
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class HIER(OneVsRestPA):
     """Hierarchical semantic indexing: class probabilities, compared by the similarity of classes in a hierarchy.
 
@@ -217,46 +219,17 @@ class HIER(OneVsRestPA):
 
     linear = False
     _calibrate_quickly = _CALIBRATE_QUICKLY
-    _learned: tuple[str, ...] = ("W_", "fold_weights_")
+    _learned = ("W_", "fold_weights_")
     # An image of another class is certain to be of one that is known, and few held-out classes do not show what that
     # costs among many: with a quarter, mAP on other classes fell by 0.09 (deep vectors of Caltech-101).
     most_open = 0.05
-    _state = (
-        *OneVsRestPA._state,
-        "fold_weights_",
-        "best_fold_weights_",
-        "slopes_",
-        "intercepts_",
-        "class_similarity_",
-    )
     _noted_from_input = OneVsRestPA._noted_from_input | {"class_similarity_"}
-    fold_weights_: np.ndarray  # (3, d, n_labels)
-    slopes_: np.ndarray  # (n_labels,)
-    intercepts_: np.ndarray  # (n_labels,)
-    class_similarity_: np.ndarray  # (n_labels, n_labels)
+    fold_weights_: np.ndarray = field(init=False)  # (3, d, n_labels)
+    slopes_: np.ndarray = field(init=False)  # (n_labels,)
+    intercepts_: np.ndarray = field(init=False)  # (n_labels,)
+    class_similarity_: np.ndarray = field(init=False)  # (n_labels, n_labels)
 
-    def __init__(
-        self,
-        *,
-        is_a: Mapping[str, Sequence[str]] | None = None,
-        C: float = 0.03,
-        n_steps: int = 200_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 2000,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            C=C,
-            n_steps=n_steps,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            refit=refit,
-            pass_steps=pass_steps,
-            random_state=random_state,
-        )
-        self.is_a = is_a
+    is_a: Mapping[str, Sequence[str]] | None = None
 
     # -- sides ---------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ the tree of depth zero: one leaf that holds all.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -105,6 +106,7 @@ def search_pass(
             similarities[query, slot], nearest[query, slot] = np.float32(0.0), -1
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     """Labels of the most similar training images.
 
@@ -174,39 +176,26 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     """
 
     linear = True
-    _state = (
-        *SimilarityLearner._state,
-        "classes_",
-        "labels_per_image_",
-        "image_of_",
-        "list_start_",
-        "list_places_",
-        "list_values_",
-        "label_start_",
-        "labels_",
-        "directions_",
-        "thresholds_",
-        "leaf_start_",
-        "n_images_",
-        "seed_",
-    )
 
     _points_into = {"list_places_": "n_images_", "labels_": "classes_"}  # nobody writes to it
 
-    def __init__(
-        self,
-        *,
-        n_neighbors: int = 30,
-        weights: str = "similarity",
-        algorithm: str = "exact",
-        leaf_size: int = 1000,
-        random_state: Any = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.weights = weights
-        self.algorithm = algorithm
-        self.leaf_size = leaf_size
-        self.random_state = random_state
+    image_of_: np.ndarray = field(init=False)
+    list_start_: np.ndarray = field(init=False)
+    list_places_: np.ndarray = field(init=False)
+    list_values_: np.ndarray = field(init=False)
+    label_start_: np.ndarray = field(init=False)
+    labels_: np.ndarray = field(init=False)
+    directions_: np.ndarray = field(init=False)
+    thresholds_: np.ndarray = field(init=False)
+    leaf_start_: np.ndarray = field(init=False)
+    n_images_: int = field(init=False)
+    seed_: int = field(init=False)
+
+    n_neighbors: int = 30
+    weights: str = "similarity"
+    algorithm: str = "exact"
+    leaf_size: int = 1000
+    random_state: Any = None
 
     def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
         X, labels = self._check_labelled(X, y, reset=True)

@@ -37,7 +37,6 @@ class LinearAnnotator(OnlineAnnotator):
     linear = True
     keeps_columns = False
     _learned: tuple[str, ...] = ("W_",)
-    _state = (*OnlineAnnotator._state, "W_", "best_W_")
     W_: np.ndarray  # (d, n_labels)
 
     def label_scores(self, X: Any) -> np.ndarray:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, Self
 
 import joblib
@@ -48,9 +49,6 @@ _GROUPINGS = ("joint", "kmeans", "random")
 _MIDPOINTS = ("final", "running")
 _FEWEST_ENTRIES = 0.05  # non-zero share of k-means visterms from which thresholds split images
 _MUCH_WORK = 5e8  # additions that a thread does at once: a fraction of a second
-# What a start learns; that of the best one so far is kept.
-_LEARNED = ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_")
-
 # Entries of the features, by feature and there by value, zeros left out: starts (d + 1,) int64, images (nnz,) int32 and
 # values (nnz,) float32. A plain tuple: triplets.py says why.
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -190,6 +188,7 @@ def hamming(a: np.ndarray, b: np.ndarray, distances: np.ndarray) -> None:
             distances[i, j] = total
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class MuSL(SimilarityLearner):
     """Multiple Similarity Learning.
 
@@ -299,62 +298,36 @@ class MuSL(SimilarityLearner):
     resumes = True
     by_category = True
     keeps_columns = False
-    _state = (
-        *SimilarityLearner._state,
-        "classes_",
-        "metric_of_category_",
-        "stump_features_",
-        "stump_thresholds_",
-        "likelihoods_",
-        "history_",
-        "phase_",
-        "n_steps_",
-        "start_",
-        "start_losses_",
-        *(f"best_{name}" for name in _LEARNED),
-        "steps_done_",
-        "steps_total_",
-        "seed_",
-        "n_images_",
-    )
-    classes_: np.ndarray  # (C,)
-    metric_of_category_: np.ndarray  # (C,)
-    stump_features_: np.ndarray  # (K, T)
-    stump_thresholds_: np.ndarray  # (K, T)
-    likelihoods_: np.ndarray  # (C, K)
-    history_: list[dict[str, Any]]
-    start_losses_: list[float]
+    # What a start learns; that of the best one so far is kept.
+    _learned = ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_")
+    classes_: np.ndarray = field(init=False)  # (C,)
+    metric_of_category_: np.ndarray = field(init=False)  # (C,)
+    stump_features_: np.ndarray = field(init=False)  # (K, T)
+    stump_thresholds_: np.ndarray = field(init=False)  # (K, T)
+    likelihoods_: np.ndarray = field(init=False)  # (C, K)
+    history_: list[dict[str, Any]] = field(init=False)
+    phase_: str = field(init=False)
+    n_steps_: int = field(init=False)
+    start_: int = field(init=False)
+    start_losses_: list[float] = field(init=False)
+    steps_done_: int = field(init=False)
+    steps_total_: int = field(init=False)
+    seed_: int = field(init=False)
+    n_images_: int = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        n_metrics: int = 5,
-        n_bits: int = 32,
-        alpha: float = 0.5,
-        midpoint: str = "running",
-        balanced: bool = True,
-        r: float = 500.0,
-        negatives_per_example: int = 1000,
-        grouping: str = "joint",
-        retrain: bool = True,
-        n_starts: int = 1,
-        max_images: int | None = 5000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_metrics = n_metrics
-        self.n_bits = n_bits
-        self.alpha = alpha
-        self.midpoint = midpoint
-        self.balanced = balanced
-        self.r = r
-        self.negatives_per_example = negatives_per_example
-        self.grouping = grouping
-        self.retrain = retrain
-        self.n_starts = n_starts
-        self.max_images = max_images
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    n_metrics: int = 5
+    n_bits: int = 32
+    alpha: float = 0.5
+    midpoint: str = "running"
+    balanced: bool = True
+    r: float = 500.0
+    negatives_per_example: int = 1000
+    grouping: str = "joint"
+    retrain: bool = True
+    n_starts: int = 1
+    max_images: int | None = 5000
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -542,9 +515,7 @@ class MuSL(SimilarityLearner):
                 self.start_ += 1
             else:
                 self.phase_ = "done"
-                for name in _LEARNED:
-                    setattr(self, name, getattr(self, f"best_{name}"))
-                    delattr(self, f"best_{name}")
+                self._restore_best()
                 self.start_ = int(np.argmin(self.start_losses_))
                 return
         self.n_steps_ = 0
@@ -555,8 +526,7 @@ class MuSL(SimilarityLearner):
     def _keep_the_likeliest(self) -> None:
         loss = self.history_[-1]["loss"]
         if loss < min(self.start_losses_, default=np.inf):
-            for name in _LEARNED:
-                setattr(self, f"best_{name}", getattr(self, name).copy())
+            self._keep_best()
         self.start_losses_.append(loss)
 
     def _metrics_to_learn(self) -> list[int]:

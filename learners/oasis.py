@@ -16,6 +16,7 @@ since `loss = 1 - <W, V>`: an unclipped step makes it `1 - <W, V> - tau |V|^2 = 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import joblib
@@ -50,7 +51,7 @@ from .sides import Sides, bilinear
 from .sums import one_thread, product
 from .teachers import with_steps
 from .triplets import TripletSampler
-from .whitening import WHITENING_STATE, check_whiten
+from .whitening import WhiteningMixin, check_whiten
 
 Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 0 for one by one
 
@@ -162,7 +163,8 @@ def dissim_pass(rows: Rows, triplets: np.ndarray, C: Float, W: np.ndarray) -> tu
     return losses, violating
 
 
-class OASIS(FitsTriplets, OnlineLearner):
+@dataclass(kw_only=True, repr=False, eq=False)
+class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     """Online Algorithm for Scalable Image Similarity learning.
 
     Parameters
@@ -288,59 +290,30 @@ class OASIS(FitsTriplets, OnlineLearner):
     distributes = True
     _learned = ("W_", "teachers_")
     _steps = (4_000_000, 1_000)
-    _state = (
-        *OnlineLearner._state,
-        *WHITENING_STATE,
-        *("W_", "best_W_", "ranker_W_", "teachers_", "best_teachers_"),
-    )
-    W_: np.ndarray  # (d, d)
-    ranker_W_: np.ndarray | None = None  # (n_rankers, d, d), while they learn
-    teachers_: sp.csr_array
+    W_: np.ndarray = field(init=False)  # (d, d)
+    ranker_W_: np.ndarray | None = field(init=False, default=None)  # (n_rankers, d, d), while they learn
+    teachers_: sp.csr_array = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        C: float = 0.1,
-        n_steps: int | None = None,
-        init: str = "identity",
-        whiten: bool | str = "auto",
-        variant: str | None = None,
-        pairs_per_query: int = 256,
-        n_rankers: int = 1,
-        mix_every: int | None = None,
-        lock_free: bool = False,
-        validation_fraction: float | None = None,
-        patience: int | None = 5,
-        refit: bool = True,
-        pass_steps: int = 250_000,
-        psd_every: int | None = None,
-        click_cutoff: float | str | None = None,
-        check_negatives: bool = True,
-        balance: str = "image",
-        record_teachers: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C = C
-        self.n_steps = n_steps
-        self.init = init
-        self.whiten = whiten
-        self.variant = variant
-        self.pairs_per_query = pairs_per_query
-        self.n_rankers = n_rankers
-        self.mix_every = mix_every
-        self.lock_free = lock_free
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.psd_every = psd_every
-        self.click_cutoff = click_cutoff
-        self.check_negatives = check_negatives
-        self.balance = balance
-        self.record_teachers = record_teachers
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    C: float = 0.1
+    n_steps: int | None = None
+    init: str = "identity"
+    whiten: bool | str = "auto"
+    variant: str | None = None
+    pairs_per_query: int = 256
+    n_rankers: int = 1
+    mix_every: int | None = None
+    lock_free: bool = False
+    validation_fraction: float | None = None
+    patience: int | None = 5
+    refit: bool = True
+    pass_steps: int = 250_000
+    psd_every: int | None = None
+    click_cutoff: float | str | None = None
+    check_negatives: bool = True
+    balance: str = "image"
+    record_teachers: bool = False
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- the two sides -------------------------------------------------------------------------------------------------
 

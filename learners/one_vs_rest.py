@@ -18,17 +18,19 @@ rounding.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from .annotation import Labels, combine_rows
+from .annotation import combine_rows
 from .checks import check_positive
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
 from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from .samplers import Labels
 from .sums import one_thread
 
 _BLOCK = 64  # images whose steps are one product: twice as many take longer for the products among themselves
@@ -158,6 +160,7 @@ def dense_one_vs_rest_pass(
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class OneVsRestPA(LinearAnnotator):
     """One passive-aggressive classifier (PA-I) per label; labels are ranked by their classifiers' scores.
 
@@ -227,24 +230,13 @@ class OneVsRestPA(LinearAnnotator):
     ['a', 'a', 'b', 'b']
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 0.03,
-        n_steps: int = 200_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 2000,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    C: float = 0.03
+    n_steps: int = 200_000
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 2000
+    random_state: Any = None
 
     def _check_params(self, *, fitted: bool) -> None:
         check_positive("C", self.C)

@@ -23,8 +23,8 @@ from .given_triplets import GivenTriplets, steps_through
 from .loop import StepCost, Training, TrainingLoop, cautious_share
 from .options import Callback, FitOptions
 from .rows import Rows
+from .samplers import SAMPLERS
 from .teachers import with_images
-from .triplets import triplets_of
 from .whitening import WHITENING_STATE
 
 _log = logging.getLogger(__name__)
@@ -73,30 +73,6 @@ class OnlineLearner(SimilarityLearner):
         `random_state`, or the seed drawn when that is None.
     """
 
-    _state = (
-        *SimilarityLearner._state,
-        "n_steps_",
-        "history_",
-        "best_step_",
-        "best_validation_",
-        "validation_map_",
-        "cosine_map_",
-        "validation_p1_",
-        "cosine_p1_",
-        "steps_done_",
-        "steps_total_",
-        "target_step_",
-        "phase_",
-        "seed_",
-        "n_images_",
-        "held_out_",
-        "pass_sums_",
-        "world_",
-        "shares_",
-        "unseen_",
-        "worlds_",
-    )
-
     validates = True
     resumes = True
     _noted_from_input = frozenset({"n_features_in_"})  # state that checking images and labels sets
@@ -104,17 +80,10 @@ class OnlineLearner(SimilarityLearner):
     # Steps where `n_steps` is None: at least, and per image, to learn from each as often. None: it must be a number.
     _steps: tuple[int, int] | None = None
 
-    # State that is the model. Early stopping keeps the best of each under the name with "best_" in front; a subclass
-    # has both names in `_state`.
-    _learned: tuple[str, ...] = ()
-
     # The largest share of what was learned that counts where images may be of other classes, unless one is asked for;
     # and whether sparse vectors have the larger cautious one, though learning did not begin at them.
     most_open: float = 1.0
     cautious_on_sparse: bool = False
-
-    # Whether it may learn in whitened vectors, where `whiten` says so.
-    whitens: bool = True
 
     # Parameters that the loop reads; a subclass stores those that it has.
     n_steps: int | None
@@ -124,24 +93,33 @@ class OnlineLearner(SimilarityLearner):
     refit: bool
     random_state: Any
     whiten: bool | str = False
+    whitens: bool = False  # may learn in whitened vectors, where `whiten` says so
     check_negatives: bool = True
     balance: str = "image"
 
-    # What `_sampler` makes: triplets, unless a subclass learns from something else.
-    _draws_from: Callable[[Any, Any, np.ndarray | None], Any] = staticmethod(triplets_of)
+    # What a pass draws: "triplets", "labels" (images and their labels), or "classes" (all images at once).
+    draws: str = "triplets"
 
     n_steps_: int
-    target_step_: int
     history_: list[dict[str, Any]]
     best_step_: int = 0
     best_validation_: float = -1.0
+    validation_map_: float | None
+    cosine_map_: float
+    validation_p1_: float | None
+    cosine_p1_: float | None
+    steps_done_: int
+    steps_total_: int
+    target_step_: int
+    phase_: str
+    seed_: int
+    n_images_: int
+    held_out_: np.ndarray | None
+    pass_sums_: dict[str, Any] | None = None  # of the pass under way
     world_: str = "seen"
     shares_: Sequence[float] = (1.0,)  # of what was learned, among which one is chosen
     unseen_: np.ndarray | None = None
-    pass_sums_: dict[str, Any] | None = None  # of the pass under way
-    cosine_map_: float
-    steps_done_: int
-    steps_total_: int
+    worlds_: dict[str, Any] | None
     _as_new: tuple[np.ndarray, sp.csr_array] | None = None  # of `measure_as_new`
 
     # -- what a subclass brings ----------------------------------------------------------------------------------------
@@ -340,29 +318,11 @@ class OnlineLearner(SimilarityLearner):
         """Whether a share of what was learned is to be chosen, or validation is that of the open world."""
         return self.world_ != "seen" or tuple(self.shares_) != (1.0,)
 
-    def _keep_best(self) -> None:
-        """Keep a copy of the present model as the best one."""
-        for name in self._learned:
-            if name in vars(self):
-                present, kept = getattr(self, name), vars(self).get(f"best_{name}")
-                if sp.issparse(present):  # no copy: steps make a new table
-                    setattr(self, f"best_{name}", present)
-                elif kept is None:
-                    setattr(self, f"best_{name}", present.copy())
-                else:
-                    np.copyto(kept, present)
-
-    def _restore_best(self) -> None:
-        """Return to the model kept last, and drop the copy."""
-        for name in self._learned:
-            if f"best_{name}" in vars(self):
-                setattr(self, name, self.__dict__.pop(f"best_{name}"))
-
     # -- input ---------------------------------------------------------------------------------------------------------
 
     def _sampler(self, y: Any, subset: np.ndarray | None) -> Any:
         """What `_pass` draws from, of all images or of those named."""
-        return y if isinstance(y, GivenTriplets) else self._draws_from(self, y, subset)
+        return y if isinstance(y, GivenTriplets) else SAMPLERS[self.draws](self, y, subset)
 
     def _check_loop_params(self) -> None:
         if self.n_steps is not None or self._steps is None:

@@ -12,6 +12,7 @@ since the change of f_y(x) - f_j(x) is tau 2 |x|^2. The weights start at zero.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,7 @@ def dense_pamir_pass(
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PAMIR(LinearAnnotator):
     """Passive-Aggressive Model for Image Retrieval, ranking labels for an image (PAMIR-IA).
 
@@ -164,24 +166,13 @@ class PAMIR(LinearAnnotator):
     ['a', 'a', 'b', 'b']
     """
 
-    def __init__(
-        self,
-        *,
-        C: float | None = None,
-        n_steps: int = 1_000_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 20_000,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    C: float | None = None
+    n_steps: int = 1_000_000
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 20_000
+    random_state: Any = None
 
     def _check_params(self, *, fitted: bool) -> None:
         if self.C is not None:

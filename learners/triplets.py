@@ -15,7 +15,6 @@ Drawn one by one inside the learning loop they would cost thirty times as much, 
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import Any, NamedTuple
 
@@ -25,8 +24,6 @@ from numba import njit
 
 from .draws import draw_below, draw_uniform, shuffled, stream
 from .rows import Float, Int, readonly
-
-_log = logging.getLogger(__name__)
 
 # Draws by rejection before the exact, slower walk takes over. Both have the same distribution.
 _TRIES = 64
@@ -392,22 +389,6 @@ class TripletSampler:
         """Draw `n` triplets: three int32 arrays of shape (n,), the same for the same seed."""
         queries, positives, negatives = self.draw(stream(seed), n).T
         return queries, positives, negatives
-
-
-def triplets_of(learner: Any, y: Any, subset: np.ndarray | None) -> TripletSampler:
-    """Sampler for a learner, with its parameters."""
-    settings = {"cutoff": learner.click_cutoff, "check_negatives": learner.check_negatives, "balance": learner.balance}
-    sampler = TripletSampler(y, subset=subset, **settings)
-    if sampler.n_skipped_:
-        why = "they have no other image of their class" if y.ndim == 1 else "no related or no unrelated image"
-        _log.warning("%d of %d images are never a query: %s", sampler.n_skipped_, y.shape[0], why)
-    return sampler
-
-
-def classes_of(learner: Any, y: Any, subset: np.ndarray | None) -> np.ndarray:
-    """Number of each image's class, for a learner that learns from all images at once."""
-    triplets_of(learner, y, subset)  # refuses labels without two classes, and says how many images are alone
-    return np.unique(y if subset is None else y[subset], return_inverse=True)[1]
 
 
 def _images_by_label(tables: TripletTables, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

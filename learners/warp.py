@@ -12,6 +12,7 @@ with a learning rate g; vectors that have become longer than C are scaled back t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,7 @@ def linear_warp_pass(
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class LinearWARP(LinearAnnotator):
     """One vector of weights per label, trained by WSABIE's WARP loss: the linear model of WSABIE's table 5.
 
@@ -225,28 +227,15 @@ class LinearWARP(LinearAnnotator):
 
     _steps = (500_000, 200)
 
-    def __init__(
-        self,
-        *,
-        max_norm: float = 10.0,
-        learning_rate: float = 0.1,
-        decay_steps: int | str | None = "auto",
-        n_steps: int | None = None,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 10_000,
-        random_state: Any = None,
-    ) -> None:
-        self.max_norm = max_norm
-        self.learning_rate = learning_rate
-        self.decay_steps = decay_steps
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    max_norm: float = 10.0
+    learning_rate: float = 0.1
+    decay_steps: int | str | None = "auto"
+    n_steps: int | None = None
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 10_000
+    random_state: Any = None
 
     def _check_params(self, *, fitted: bool) -> None:
         for name in ("max_norm", "learning_rate"):

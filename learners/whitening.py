@@ -174,3 +174,21 @@ def _groups(y: Any) -> sp.csr_array:
         return sp.csr_array(y > 0).astype(np.float64)
     _, places = np.unique(y, return_inverse=True)
     return sp.csr_array((np.ones(len(places)), places, np.arange(len(places) + 1)))
+
+
+class WhiteningMixin:
+    """A learner that may learn in whitened vectors; goes before `OnlineLearner`.
+
+    The learner has the parameter `whiten`. The whitening is learned from the images of each phase of a fit: with early
+    stopping, that of the search knows no held-out image.
+
+    Attributes
+    ----------
+    mean_ : float32 array of shape (d,)
+    whitening_ : float32 array of shape (d, d)
+        A: symmetric, positive definite. Both are there only where the vectors are whitened.
+    """
+
+    whitens = True
+    mean_: np.ndarray
+    whitening_: np.ndarray

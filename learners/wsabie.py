@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
@@ -28,12 +29,13 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from .annotation import Labels, OnlineAnnotator, combine_rows
+from .annotation import OnlineAnnotator, combine_rows
 from .checks import check_choice, check_integer, check_positive
 from .draws import draw_below, stream
 from .loop import StepCost, Training
 from .maps import Affine
 from .rows import FASTMATH, Float, Int, Rows, mean_entries
+from .samplers import Labels
 from .sides import Side, Sides, look_of, space_of
 from .sums import product
 from .warp_loss import (
@@ -48,7 +50,7 @@ from .warp_loss import (
     violating_labels,
     warp_weights,
 )
-from .whitening import WHITENING_STATE, check_whiten
+from .whitening import WhiteningMixin, check_whiten
 
 _INIT = 2**32 - 1  # sets the random numbers of the first vectors apart from those of the steps
 _N_SCORES = 1 << 20  # held at a time while weights are chosen
@@ -264,7 +266,8 @@ def owpc_pass(
     return losses, violating
 
 
-class WSABIE(OnlineAnnotator):
+@dataclass(kw_only=True, repr=False, eq=False)
+class WSABIE(WhiteningMixin, OnlineAnnotator):
     """Web Scale Annotation by Image Embedding: images and labels in one space.
 
     Its four uses: `annotate` ranks labels for an image, `label_scores(gallery)[:, i]` ranks images for a label,
@@ -371,51 +374,24 @@ class WSABIE(OnlineAnnotator):
     keeps_columns = False
     _learned = ("visterm_vectors_", "label_vectors_")
     _steps = (500_000, 200)
-    _state = (
-        *OnlineAnnotator._state,
-        *WHITENING_STATE,
-        "visterm_vectors_",
-        "label_vectors_",
-        "member_sizes_",
-        "member_weights_",
-        "best_visterm_vectors_",
-        "best_label_vectors_",
-    )
-    visterm_vectors_: np.ndarray  # (d, n_components)
-    label_vectors_: np.ndarray  # (n_labels, n_components)
-    member_sizes_: list[int]
-    member_weights_: np.ndarray  # (n_members,)
+    visterm_vectors_: np.ndarray = field(init=False)  # (d, n_components)
+    label_vectors_: np.ndarray = field(init=False)  # (n_labels, n_components)
+    member_sizes_: list[int] = field(init=False)
+    member_weights_: np.ndarray = field(init=False)  # (n_members,)
 
-    def __init__(
-        self,
-        *,
-        n_components: int | Sequence[int] = 100,
-        max_norm: float = 1.0,
-        learning_rate: float = 0.02,
-        decay_steps: int | str | None = "auto",
-        loss: str = "warp",
-        whiten: bool | str = "auto",
-        n_steps: int | None = None,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 10_000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.max_norm = max_norm
-        self.learning_rate = learning_rate
-        self.decay_steps = decay_steps
-        self.loss = loss
-        self.whiten = whiten
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    n_components: int | Sequence[int] = 100
+    max_norm: float = 1.0
+    learning_rate: float = 0.02
+    decay_steps: int | str | None = "auto"
+    loss: str = "warp"
+    whiten: bool | str = "auto"
+    n_steps: int | None = None
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 10_000
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- images and labels in the space --------------------------------------------------------------------------------
 

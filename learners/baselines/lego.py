@@ -31,6 +31,7 @@ falls with t, so that t = eta loss(A) has one root with det > 0, and A is two of
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,7 @@ def _add_squares(A: np.ndarray, G: np.ndarray, H: np.ndarray) -> None:
                 A[columns, rows] = A[rows, columns].T
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class LEGO(MahalanobisMixin, OnlineLearner):
     """LogDet Exact Gradient Online metric learning, from pairs of images or from relative distances.
 
@@ -332,39 +334,21 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     """
 
     _learned = ("A_",)
-    _state = (*OnlineLearner._state, "A_", "best_A_")
-    A_: np.ndarray  # (d, d)
+    A_: np.ndarray = field(init=False)  # (d, d)
 
-    def __init__(
-        self,
-        *,
-        loss: str = "triplet",
-        eta: float = 0.02,
-        margin: float = 1.0,
-        near: float = 1.0,
-        far: float = 2.0,
-        n_steps: int = 50_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 3,
-        refit: bool = True,
-        pass_steps: int = 5000,
-        click_cutoff: float | str | None = None,
-        check_negatives: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.eta = eta
-        self.margin = margin
-        self.near = near
-        self.far = far
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.click_cutoff = click_cutoff
-        self.check_negatives = check_negatives
-        self.random_state = random_state
+    loss: str = "triplet"
+    eta: float = 0.02
+    margin: float = 1.0
+    near: float = 1.0
+    far: float = 2.0
+    n_steps: int = 50_000
+    validation_fraction: float | None = None
+    patience: int | None = 3
+    refit: bool = True
+    pass_steps: int = 5000
+    click_cutoff: float | str | None = None
+    check_negatives: bool = True
+    random_state: Any = None
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -29,7 +30,6 @@ from visterm.learners.loop import Training
 from visterm.learners.mahalanobis import MahalanobisMixin
 from visterm.learners.online import OnlineLearner
 from visterm.learners.rows import matrix_of
-from visterm.learners.triplets import classes_of
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ def collapse_loss(
     return float(loss), gradient, int(np.count_nonzero(~same[np.arange(len(same)), nearest] & asks))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class MCML(MahalanobisMixin, OnlineLearner):
     """Maximally Collapsing Metric Learning, by L-BFGS.
 
@@ -175,31 +176,18 @@ class MCML(MahalanobisMixin, OnlineLearner):
 
     _learned = ("components_", "A_")
     one_label = True
-    _draws_from = staticmethod(classes_of)
-    _state = (*OnlineLearner._state, "A_", "components_", "best_components_", "best_A_")
-    A_: np.ndarray  # (d, d)
-    components_: np.ndarray  # (d, d)
+    draws = "classes"
+    A_: np.ndarray = field(init=False)  # (d, d)
+    components_: np.ndarray = field(init=False)  # (d, d)
 
-    def __init__(
-        self,
-        *,
-        trace_penalty: float = 0.003,
-        n_steps: int = 60,
-        tol: float = 1e-6,
-        validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = True,
-        pass_steps: int = 10,
-        random_state: Any = None,
-    ) -> None:
-        self.trace_penalty = trace_penalty
-        self.n_steps = n_steps
-        self.tol = tol
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    trace_penalty: float = 0.003
+    n_steps: int = 60
+    tol: float = 1e-6
+    validation_fraction: float | None = None
+    patience: int | None = None
+    refit: bool = True
+    pass_steps: int = 10
+    random_state: Any = None
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ chunklets being the classes, and m_c the mean of class c,
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from visterm.learners.mahalanobis import MahalanobisMixin, check_shrinkage, shru
 from visterm.learners.options import FitOptions
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class RCA(MahalanobisMixin):
     """Relevant Component Analysis: the inverse of the covariance within classes.
 
@@ -68,10 +70,13 @@ class RCA(MahalanobisMixin):
     """
 
     one_label = True
-    _state = (*MahalanobisMixin._state, "A_", "classes_", "counts_", "sums_", "products_")
 
-    def __init__(self, *, shrinkage: float = 0.1) -> None:
-        self.shrinkage = shrinkage
+    classes_: np.ndarray = field(init=False)
+    counts_: np.ndarray = field(init=False)
+    sums_: np.ndarray = field(init=False)
+    products_: np.ndarray = field(init=False)
+
+    shrinkage: float = 0.1
 
     def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
         X, y = self._check_one_label(X, y, reset=True)

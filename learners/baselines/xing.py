@@ -16,6 +16,7 @@ alpha, in units of |A|, grows by a fifth where g has risen; else it is halved, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from visterm.learners.online import OnlineLearner
 from visterm.learners.rows import matrix_of
 from visterm.learners.sides import dense
 from visterm.learners.sums import one_thread
-from visterm.learners.triplets import classes_of
 
 _FIRST_STEP, _LEAST_STEP = 0.3, 1e-6
 
@@ -62,6 +62,7 @@ def spread_within(X: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return M / max(n_pairs, 1)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Xing(MahalanobisMixin, OnlineLearner):
     """Xing's distance metric from pairs of the same class and pairs of different classes.
 
@@ -125,29 +126,17 @@ class Xing(MahalanobisMixin, OnlineLearner):
 
     _learned = ("A_",)
     one_label = True
-    _draws_from = staticmethod(classes_of)
-    _state = (*OnlineLearner._state, "A_", "best_A_", "step_size_")
-    A_: np.ndarray  # (d, d)
-    step_size_: float
+    draws = "classes"
+    A_: np.ndarray = field(init=False)  # (d, d)
+    step_size_: float = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        shrinkage: float = 0.1,
-        n_steps: int = 50,
-        validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 5,
-        random_state: Any = None,
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    shrinkage: float = 0.1
+    n_steps: int = 50
+    validation_fraction: float | None = None
+    patience: int | None = None
+    refit: bool = False
+    pass_steps: int = 5
+    random_state: Any = None
 
     def _check_params(self, *, fitted: bool) -> None:
         check_shrinkage(self.shrinkage)
