@@ -275,7 +275,7 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
         with self._naming(classes):
             return super().partial_fit(X, y, callback=callback, progress=progress)
 
-    def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float] | None:
+    def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
         labels = self._labels(y)[held_out]
         labelled = np.flatnonzero(np.diff(labels.indptr))
         if not len(labelled):

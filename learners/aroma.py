@@ -21,13 +21,11 @@ The factored form (section 4.2) has a covariance of the query's features and one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 from typing import Any
 
-import joblib
 import numpy as np
 from numba import njit
 
@@ -49,7 +47,7 @@ from .rows import (
     widest_row,
 )
 from .sides import Sides, bilinear
-from .sums import inner_products, one_thread, product
+from .sums import inner_products, product, tasks_at_once
 from .whitening import WhiteningMixin, check_whiten
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
@@ -638,22 +636,10 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
         Pairs (p+, p-) drawn per query drawn; see `OASIS`. On dense vectors they share the cost of reading and writing W
         and Sigma. None: 32 for the diagonal form where a quarter of the entries of the images or more are not zero, and
         else 1.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the state with the best mean average precision is kept.
-    patience : int or None, default=5
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10_000
-        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    click_cutoff : float or str, optional
-        `y` holds clicks (images x queries); see `TripletSampler`.
-    check_negatives : bool, default=True
-        See `TripletSampler`.
-    balance : {"image", "class"}, default="image"
-        "class" makes all classes the query equally often, whatever their sizes; see `TripletSampler`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
+    click_cutoff, check_negatives, balance
+        Of the triplets: see `TripletSampler`, where `click_cutoff` is `cutoff`.
     n_jobs : int, optional
         Threads for dense vectors, and for adding up the updates of the factored form. The model does not depend on it.
 
@@ -670,11 +656,6 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
         Of the whitening, where there is one.
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from.
 
     Notes
     -----
@@ -820,10 +801,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
         X = dense_rows(rows, d)
         if X is None and not self._is_factored():
             return diagonal_pass(rows, triplets, r, self.distribution_.reshape(d, 2 * d))
-        n_threads = joblib.effective_n_jobs(self.n_jobs)
-        # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
-        with one_thread(), ThreadPoolExecutor(n_threads) as pool:
-            run = map if n_threads == 1 else pool.map
+        with tasks_at_once(self.n_jobs) as run:
             if X is None:
                 return self._sparse_factored_pass(rows, triplets, run)
             if self._is_factored():

@@ -110,6 +110,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     worlds_: dict[str, Any] | None = None
     n_images_: int
     phase_: str
+    teachers_: Any  # see `Teachers`
 
     # Parameters that not all learners have.
     click_cutoff: float | str | None = None
@@ -171,7 +172,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """What parts of an image add to `_look_side`; arguments as of `transform_parts`."""
         return self._sides().look.parts(self._check_images(parts), self._check_images(whole))
 
-    def _mixed(self, look: float, learned: float, *, differences: bool = False) -> Side:
+    def _mixed(self, look: Any, learned: Any, *, differences: bool = False) -> Side:
         """Weighted sum of `_look_side` and `transform_query`, dense; of learners whose gallery side is the vectors.
 
         With `differences`, of differences of vectors; see `linear_query`.
@@ -401,12 +402,16 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             A function of two vectors; its method `embed` maps many.
         """
         check_is_fitted(self)
-        sides = self._sides()
-        space = self._gallery_side if sides.space is None else lambda X: sides.space(self._check_images(X))
-        if sides.matrix is None:
-            return Metric(space, None)
-        W = np.array(sides.matrix(), np.float32)
-        return Metric(space, positive_part((W + W.T) / np.float32(2)))
+        matrix = self._sides().matrix
+        if matrix is None:
+            return Metric(self._compared, None)
+        W = np.array(matrix(), np.float32)
+        return Metric(self._compared, positive_part((W + W.T) / np.float32(2)))
+
+    def _compared(self, X: Any) -> Any:
+        """Images as `metric` compares them."""
+        space = self._sides().space
+        return self._gallery_side(X) if space is None else space(self._check_images(X))
 
     def transform_query(self, Q: Any) -> Any:
         """Query side of the images, by default the same as the gallery side; CSR or dense float32."""

@@ -81,6 +81,7 @@ class FitsTriplets:
     """Adds `fit_triplets` to a learner whose steps are triplets."""
 
     learns_triplets = True
+    validation_fraction: float | None
 
     def fit_triplets(
         self, X: Any, triplets: Any, *, callback: Callback | None = None, progress: Callback | None = None

@@ -155,16 +155,8 @@ class HIER(OneVsRestPA):
         Aggressiveness of the classifiers: the largest step tau.
     n_steps : int, default=200_000
         Images drawn for each model; each is one step of every label's classifier.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=2000
-        Images per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ class Training:
     rows: Rows
     sampler: Any  # see `OnlineLearner._sampler`
     y: Any = None  # labels of all images
-    images: np.ndarray | None = None  # the numbers of the images in `rows`
+    images: Any = None  # the numbers of the images in `rows`
     # Calls `progress`, which may end the training: to be called where a checkpoint can be resumed. Work of seconds that
     # leaves the state as it was calls this between its parts.
     report: Callable[[], None] = lambda: None
@@ -89,12 +89,15 @@ class HistoryRecorder:
     def record(self, sums: dict[str, Any]) -> None:
         """Add a pass to the history, and keep the state if it is the best so far."""
         learner = self._learner
-        figure = measured = None
+        figure: float | None = None
+        measured: Measured | None = None
         if self._by_images is not None and validates_now(learner.n_steps_, learner.target_step_, learner.pass_steps):
             learner._settle("validation", self._training)
-            if self._by_labels is None:
+            if self._by_labels is not None:
+                figure = self._by_labels()
+            else:
                 measured = self._by_images()
-            figure = self._by_labels() if measured is None else measured.quality.map
+                figure = measured.quality.map
         steps = sums["steps"]
         learner.history_.append(
             {
@@ -114,6 +117,7 @@ class HistoryRecorder:
         learner = self._learner
         learner.best_validation_, learner.best_step_ = figure, learner.n_steps_
         if measured is None:
+            assert self._by_images is not None
             measured = self._by_images()
         learner.validation_map_, learner.validation_p1_ = measured.quality
         if measured.choice is not None and learner._chooses():

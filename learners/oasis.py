@@ -15,7 +15,6 @@ since `loss = 1 - <W, V>`: an unclipped step makes it `1 - <W, V> - tau |V|^2 = 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +47,7 @@ from .rows import (
     writable,
 )
 from .sides import Sides, bilinear
-from .sums import one_thread, product
+from .sums import one_thread, product, tasks_at_once
 from .teachers import with_steps
 from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten
@@ -196,26 +195,14 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     lock_free : bool, default=False
         `n_jobs` threads learn into one W at the same time, each from triplets of its own, without waiting for each
         other (Hogwild). The model then depends on how they happen to run.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: W with the best mean average precision is kept.
-    patience : int or None, default=5
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=250_000
-        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
-    click_cutoff : float or str, optional
-        `y` holds clicks (images x queries); see `TripletSampler`.
-    check_negatives : bool, default=True
-        See `TripletSampler`.
-    balance : {"image", "class"}, default="image"
-        "class" makes all classes the query equally often, whatever their sizes; see `TripletSampler`.
+    click_cutoff, check_negatives, balance
+        Of the triplets: see `TripletSampler`, where `click_cutoff` is `cutoff`.
     record_teachers : bool, default=False
         Record which images taught what, in `teachers_`: 8 bytes for each pair of images that a step joined.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
     n_jobs : int, optional
         Threads that learn one model together, or among which the rankers are shared out, or that are `lock_free`. Only
         then does the model depend on it.
@@ -232,11 +219,6 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         fitted on, W is its start plus X' teachers X; see `Teachers`. Images of each `partial_fit` follow those before.
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from.
 
     Notes
     -----
@@ -291,8 +273,8 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     _learned = ("W_", "teachers_")
     _steps = (4_000_000, 1_000)
     W_: np.ndarray = field(init=False)  # (d, d)
-    ranker_W_: np.ndarray | None = field(init=False, default=None)  # (n_rankers, d, d), while they learn
-    teachers_: sp.csr_array = field(init=False)
+    ranker_W_: np.ndarray = field(init=False)  # (n_rankers, d, d), while they learn
+    teachers_: Any = field(init=False)  # CSR (n_images, n_images)
 
     C: float = 0.1
     n_steps: int | None = None
@@ -420,7 +402,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
         rows, sampler = training.rows, training.sampler
-        if self.n_rankers > 1 and self.ranker_W_ is None:  # more is learned
+        if self.n_rankers > 1 and "ranker_W_" not in vars(self):  # more is learned
             self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
         n_threads = joblib.effective_n_jobs(self.n_jobs)
         if self.lock_free:
@@ -443,9 +425,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
                 self._record_steps(training, some, taus)
                 outcomes.append(figures)
         else:
-            # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
-            with one_thread(), ThreadPoolExecutor(n_threads) as pool:
-                run = map if n_threads == 1 else pool.map
+            with tasks_at_once(self.n_jobs) as run:
 
                 def learn(work: Any, inner_run: Run = map) -> Any:
                     triplets = self._draw(sampler, *work[:-1])

@@ -42,6 +42,20 @@ class OnlineLearner(SimilarityLearner):
     kept, of a learner that starts at zero or at random one after a pass; with `refit` all images are then learned from
     scratch for the best number of steps.
 
+    Parameters
+    ----------
+    validation_fraction : float, optional
+        Share of each class held out for early stopping: the state with the best `validation_measure` is kept.
+    patience : int or None
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool
+        After early stopping, train again on all images for the best number of steps.
+    pass_steps : int
+        Steps per pass: the interval of history and callback, and of validation at first. A step is a triplet, a draw
+        of an image and one of its labels, or whatever `n_steps` counts.
+    random_state : int, RandomState or None
+        The same int gives the same model. For learners that draw nothing it decides which images are held out.
+
     Attributes
     ----------
     n_steps_ : int

@@ -23,6 +23,7 @@ from .draws import draw_below, stream
 from .linear import LinearAnnotator
 from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from .samplers import Labels
 
 # Two images share a few visterms, and most entries of dense vectors, whose steps have to be larger.
 _SPARSE_C, _DENSE_C = 0.01, 0.1
@@ -106,16 +107,8 @@ class PAMIR(LinearAnnotator):
         are not zero.
     n_steps : int, default=1_000_000
         Comparisons of a label that an image has with one that it lacks.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=20_000
-        Comparisons per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
 
     Attributes
     ----------
@@ -182,8 +175,9 @@ class PAMIR(LinearAnnotator):
         return StepCost(5 * mean_entries(rows))
 
     def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
-        rows, state = training.rows, stream(self.seed_, 0, self.n_steps_)
-        comparisons = draw_comparisons(*training.sampler, len(self.classes_), n_steps, state)
+        rows: Rows = training.rows
+        sampler: Labels = training.sampler
+        comparisons = draw_comparisons(*sampler, len(self.classes_), n_steps, stream(self.seed_, 0, self.n_steps_))
         X = dense_rows(rows, self.n_features_in_)
         C = float(self.C or (_SPARSE_C if X is None else _DENSE_C))
         if X is None:

@@ -124,7 +124,9 @@ def hold_out(
         return None, None
 
     def images(of: np.ndarray | slice) -> np.ndarray:
-        return _checked_rows(rows, y.shape[0]) if rows is not None else split(y[of], fraction, seed)
+        if rows is None and fraction is not None:
+            return split(y[of], fraction, seed)
+        return _checked_rows(rows, y.shape[0])
 
     if not whole_classes:
         return images(slice(None)), None

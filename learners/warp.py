@@ -23,6 +23,7 @@ from .draws import draw_below, stream
 from .linear import LinearAnnotator
 from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from .samplers import Labels
 from .warp_loss import (
     check_decay_steps,
     draw_other,
@@ -170,16 +171,8 @@ class LinearWARP(LinearAnnotator):
         The step at which the learning rate has fallen to a half; see `WSABIE`.
     n_steps : int or None, default=None
         Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10_000
-        Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
 
     Attributes
     ----------
@@ -246,7 +239,9 @@ class LinearWARP(LinearAnnotator):
         return StepCost(mean_entries(rows) * (4 + 0.5 * len(self.classes_)))  # at worst all labels are scored
 
     def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
-        rows, sampler, half = training.rows, training.sampler, steps_to_half(self.decay_steps, training.y)
+        rows: Rows = training.rows
+        sampler: Labels = training.sampler
+        half = steps_to_half(self.decay_steps, training.y)
         rates = learning_rates(self.learning_rate, half, self.n_steps_, n_steps)
         state = stream(self.seed_, 0, self.n_steps_)
         pairs = np.empty((n_steps, 2), np.int32)

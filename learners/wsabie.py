@@ -298,16 +298,8 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         Learn in vectors whitened by the scatter within classes; see `OASIS`.
     n_steps : int or None, default=None
         Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the state with the best precision at 1 is kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10_000
-        Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
     n_jobs : int, optional
         Threads among which the members of an ensemble are shared out. The model does not depend on it.
 

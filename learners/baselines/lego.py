@@ -273,20 +273,10 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         Squared distances of "pairs" alone. Unit rows that share no visterm begin at 2.
     n_steps : int, default=50_000
         Triplets; with "pairs" each gives the pairs (q, p+) and (q, p-).
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: A with the best mean average precision is kept.
-    patience : int or None, default=3
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=5000
-        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    click_cutoff : float or str, optional
-        `y` holds clicks (images x queries); see `TripletSampler`.
-    check_negatives : bool, default=True
-        See `TripletSampler`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
+    click_cutoff, check_negatives
+        Of the triplets: see `TripletSampler`, where `click_cutoff` is `cutoff`.
 
     Attributes
     ----------
@@ -294,11 +284,6 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         Symmetric, positive definite; the identity before the first triplet.
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from.
 
     Notes
     -----

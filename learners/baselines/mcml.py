@@ -118,16 +118,8 @@ class MCML(MahalanobisMixin, OnlineLearner):
         Iterations, at most: a pass that can go no lower ends early, and later ones change nothing.
     tol : float, default=1e-6
         A pass ends where an iteration lowers f, or the largest entry of the gradient falls, by no more than this.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the metric with the best mean average precision is kept.
-    patience : int, optional
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10
-        Iterations per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        Decides which images `validation_fraction` holds out, and nothing else.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
 
     Attributes
     ----------

@@ -73,16 +73,8 @@ class Xing(MahalanobisMixin, OnlineLearner):
         class do not differ, the problem has no maximum.
     n_steps : int, default=50
         Steps, taken or not.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the metric with the best mean average precision is kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=5
-        Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        Decides which images `validation_fraction` holds out, and nothing else.
+    validation_fraction, patience, refit, pass_steps, random_state
+        Of the training: see `OnlineLearner`.
 
     Attributes
     ----------

@@ -520,7 +520,7 @@ class TestBadInput:
 
     def test_several_labels_an_image(self):
         labels = sp.csr_array(np.eye(6)[self.y])
-        with pytest.raises(ValueError, match="MuSL takes one label per image, not a sparse array"):
+        with pytest.raises(ValueError, match="MuSL takes one label per image, as an array"):
             MuSL().fit(self.X, labels)
         with pytest.raises(ValueError, match="MuSL takes one label per image"):
             MuSL().fit(self.X, labels.toarray())
