@@ -18,7 +18,7 @@ from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .onnx_maps import to_onnx
 from .pamir import PAMIR
-from .teachers import Teachers
+from .teachers import TeacherTable
 from .triplets import TripletSampler
 from .warp import LinearWARP
 from .wsabie import WSABIE
@@ -48,6 +48,8 @@ __all__ = [
     "load_learner",
     "to_onnx",
 ]
+
+Teachers = TeacherTable
 
 # Learners by the name that their folders carry.
 LEARNERS: dict[str, type[SimilarityLearner]] = {

@@ -197,7 +197,7 @@ class OnlineLearner(SimilarityLearner):
         rows, fraction, seed = options.validation_rows, self.validation_fraction, self.seed_
         try:
             self.held_out_, unseen = validation.hold_out(y, rows, fraction, seed, whole_classes=options.world != "seen")
-        except validation.NothingHeldOut as error:
+        except validation.TooFewImages as error:
             _log.warning("%s: all images are learned from, and nothing is validated", error)
             if options.learned is None:
                 self.learned_ = 1.0 if options.world == "seen" else cautious_share(self, X)

@@ -147,7 +147,7 @@ def summed_terms(
             terms[k] = data[k] * total
 
 
-class Teachers:
+class TeacherTable:
     """The table of a learner with the images that it was trained on.
 
     Parameters
@@ -215,7 +215,7 @@ class Teachers:
                 "the images of its training"
             )
 
-    def with_share(self, learner: Any) -> Teachers:
+    def with_share(self, learner: Any) -> TeacherTable:
         """Return the same table for another share of the same learner: a `Blend`, or the learner itself."""
         other = copy.copy(self)
         other._weigh(learner)

@@ -41,7 +41,7 @@ def check_world(world: Any) -> None:
         raise ValueError(f"world must be 'seen', 'open' or 'unseen', got {world!r}")
 
 
-class NothingHeldOut(ValueError):
+class TooFewImages(ValueError):
     """There are too few images to hold some out."""
 
 
@@ -54,7 +54,7 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
 
     Raises
     ------
-    NothingHeldOut
+    TooFewImages
     """
     rng = np.random.default_rng([seed, 1])
     n = y.shape[0]
@@ -72,7 +72,7 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
         held_out[rng.permutation(validation)[MAX_IMAGES:]] = False
     if not held_out.any():
         why = "it is too small a share" if sp.issparse(y) else "no class has four"
-        raise NothingHeldOut(f"validation_fraction={fraction} holds out no image, as {why}")
+        raise TooFewImages(f"validation_fraction={fraction} holds out no image, as {why}")
     return np.flatnonzero(held_out)
 
 
@@ -134,7 +134,7 @@ def hold_out(
     rest = np.setdiff1d(np.arange(y.shape[0]), unseen)
     try:
         beside = np.intersect1d(images(rest), rest) if rows is not None else rest[images(rest)]
-    except NothingHeldOut:  # only the classes that are held out have four images
+    except TooFewImages:  # only the classes that are held out have four images
         beside = rest[:0]
     if not len(beside):  # no image of a class that is trained on would validate
         unseen, beside = unseen[:0], images(slice(None))

@@ -33,9 +33,11 @@ from .metrics import (
 )
 from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
-from .regions import RegionPair, Regions, find_regions, no_regions
+from .regions import RegionMatch, Regions, find_regions, no_regions
 from .stored import StoredVectors
 from .two_stage import TwoStageIndex
+
+RegionPair = RegionMatch
 
 __all__ = [
     "Comparison",
@@ -46,6 +48,7 @@ __all__ = [
     "MilvusIndex",
     "Pair",
     "Ranking",
+    "RegionMatch",
     "RegionPair",
     "Regions",
     "StoredVectors",
