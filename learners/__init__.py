@@ -52,22 +52,11 @@ __all__ = [
 Teachers = TeacherTable
 
 # Learners by the name that their folders carry.
-LEARNERS: dict[str, type[SimilarityLearner]] = {
-    "Cosine": Cosine,
-    "OASIS": OASIS,
-    "AROMA": AROMA,
-    "KNNAnnotator": KNNAnnotator,
-    "OneVsRestPA": OneVsRestPA,
-    "PAMIR": PAMIR,
-    "WSABIE": WSABIE,
-    "LinearWARP": LinearWARP,
-    "HIER": HIER,
-    "LEGO": LEGO,
-    "MCML": MCML,
-    "RCA": RCA,
-    "Xing": Xing,
-    "MuSL": MuSL,
-}
+_KINDS = (
+    *(Cosine, OASIS, AROMA, KNNAnnotator, OneVsRestPA, PAMIR, WSABIE),
+    *(LinearWARP, HIER, LEGO, MCML, RCA, Xing, MuSL),
+)
+LEARNERS: dict[str, type[SimilarityLearner]] = {kind.__name__: kind for kind in _KINDS}
 
 
 def load_learner(

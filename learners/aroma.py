@@ -637,9 +637,9 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
         and Sigma. None: 32 for the diagonal form where a quarter of the entries of the images or more are not zero, and
         else 1.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
     click_cutoff, check_negatives, balance
-        Of the triplets: see `TripletSampler`, where `click_cutoff` is `cutoff`.
+        See `TripletSampler`, where `click_cutoff` is `cutoff`.
     n_jobs : int, optional
         Threads for dense vectors, and for adding up the updates of the factored form. The model does not depend on it.
 

@@ -95,8 +95,8 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     # Whether the gallery side begins with the columns of the vectors.
     keeps_columns: bool = True
 
-    # The share of what was learned that is to count, beside how images look, and what makes both vary alike: of a
-    # learner that chose them on held-out images. See `Blend`.
+    # Weight of the learner against cosine, and the factor that gives both the same spread; set by learners that choose
+    # them on held-out images. See `Blend`.
     learned_: float = 1.0
     scale_: float | None = None
 
@@ -162,9 +162,9 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return X if self._whitening is None else self._whitening.of(X)
 
     def _look_side(self, Q: Any) -> Any:
-        """Query side, for images as they are, of the similarity before anything was learned: the vectors themselves.
+        """Query side, for images as they are, of the similarity before anything was learned.
 
-        Of a learner that whitens vectors, that of the whitened ones.
+        The vectors themselves, or the whitened ones where the learner whitens.
         """
         return self._sides().look.of(self._check_images(Q))
 
@@ -518,7 +518,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ----------
         X : CSR or dense of shape (n, n_features_in_)
         y : array of shape (n,), or CSR of shape (n, n_labels)
-            See `TripletSampler`. Of more than 500 images, 500 drawn by a fixed seed are queries.
+            See `TripletSampler`. At most 500 images, drawn by a fixed seed, are queries.
         """
         check_is_fitted(self)
         check_consistent_length(X, y)

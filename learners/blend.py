@@ -1,4 +1,4 @@
-"""How images look and what was learned, in one similarity.
+"""Cosine and what was learned, in one similarity.
 
     S_a(q, x) = (1 - a) q'x + a c S(q, x)
 
@@ -9,7 +9,7 @@ sides h and t of the learner
     query side  (1 - a) q + a h(q),         gallery side  x             where t(x) = x
     query side  [(1 - a) q, a c h(q)],      gallery side  [x, t(x)]     otherwise
 
-Of a learner that whitens vectors, q stands for the query side of the whitened ones.
+Where a learner whitens vectors, q stands for the query side of the whitened ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Blend:
     learner : SimilarityLearner
         Fitted.
     learned : float, optional
-        The share of what was learned, from 0 (how images look) to 1 (the learner); by default `learned_` of the
+        The share of what was learned, from 0 (cosine alone) to 1 (the learner alone); by default `learned_` of the
         learner, which is 1 unless it was chosen on held-out images.
     scale : float, optional
         c; by default `scale_` of the learner, else 1. See `scale_of`.
@@ -156,7 +156,7 @@ def _side_by_side(X: Any, side: Any) -> Any:
 def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     """How many times the similarities of some images vary more by their vectors than by a learner.
 
-    Multiplied by it, what a learner says of two images weighs as much as how they look. 1 for a learner that started
+    Multiplied by it, the learner weighs as much as cosine. 1 for a learner that started
     at the inner product of the vectors, and so has its scale.
 
     Parameters

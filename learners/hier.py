@@ -87,9 +87,9 @@ def class_similarity(labels: Any, is_a: Mapping[str, Sequence[str]] | None) -> n
     roots = [node for node in upwards if not parents.get(node)]
     joined = len(roots) > 1 or bool(unknown)
     top = max(height[root] for root in roots) + joined
-    for i, one in enumerate(names):
-        for j, other in enumerate(names[:i]):
-            shared = above.get(one, set()) & above.get(other, set())
+    for i, first in enumerate(names):
+        for j, second in enumerate(names[:i]):
+            shared = above.get(first, set()) & above.get(second, set())
             if shared:
                 S[i, j] = S[j, i] = 1 - min(height[node] for node in shared) / top
     return S
@@ -156,7 +156,7 @@ class HIER(OneVsRestPA):
     n_steps : int, default=200_000
         Images drawn for each model; each is one step of every label's classifier.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
 
     Attributes
     ----------
@@ -183,8 +183,8 @@ class HIER(OneVsRestPA):
     Time is four times that of `OneVsRestPA`, as four models learn; memory is five times, in units of W, and nine times
     with `validation_fraction` unless `refit`.
 
-    `label_scores` are the probabilities. Of images with one label each they are scaled to sum to one; of images with
-    several they stand for themselves. A label that no training image has keeps the slope 1 and the intercept 0 of the
+    `label_scores` are the probabilities. With one label per image they are scaled to sum to one; with several each
+    stands for itself. A label that no training image has keeps the slope 1 and the intercept 0 of the
     beginning; `partial_fit` calibrates by the images that it is given, but for labels that none of them has.
 
     Departures from the paper: the classifiers are passive-aggressive ones, as in WSABIE's comparison, in place of

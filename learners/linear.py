@@ -31,6 +31,11 @@ class LinearAnnotator(OnlineAnnotator):
     W_ : float32 array of shape (d, n_labels)
         Column i is w_i. The weights of one visterm for all labels lie together, so that the scores of an image read as
         many pieces of memory as it has visterms.
+
+    Raises
+    ------
+    ValueError
+        From `fit`, for parameters out of range, fewer than two labels, or images of which none can be learned from.
     """
 
     labels_have_vectors = True

@@ -40,13 +40,13 @@ def query_steps(A: np.ndarray) -> Map:
 
 def gallery_side(X: Any, A: np.ndarray) -> Any:
     """[X, -x' A x]: CSR or dense float32 of shape (n, d + 1), as X is."""
-    own = np.empty((X.shape[0], 1), np.float32)
+    squares_of = np.empty((X.shape[0], 1), np.float32)
     for start in range(0, X.shape[0], _ROWS):
         part = X[start : start + _ROWS]
         XA = product(part, A)
         squares = part.multiply(XA).sum(axis=1) if sp.issparse(part) else inner_products(part, XA)
-        own[start : start + _ROWS, 0] = -np.asarray(squares).ravel()
-    return sp.hstack([X, own], format="csr") if sp.issparse(X) else np.hstack([X, own])
+        squares_of[start : start + _ROWS, 0] = -np.asarray(squares).ravel()
+    return sp.hstack([X, squares_of], format="csr") if sp.issparse(X) else np.hstack([X, squares_of])
 
 
 def query_parts(parts: Any, whole: Any, A: np.ndarray) -> np.ndarray:
@@ -59,8 +59,8 @@ def query_parts(parts: Any, whole: Any, A: np.ndarray) -> np.ndarray:
 
 def gallery_parts(parts: Any, whole: Any, A: np.ndarray) -> Any:
     """[P, -p' A b] of parts of b, (1, d): CSR or dense float32 of shape (n_parts, d + 1), as the parts are."""
-    own = -product(parts, product(whole, A).T)
-    return sp.hstack([parts, own], format="csr") if sp.issparse(parts) else np.hstack([parts, own])
+    squares_of = -product(parts, product(whole, A).T)
+    return sp.hstack([parts, squares_of], format="csr") if sp.issparse(parts) else np.hstack([parts, squares_of])
 
 
 def _vector(row: Any) -> np.ndarray:

@@ -564,15 +564,15 @@ class MuSL(SimilarityLearner):
         _log.warning("metrics are learned from %d of %d images: max_images", self.max_images, n)
         return np.sort(order[np.argsort(turn, kind="stable")[: self.max_images]])
 
-    def _draw_pairs(self, category: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    def _draw_pairs(self, category: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Which pairs of images there are, uint8 (n, n): 1 for (i, j), 2 for (j, i), added.
 
-        Those (i, j) whose j is of a category that is `wanted`: all positive ones, and negative ones drawn for each j.
+        Those (i, j) whose j is of a category that is `chosen`: all positive ones, and negative ones drawn for each j.
         """
         rng = np.random.default_rng([self.seed_, 0, self.start_])
         n = len(category)
         pairs = np.zeros((n, n), np.uint8)
-        for j in np.flatnonzero(wanted[category]):
+        for j in np.flatnonzero(chosen[category]):
             others = np.flatnonzero(category != category[j])
             if len(others) > self.negatives_per_example:
                 others = rng.choice(others, self.negatives_per_example, replace=False)
@@ -646,7 +646,7 @@ class MuSL(SimilarityLearner):
     def _sides(self) -> Sides:
         """The codes of +-1 under all metrics, end to end, and those of gallery images; both float32 of shape (n, K T).
 
-        Of a gallery image it is the code under the metric of its category in that metric's block, and zeros elsewhere.
+        The latter is the code under the metric of its category in that metric's block, and zeros elsewhere.
         Images without a label, or with one that is not in `classes_`, have all codes, divided by K.
         """
 
@@ -719,8 +719,8 @@ class MuSL(SimilarityLearner):
     def categorize(self, Q: Any, X: Any, y: Any, *, n_neighbors: int = 10) -> np.ndarray:
         """Category of each query by a vote of the nearest gallery images, whose labels y all count (section 3.2).
 
-        Images as far away as the last of the `n_neighbors` share what is left of the votes. Of equal votes the category
-        that comes first in the sorted labels wins.
+        Images as far away as the last of the `n_neighbors` share the remaining votes. Ties: the category that
+        comes first in the sorted labels.
 
         Returns
         -------
@@ -733,9 +733,9 @@ class MuSL(SimilarityLearner):
         distances = self.distances(Q, X, y)
         last = np.partition(distances, n_neighbors - 1, axis=1)[:, n_neighbors - 1, None]
         nearer, tied = distances < last, distances == last
-        left = (n_neighbors - nearer.sum(axis=1)) / tied.sum(axis=1)
+        shares = (n_neighbors - nearer.sum(axis=1)) / tied.sum(axis=1)
         one_hot = sp.csr_array(category[:, None] == np.arange(len(labels)))
-        votes = product(nearer + tied * left[:, None], one_hot)
+        votes = product(nearer + tied * shares[:, None], one_hot)
         return labels[votes.argmax(axis=1)]
 
     def _below(self, X: Any, k: int) -> np.ndarray:

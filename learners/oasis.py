@@ -196,11 +196,11 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         `n_jobs` threads learn into one W at the same time, each from triplets of its own, without waiting for each
         other (Hogwild). The model then depends on how they happen to run.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
     click_cutoff, check_negatives, balance
-        Of the triplets: see `TripletSampler`, where `click_cutoff` is `cutoff`.
+        See `TripletSampler`, where `click_cutoff` is `cutoff`.
     record_teachers : bool, default=False
         Record which images taught what, in `teachers_`: 8 bytes for each pair of images that a step joined.
     n_jobs : int, optional
@@ -416,13 +416,13 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         settings: Settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
         if training.distribute is not None and self.n_rankers > 1:
             drawn = [self._draw(sampler, *which) for *which, _ in works]
-            tasks = ((*_needed(rows, some), settings, W) for some, W in zip(drawn, self.ranker_W_, strict=True))
+            tasks = ((*_needed(rows, triplets), settings, W) for triplets, W in zip(drawn, self.ranker_W_, strict=True))
             outcomes = []
-            for W, some, (learned, taus, *figures) in zip(
+            for W, triplets, (learned, taus, *figures) in zip(
                 self.ranker_W_, drawn, training.distribute(_learn_there, tasks), strict=True
             ):
                 W[:] = learned
-                self._record_steps(training, some, taus)
+                self._record_steps(training, triplets, taus)
                 outcomes.append(figures)
         else:
             with tasks_at_once(self.n_jobs) as run:
@@ -499,11 +499,11 @@ def _needed(rows: Rows, triplets: np.ndarray) -> tuple[Rows, np.ndarray]:
     indptr, indices, data, norms = rows
     images, places = np.unique(triplets, return_inverse=True)
     lengths = indptr[images + 1] - indptr[images]
-    own = np.concatenate([[0], np.cumsum(lengths)])
-    entries = np.repeat(indptr[images] - own[:-1], lengths) + np.arange(own[-1])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.repeat(indptr[images] - starts[:-1], lengths) + np.arange(starts[-1])
     columns = indices[entries] if len(indices) else indices
-    some = readonly(own), readonly(columns), readonly(data[entries]), readonly(norms[images])
-    return some, places.reshape(triplets.shape).astype(triplets.dtype)
+    needed = readonly(starts), readonly(columns), readonly(data[entries]), readonly(norms[images])
+    return needed, places.reshape(triplets.shape).astype(triplets.dtype)
 
 
 def _blocks(d: int, size: int = 1024) -> Any:

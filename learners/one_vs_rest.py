@@ -171,7 +171,7 @@ class OneVsRestPA(LinearAnnotator):
     n_steps : int, default=200_000
         Images drawn; each is one step of every label's classifier.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
 
     Attributes
     ----------
@@ -181,11 +181,6 @@ class OneVsRestPA(LinearAnnotator):
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ... In the
     history, `loss` is the mean over images and labels, and `violating` the share of these that violate.
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range, fewer than two labels, or images of which none can be learned from.
 
     Notes
     -----

@@ -108,7 +108,7 @@ class PAMIR(LinearAnnotator):
     n_steps : int, default=1_000_000
         Comparisons of a label that an image has with one that it lacks.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
 
     Attributes
     ----------
@@ -117,11 +117,6 @@ class PAMIR(LinearAnnotator):
     classes_ : array of shape (n_labels,)
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range, fewer than two labels, or images of which none can be learned from.
 
     Notes
     -----

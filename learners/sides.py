@@ -54,10 +54,10 @@ class Sides:
     labels : callable or None
         Vectors of the labels, (n_labels, D).
     mixed : callable or None
-        Of sides whose gallery is the vectors: the weighted sum of `look` and `query` as one side, for the two weights
+        For sides whose gallery is the vectors: the weighted sum of `look` and `query` as one side, for the two weights
         and whether images are differences; see `SimilarityLearner.linear_query`.
     scorer : callable or None
-        Of queries and a gallery: a function that gives their similarity in the present state, to measure it many times.
+        For queries and a gallery: a function that gives their similarity in the present state, to measure it often.
     """
 
     query: Side | None = None

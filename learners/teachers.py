@@ -10,7 +10,7 @@ with W0 the start: the identity or zero. Without whitening z = q and g = x. Whit
 z = A (q - m) / |A (q - m)| and g = A x = A (x - m) + A m. What A m gives is the same for all images of a query's
 ranking, and stands by itself here, so that an image x is compared with teachers as the query is.
 
-Of an image beside which a share a of what was learned counts (`blend`), the terms are z' ((1 - a) I + a W0) g and
+With a share a of what was learned beside cosine (`blend`), the terms are z' ((1 - a) I + a W0) g and
 a (Z z)' T (Z g).
 """
 
@@ -206,10 +206,11 @@ class TeacherTable:
         A_m = None if self._learner._whitening is None else self._learner._whitening.shift[None]
         self._A_m = A_m
         self._of_A_m = None if A_m is None else self.table @ self._likeness(A_m)[:, 0]
-        some = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
+        checked = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
         with np.errstate(over="ignore", invalid="ignore"):  # of damaged numbers
-            wanted, given = self._similarity.similarity(X[some], X[some]), self.similarity(X[some], X[some])
-        if not np.abs(given - wanted).max() <= _TOLERANCE * np.abs(wanted).max():
+            images = X[checked]
+            expected, by_table = self._similarity.similarity(images, images), self.similarity(images, images)
+        if not np.abs(by_table - expected).max() <= _TOLERANCE * np.abs(expected).max():
             raise ValueError(
                 "the table of teachers does not give the similarities of the learner: it is damaged, or these are not "
                 "the images of its training"
@@ -217,9 +218,9 @@ class TeacherTable:
 
     def with_share(self, learner: Any) -> TeacherTable:
         """Return the same table for another share of the same learner: a `Blend`, or the learner itself."""
-        other = copy.copy(self)
-        other._weigh(learner)
-        return other
+        table = copy.copy(self)
+        table._weigh(learner)
+        return table
 
     def _weigh(self, learner: Any) -> None:
         """Set the weights of the two terms to those of a learner, or of a share of it."""
@@ -248,7 +249,7 @@ class TeacherTable:
         T = self.table
         values, places = np.zeros((2, n), np.float32), np.zeros((2, n), np.int64)
         total, count = strongest(T.indptr, T.indices, T.data, u, v, values, places)
-        at = np.concatenate([some[: np.count_nonzero(amounts)] for some, amounts in zip(places, values, strict=True)])
+        at = np.concatenate([of[: np.count_nonzero(amounts)] for of, amounts in zip(places, values, strict=True)])
         queries = np.searchsorted(T.indptr, at, side="right") - 1
         images, weights = T.indices[at].astype(np.int64), T.data[at]
         contributions = (self._learned * (u[queries] * weights * v[images])).astype(np.float32)
@@ -334,13 +335,13 @@ class TeacherTable:
         of_rows, of_columns = T[rows], sp.csr_array(T[:, rows].multiply((~gone)[:, None]))
         learner = copy.copy(self._learner)
         W = np.array(learner.W_)
-        for left, right in ((Z[rows], of_rows @ Z), (of_columns.T @ Z, Z[rows])):
-            if sp.issparse(left):
-                part = sp.coo_array(left.T @ right)
+        for first, second in ((Z[rows], of_rows @ Z), (of_columns.T @ Z, Z[rows])):
+            if sp.issparse(first):
+                part = sp.coo_array(first.T @ second)
                 np.subtract.at(W, part.coords, part.data)
             else:
-                for one, other in zip(left, right, strict=True):
-                    W -= np.outer(one, other)
+                for a, b in zip(first, second, strict=True):
+                    W -= np.outer(a, b)
         learner.W_ = W
         learner.teachers_ = without_images(T, gone)
         return learner

@@ -172,7 +172,7 @@ class LinearWARP(LinearAnnotator):
     n_steps : int or None, default=None
         Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
 
     Attributes
     ----------
@@ -181,11 +181,6 @@ class LinearWARP(LinearAnnotator):
     classes_ : array of shape (n_labels,)
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range, fewer than two labels, or images of which none can be learned from.
 
     Notes
     -----
@@ -246,10 +241,10 @@ class LinearWARP(LinearAnnotator):
         state = stream(self.seed_, 0, self.n_steps_)
         pairs = np.empty((n_steps, 2), np.int32)
         draw_pairs(*sampler, state, pairs)
-        given = rows, sampler, pairs, state, warp_weights(len(self.classes_) - 1), rates, float(self.max_norm)
+        settings = rows, sampler, pairs, state, warp_weights(len(self.classes_) - 1), rates, float(self.max_norm)
         if dense_rows(rows, self.n_features_in_) is None:
-            return linear_warp_pass(*given, False, self.W_.T)
+            return linear_warp_pass(*settings, False, self.W_.T)
         W = np.ascontiguousarray(self.W_.T)  # (n_labels, d): the weights of a label as neighbours
-        figures = linear_warp_pass(*given, True, W)
+        figures = linear_warp_pass(*settings, True, W)
         self.W_[:] = W.T
         return figures

@@ -38,10 +38,10 @@ _ROWS = 4096  # images that are whitened at a time
 def _sums(X: Any, groups: sp.csr_array, rows: np.ndarray) -> np.ndarray:
     """Sum of the images of each group, float64 (n_groups, d): the same numbers whatever is read at a time."""
     sums = np.zeros((groups.shape[1], X.shape[1]))
-    for some, part in blocks(X, rows):
-        present = np.unique(groups[some].indices)
+    for places, part in blocks(X, rows):
+        present = np.unique(groups[places].indices)
         # One image after the other is added to what there is.
-        added = sp.hstack([sp.eye_array(len(present)), groups[some][:, present].T], format="csc")
+        added = sp.hstack([sp.eye_array(len(present)), groups[places][:, present].T], format="csc")
         sums[present] = added @ np.vstack([sums[present], part])
     return sums
 
@@ -74,8 +74,8 @@ def within_scatter(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None)
     times = np.asarray(groups.sum(axis=1)).ravel()  # an image counts in each of its groups
     sums = _sums(X, groups, rows) / np.sqrt(sizes)[:, None]
     C = -(sums.T @ sums)
-    for some, part in blocks(X, rows):
-        part = part.astype(np.float64) * np.sqrt(times[some, None])
+    for places, part in blocks(X, rows):
+        part = part.astype(np.float64) * np.sqrt(times[places, None])
         C += part.T @ part
     return C / sizes.sum(), free
 

@@ -299,7 +299,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
     n_steps : int or None, default=None
         Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
     n_jobs : int, optional
         Threads among which the members of an ensemble are shared out. The model does not depend on it.
 

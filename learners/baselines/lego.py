@@ -274,9 +274,9 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     n_steps : int, default=50_000
         Triplets; with "pairs" each gives the pairs (q, p+) and (q, p-).
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
     click_cutoff, check_negatives
-        Of the triplets: see `TripletSampler`, where `click_cutoff` is `cutoff`.
+        See `TripletSampler`, where `click_cutoff` is `cutoff`.
 
     Attributes
     ----------

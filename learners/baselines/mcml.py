@@ -119,7 +119,7 @@ class MCML(MahalanobisMixin, OnlineLearner):
     tol : float, default=1e-6
         A pass ends where an iteration lowers f, or the largest entry of the gradient falls, by no more than this.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
 
     Attributes
     ----------

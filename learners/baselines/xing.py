@@ -41,14 +41,14 @@ def spread_between(A: np.ndarray, X: np.ndarray, classes: np.ndarray) -> tuple[f
     X : float64 array of shape (n, d)
     classes : int array of shape (n,)
     """
-    other = classes[:, None] != classes
+    differ = classes[:, None] != classes
     XA = X @ A
     squares = np.einsum("ij,ij->i", XA, X)
     distances = np.sqrt(np.maximum(squares[:, None] + squares - 2 * XA @ X.T, 0))
-    n_pairs = np.count_nonzero(other)
-    weights = np.where(other & (distances > 1e-9), 0.5 / np.maximum(distances, 1e-9), 0) / n_pairs
+    n_pairs = np.count_nonzero(differ)
+    weights = np.where(differ & (distances > 1e-9), 0.5 / np.maximum(distances, 1e-9), 0) / n_pairs
     gradient = 2 * (X.T @ (weights.sum(axis=1)[:, None] * X) - X.T @ (weights @ X))
-    return float(distances[other].sum() / n_pairs), (gradient + gradient.T) / 2
+    return float(distances[differ].sum() / n_pairs), (gradient + gradient.T) / 2
 
 
 def spread_within(X: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -74,7 +74,7 @@ class Xing(MahalanobisMixin, OnlineLearner):
     n_steps : int, default=50
         Steps, taken or not.
     validation_fraction, patience, refit, pass_steps, random_state
-        Of the training: see `OnlineLearner`.
+        See `OnlineLearner`.
 
     Attributes
     ----------
