@@ -58,6 +58,7 @@ LEARNERS = {
     "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **PAIRS),
     "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **PAIRS),
     "oasis-whitened": OASIS(whiten=True, **PAIRS),
+    "oasis-whitened-refit": OASIS(whiten=True, validation_fraction=0.2, refit=True, **PAIRS),
     "aroma": AROMA(**SMALL),
     "aroma-identity": AROMA(init="identity", **SMALL),
     "aroma-pairs": AROMA(pairs_per_query=4, **SMALL),
@@ -113,7 +114,7 @@ ONLINE = [name for name in TRAINED if "musl" not in name]  # has partial_fit; th
 PLAIN = [
     *("oasis", "oasis-zero", "oasis-one-pair", "oasis-online-symmetric", "oasis-dissim"),
     *("aroma", "aroma-identity", "aroma-pairs", "aroma-factored", "pamir", "ovr", "lego", "lego-pairs"),
-    *("warp", "wsabie", "wsabie-auc", "wsabie-owpc", "wsabie-ensemble"),
+    *("warp", "wsabie", "wsabie-auc", "wsabie-owpc", "wsabie-ensemble", "oasis-whitened", "aroma-whitened"),
 ]
 # One of each way to score, for tests that are not about variants.
 KINDS = [
@@ -123,10 +124,6 @@ KINDS = [
 CHECKED = [*(name for name in KINDS if name not in ("aroma", "knn", "wsabie")), "oasis-whitened"]
 # One of each class that learns online.
 LOOPED = ["oasis", "aroma", "pamir", "ovr", "lego", "mcml", "wsabie", "hier", "warp", "xing"]
-
-
-class Killed(Exception):
-    """Stands for the end of the process."""
 
 
 def mean_ap(learner, X, y):
@@ -364,7 +361,10 @@ class TestLearning:
         again = clone(each_trained).set_params(random_state=found.seed_).fit(*synonyms)
         assert_same(found, again)
 
-    @pytest.mark.parametrize("name", ["oasis-rankers", "aroma-factored", "wsabie-ensemble", "musl"])
+    @pytest.mark.parametrize(
+        "name",
+        ["oasis-rankers", "aroma-factored", "wsabie-ensemble", "musl", "oasis-whitened-refit", "wsabie-whitened"],
+    )
     def test_the_number_of_threads_does_not_matter(self, name, synonyms, monkeypatch):
         monkeypatch.setattr(aroma, "_TILE", 8)
         one, three = (clone(LEARNERS[name]).set_params(n_jobs=n).fit(*synonyms) for n in (1, 3))
@@ -469,28 +469,18 @@ class TestSaving:
 
 
 class TestPasses:
-    def test_checkpoints_go_on_to_the_same_model(self, trained, synonyms, tmp_path):
+    def test_checkpoints_go_on_to_the_same_model(self, trained, synonyms, checkpoint):
         """Killed after each pass in turn: the model is that of a run without interruption, bit for bit."""
         X, y = synonyms
         passes = []
         expected = clone(trained).fit(X, y, callback=lambda learner: passes.append(learner.phase_))
         assert passes[-1] == "done"
         for stop in range(len(passes)):
-            seen = []
-
-            def kill(learner, stop=stop, seen=seen):
-                seen.append(learner.n_steps_)
-                if len(seen) == stop + 1:
-                    learner.save(tmp_path / "checkpoint")
-                    raise Killed
-
-            with pytest.raises(Killed):
-                clone(trained).fit(X, y, callback=kill)
+            resumed = checkpoint(trained, X, y, stop)
             if passes[stop] != "done" and hasattr(trained, "partial_fit"):
                 with pytest.raises(ValueError, match="call resume first"):
-                    load_learner(tmp_path / "checkpoint").partial_fit(X, y)
+                    resumed.partial_fit(X, y)
             later = []
-            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
             resumed.resume(X, y, callback=lambda learner, later=later: later.append(learner.phase_))
             assert later == passes[stop + 1 :]
             assert_same(resumed, expected)
@@ -559,7 +549,15 @@ class TestChunks:
         *("oasis", "oasis-one-pair", "oasis-psd-often", "oasis-mixing", "oasis-patience", "oasis-refit-rankers"),
         *("aroma-refit", "aroma-factored-validation", "pamir-validation", "ovr-refit", "lego-validation", "mcml-refit"),
         *("lego-pairs", "hier-refit", "hier-validation", "warp-validation", "xing-refit"),
-        *("wsabie-auc", "wsabie-owpc", "wsabie-refit", "musl", "musl-starts"),
+        *(
+            "wsabie-auc",
+            "wsabie-owpc",
+            "wsabie-refit",
+            "musl",
+            "musl-starts",
+            "oasis-whitened-refit",
+            "wsabie-whitened",
+        ),
     )
 
     @pytest.fixture(params=variants_slow(NAMES))
@@ -575,24 +573,14 @@ class TestChunks:
             learner.set_params(n_jobs=1)  # sharing out so little work takes longer than the work
         return learner
 
-    def test_ended_anywhere_they_go_on_to_the_same_model(self, chunked, synonyms, tmp_path):
+    def test_ended_anywhere_they_go_on_to_the_same_model(self, chunked, synonyms, checkpoint):
         X, y = synonyms
         calls = []
         expected = clone(chunked).fit(X, y, progress=lambda learner: calls.append(learner.steps_done_))
         assert calls == sorted(calls)
         assert len(calls) > 2 * len(expected.history_)
         for stop in range(1, len(calls), 1 + len(calls) // 12):
-            left = iter(range(stop, -1, -1))
-
-            def end(learner, left=left):
-                if not next(left):
-                    learner.save(tmp_path / "checkpoint")
-                    raise Killed
-
-            with pytest.raises(Killed):
-                clone(chunked).fit(X, y, progress=end)
-            later = []
-            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
+            resumed, later = checkpoint(chunked, X, y, stop, calls="progress"), []
             assert resumed.steps_done_ == calls[stop]
             resumed.resume(X, y, progress=lambda learner, later=later: later.append(learner.steps_done_))
             assert min(later, default=calls[-1]) >= calls[stop]
@@ -673,24 +661,14 @@ class TestOpenWorld:
         assert one.worlds_ != other.worlds_
 
     @pytest.mark.slow
-    def test_a_checkpoint_goes_on_to_the_same_model(self, opened, several, tmp_path):
+    def test_a_checkpoint_goes_on_to_the_same_model(self, opened, several, checkpoint):
         """Killed after each pass in turn: the model, the share and the figures are those without interruption."""
         X, y = several
         opened.set_params(refit=True)
         passes = []
         expected = clone(opened).fit(X, y, world="open", learned=None, callback=lambda one: passes.append(one.phase_))
         for stop in range(len(passes)):
-            left = iter(range(stop, -1, -1))
-
-            def kill(learner, left=left):
-                if not next(left):
-                    learner.save(tmp_path / "checkpoint")
-                    raise Killed
-
-            with pytest.raises(Killed):
-                clone(opened).fit(X, y, world="open", learned=None, callback=kill)
-            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None).resume(X, y)
-            assert_same(resumed, expected)
+            assert_same(checkpoint(opened, X, y, stop, world="open", learned=None).resume(X, y), expected)
 
     def test_the_papers_protocol_is_the_default_and_saves_nothing_new(self, opened, several):
         X, y = several

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA, load_learner
+from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA
 from visterm.learners.base import SimilarityLearner
 from visterm.learners.early_stopping import HeldOutImages, Measured
 from visterm.learners.loop import StepCost, chunk_steps
@@ -214,7 +214,7 @@ class TestFiguresOfHeldOutImages:
         learner = choose(OASIS(patience=patience, **BRIEF), figures, synonyms)
         assert learner.is_improving() is expected
 
-    def test_a_fit_can_end_earlier_and_later(self, synonyms):
+    def test_a_fit_can_end_earlier_and_later(self, synonyms, checkpoint):
         settings = {"pass_steps": 100, "validation_fraction": 0.4, "refit": False, "random_state": 0}
 
         def stop(learner):
@@ -224,16 +224,7 @@ class TestFiguresOfHeldOutImages:
         short = OASIS(n_steps=400, **settings).fit(*synonyms, callback=stop)
         assert [entry["step"] for entry in short.history_] == [0, 100, 200]
 
-        class Killed(Exception):
-            pass
-
-        def kill(learner):
-            if learner.n_steps_ == 200:
-                raise Killed
-
-        longer = OASIS(n_steps=300, **settings)
-        with pytest.raises(Killed):
-            longer.fit(*synonyms, callback=kill)
+        longer = checkpoint(OASIS(n_steps=300, **settings), *synonyms, 1)
         longer.end_after(400)
         whole = OASIS(n_steps=400, **settings).fit(*synonyms)
         assert (longer.resume(*synonyms).W_ == whole.W_).all()
@@ -265,21 +256,11 @@ def test_held_out_images_are_measured_as_new_and_learned_from_as_they_are(world,
     assert learner.fit(X, y, world=world).validation_map_ == plain.validation_map_
 
 
-def test_a_resumed_search_measures_as_new(several, tmp_path):
+def test_a_resumed_search_measures_as_new(several, checkpoint):
     X, y = several
     rows = np.arange(X.shape[0])
     as_new = sp.csr_array(X)[np.random.default_rng(0).permutation(X.shape[0])]
     learner = OASIS(n_steps=60, pass_steps=20, validation_fraction=0.4, refit=False, random_state=0)
-
-    class Stopped(Exception):
-        pass
-
-    def stop(learner):
-        if learner.n_steps_ == 20:
-            learner.save(tmp_path / "checkpoint")
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        clone(learner).measure_as_new(rows, as_new).fit(X, y, callback=stop)
-    resumed = load_learner(tmp_path / "checkpoint").measure_as_new(rows, as_new).resume(X, y)
+    stopped = checkpoint(learner, X, y, 0, fit=clone(learner).measure_as_new(rows, as_new).fit)
+    resumed = stopped.measure_as_new(rows, as_new).resume(X, y)
     assert resumed.history_ == learner.measure_as_new(rows, as_new).fit(X, y).history_

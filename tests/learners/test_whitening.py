@@ -285,41 +285,6 @@ class TestLearners:
 
 
 class TestState:
-    def test_round_trip(self, learner, images, tmp_path):
-        X = images[0]
-        learner.save(tmp_path / "saved")
-        for options in ({}, {"mmap_mode": "r"}):
-            loaded = load_learner(tmp_path / "saved", **options)
-            assert loaded.get_params() == learner.get_params()
-            np.testing.assert_array_equal(loaded.similarity(X, X), learner.similarity(X, X))
-
-    @pytest.mark.slow
-    def test_ended_anywhere_they_go_on_to_the_same_model(self, learner, images, tmp_path, monkeypatch):
-        """Ended in any chunk of the search or the refit."""
-        monkeypatch.setattr("visterm.learners.loop.chunk_steps", lambda *_: 80)
-        X, y = images
-        settings, calls = clone(learner).set_params(validation_fraction=0.3, refit=True), []
-        expected = clone(settings).fit(X, y, progress=lambda learner: calls.append(learner.phase_))
-        assert {*calls} == {"search", "refit"}
-
-        class Killed(Exception):
-            pass
-
-        for stop in range(0, len(calls), 2):
-            left = iter(range(stop, -1, -1))
-
-            def end(learner, left=left):
-                if not next(left):
-                    learner.save(tmp_path / "checkpoint")
-                    raise Killed
-
-            with pytest.raises(Killed):
-                clone(settings).fit(X, y, progress=end)
-            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r").resume(X, y)
-            for name in (*expected._learned, *WHITENING_STATE):
-                assert getattr(resumed, name).tobytes() == getattr(expected, name).tobytes(), (name, stop)
-            assert resumed.history_ == expected.history_
-
     def test_a_checkpoint_between_search_and_refit(self, images, tmp_path):
         """The refit learns its own whitening."""
         X, y = images
@@ -347,13 +312,6 @@ class TestState:
             np.testing.assert_array_equal(getattr(learner, name), array)
         assert not np.array_equal(learner.similarity(X, X), similarity)
 
-    def test_partial_fit_twice_is_fit_of_twice_as_many(self, images):
-        for name in ("oasis", "aroma", "wsabie"):
-            halves = clone(LEARNERS[name]).fit(*images).partial_fit(*images)
-            whole = clone(LEARNERS[name]).set_params(n_steps=1200).fit(*images)
-            for array in (*whole._learned, *WHITENING_STATE):
-                np.testing.assert_array_equal(getattr(halves, array), getattr(whole, array))
-
     def test_partial_fit_whitens_nothing_that_was_learned_without(self, synonyms):
         """Dense images do not change the space of a W that was found to be best at its start."""
         X, y = synonyms
@@ -368,15 +326,6 @@ class TestState:
         new = clone(learner).partial_fit(*images)
         for name in (*learner._learned, *WHITENING_STATE):
             np.testing.assert_array_equal(getattr(new, name), getattr(learner, name))
-
-    @pytest.mark.parametrize("name", ["oasis", "aroma-factored", "wsabie"])
-    def test_the_number_of_threads_does_not_matter(self, name, images):
-        settings = {"validation_fraction": 0.3}
-        settings |= {"n_components": [4, 6]} if name == "wsabie" else {}
-        one, three = (clone(LEARNERS[name]).set_params(n_jobs=n, **settings).fit(*images) for n in (1, 3))
-        for array in (*one._learned, *WHITENING_STATE):
-            np.testing.assert_array_equal(getattr(one, array), getattr(three, array))
-        assert one.history_ == three.history_
 
 
 class TestShares:
