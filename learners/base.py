@@ -40,10 +40,10 @@ def inner_products(query_side: Callable[[Any], Any], Q: Any, gallery: Any) -> np
     return out
 
 
-def ratio_of_spreads(look: np.ndarray, learned: np.ndarray) -> float:
+def ratio_of_spreads(cosine: np.ndarray, learned: np.ndarray) -> float:
     """How many times more the first similarities vary than the second; 1 if that is not finite."""
     spread = float(np.std(learned)) if learned.size else 0.0
-    ratio = float(np.std(look)) / spread if spread > 0 else 1.0
+    ratio = float(np.std(cosine)) / spread if spread > 0 else 1.0
     return ratio if 0 < ratio < np.inf else 1.0
 
 
@@ -161,30 +161,30 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = self._check_images(X)
         return X if self._whitening is None else self._whitening.of(X)
 
-    def _look_side(self, Q: Any) -> Any:
+    def _cosine_side(self, Q: Any) -> Any:
         """Query side, for images as they are, of the similarity before anything was learned.
 
         The vectors themselves, or the whitened ones where the learner whitens.
         """
-        return self._sides().look.of(self._check_images(Q))
+        return self._sides().cosine.of(self._check_images(Q))
 
-    def _look_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to `_look_side`; arguments as of `transform_parts`."""
-        return self._sides().look.parts(self._check_images(parts), self._check_images(whole))
+    def _cosine_parts(self, parts: Any, whole: Any) -> Any:
+        """What parts of an image add to `_cosine_side`; arguments as of `transform_parts`."""
+        return self._sides().cosine.parts(self._check_images(parts), self._check_images(whole))
 
-    def _mixed(self, look: Any, learned: Any, *, differences: bool = False) -> Side:
-        """Weighted sum of `_look_side` and `transform_query`, dense; of learners whose gallery side is the vectors.
+    def _mixed(self, cosine: Any, learned: Any, *, differences: bool = False) -> Side:
+        """Weighted sum of `_cosine_side` and `transform_query`, dense; of learners whose gallery side is the vectors.
 
         With `differences`, of differences of vectors; see `linear_query`.
         """
         mixed = self._sides().mixed
-        weights = np.float32(look), np.float32(learned)
+        weights = np.float32(cosine), np.float32(learned)
         if mixed is not None:
             side = mixed(*weights, differences=differences)
             return side._replace(of=lambda Q: side.of(self._check_images(Q)))
 
         def of(Q: Any) -> np.ndarray:
-            return weights[0] * dense(self._look_side(Q)) + weights[1] * dense(self.transform_query(Q))
+            return weights[0] * dense(self._cosine_side(Q)) + weights[1] * dense(self.transform_query(Q))
 
         return Side(of, self._no_map)
 

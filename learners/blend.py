@@ -94,15 +94,15 @@ class Blend:
         """Query side: dense float32."""
         if self.shares_gallery:
             return self.learner._mixed(*self._weights()).of(Q)
-        return self._query(self.learner._look_side(Q), self.learner.transform_query(Q))
+        return self._query(self.learner._cosine_side(Q), self.learner.transform_query(Q))
 
     def query_map(self) -> Map:
         """`transform_query` as a few steps; see `SimilarityLearner.query_map`."""
-        look, learned = self._weights()
+        cosine, learned = self._weights()
         if self.shares_gallery:
-            return self.learner._mixed(look, learned).steps()
-        steps = self.learner._sides().look.steps(), self.learner.query_map()
-        return (SideBySide(scaled(steps[0], float(look)), scaled(steps[1], float(learned))),)
+            return self.learner._mixed(cosine, learned).steps()
+        steps = self.learner._sides().cosine.steps(), self.learner.query_map()
+        return (SideBySide(scaled(steps[0], float(cosine)), scaled(steps[1], float(learned))),)
 
     def gallery_map(self) -> Map:
         """`transform` as a few steps."""
@@ -124,7 +124,7 @@ class Blend:
 
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
         """What parts of an image add to its query side."""
-        return self._query(self.learner._look_parts(parts, whole), self.learner.transform_query_parts(parts, whole))
+        return self._query(self.learner._cosine_parts(parts, whole), self.learner.transform_query_parts(parts, whole))
 
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image: float32 (n_queries, n_images)."""
@@ -135,10 +135,10 @@ class Blend:
 
     def _query(self, Q: Any, side: Any) -> np.ndarray:
         Q, side = dense(Q), dense(side)
-        look, learned = self._weights()
+        cosine, learned = self._weights()
         if self.shares_gallery:
-            return look * Q + learned * side
-        return np.hstack([look * Q, learned * side])
+            return cosine * Q + learned * side
+        return np.hstack([cosine * Q, learned * side])
 
 
 def _check_scale(scale: Any) -> float:
@@ -178,7 +178,7 @@ def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     images = X[rows]
     others = ~np.eye(len(rows), dtype=bool)
     learned = learner.similarity(images, images, None if y is None else y[rows])
-    return ratio_of_spreads(scores_of(learner._look_side(images), images)[others], learned[others])
+    return ratio_of_spreads(scores_of(learner._cosine_side(images), images)[others], learned[others])
 
 
 def effective(learner: SimilarityLearner, learned: float | None = None, scale: float | None = None) -> Any:

@@ -111,15 +111,15 @@ class HeldOutImages:
         is_unseen = np.isin(self._rows, () if unseen is None else unseen)
         groups = validation.groups_of(self._y)[self._rows[places]]
         queries = gallery[places]
-        cosine = scores_of(unit_rows(queries), unit_rows(gallery))
-        worlds = validation.Worlds(self._relevant, places, is_unseen, groups, cosine)
-        look, score = scores_of(learner._look_side(queries), gallery), learner._scorer(queries, gallery)
+        of_vectors = scores_of(unit_rows(queries), unit_rows(gallery))
+        worlds = validation.Worlds(self._relevant, places, is_unseen, groups, of_vectors)
+        cosine, score = scores_of(learner._cosine_side(queries), gallery), learner._scorer(queries, gallery)
         others = np.arange(len(self._rows)) != places[:, None]
 
         def measure() -> Measured:
             learned = score()
-            scale = 1.0 if learner.begins_at == "vectors" else ratio_of_spreads(look[others], learned[others])
-            choice = worlds.choose(look, np.float32(scale) * learned, world, shares, cautious)
+            scale = 1.0 if learner.begins_at == "vectors" else ratio_of_spreads(cosine[others], learned[others])
+            choice = worlds.choose(cosine, np.float32(scale) * learned, world, shares, cautious)
             return Measured(choice.quality, choice, scale)
 
         return measure

@@ -45,7 +45,7 @@ class Sides:
     query : Side or None
         None: the gallery's.
     gallery : Side
-    look : Side
+    cosine : Side
         Query side, for images as they are, of the similarity before anything was learned: the vectors themselves, or
         of a learner that whitens vectors the whitened ones.
     space, matrix : callable or None
@@ -54,15 +54,15 @@ class Sides:
     labels : callable or None
         Vectors of the labels, (n_labels, D).
     mixed : callable or None
-        For sides whose gallery is the vectors: the weighted sum of `look` and `query` as one side, for the two weights
-        and whether images are differences; see `SimilarityLearner.linear_query`.
+        For sides whose gallery is the vectors: the weighted sum of `cosine` and `query` as one side, for the two
+        weights and whether images are differences; see `SimilarityLearner.linear_query`.
     scorer : callable or None
         For queries and a gallery: a function that gives their similarity in the present state, to measure it often.
     """
 
     query: Side | None = None
     gallery: Side = VECTORS
-    look: Side = VECTORS
+    cosine: Side = VECTORS
     space: Callable[[Any], Any] | None = None
     matrix: Callable[[], np.ndarray] | None = None
     labels: Callable[[], np.ndarray] | None = None
@@ -80,8 +80,8 @@ def scores_of(queries: Any, gallery: Any) -> np.ndarray:
     return dense(product(queries, gallery.T))
 
 
-def look_of(whitening: Whitening | None) -> Side:
-    """`Sides.look`."""
+def cosine_of(whitening: Whitening | None) -> Side:
+    """`Sides.cosine`."""
     if whitening is None:
         return VECTORS
     return Side(
@@ -112,14 +112,14 @@ def bilinear(
     space = space_of(whitening)
     back = (lambda sides: sides) if whitening is None else whitening.back
 
-    def mixed(look: np.float32, learned: np.float32, *, differences: bool = False) -> Side:
+    def mixed(cosine: np.float32, learned: np.float32, *, differences: bool = False) -> Side:
         def of(Q: Any) -> np.ndarray:
             Z = product(Q, whitening.matrix) if differences and whitening is not None else space.of(Q)
-            return back(look * dense(Z) + learned * times(Z))
+            return back(cosine * dense(Z) + learned * times(Z))
 
         def steps() -> Map:
             W = np.float32(learned) * np.asarray(matrix())
-            W[np.diag_indices_from(W)] += np.float32(look)
+            W[np.diag_indices_from(W)] += np.float32(cosine)
             return (*space.steps(), Affine(W if whitening is None else W @ whitening.matrix))
 
         return Side(of, steps)
@@ -133,4 +133,4 @@ def bilinear(
         lambda: mixed(np.float32(0), np.float32(1)).steps(),
         lambda parts, whole: back(times(space.parts(parts, whole))),
     )
-    return Sides(query, look=look_of(whitening), space=space.of, matrix=matrix, mixed=mixed, scorer=scorer)
+    return Sides(query, cosine=cosine_of(whitening), space=space.of, matrix=matrix, mixed=mixed, scorer=scorer)

@@ -224,10 +224,10 @@ class TeacherTable:
 
     def _weigh(self, learner: Any) -> None:
         """Set the weights of the two terms to those of a learner, or of a share of it."""
-        look, learned = (0.0, 1.0) if isinstance(learner, SimilarityLearner) else learner._weights()
+        cosine, learned = (0.0, 1.0) if isinstance(learner, SimilarityLearner) else learner._weights()
         self._similarity: Any = learner
         self._learned = float(learned)
-        self._unlearned = float(look) + (self._learned if self._learner.begins_at == "vectors" else 0.0)
+        self._unlearned = float(cosine) + (self._learned if self._learner.begins_at == "vectors" else 0.0)
 
     def similarity(self, Q: Any, X: Any) -> np.ndarray:
         """Similarity by the table alone: float64 (n_queries, n_images); for checks, as W is faster."""

@@ -237,7 +237,7 @@ class Worlds:
 
     def choose(
         self,
-        look: np.ndarray,
+        cosine: np.ndarray,
         learned: np.ndarray,
         world: str,
         shares: Sequence[float] = SHARES,
@@ -250,7 +250,7 @@ class Worlds:
 
         Parameters
         ----------
-        look, learned : float arrays of shape (n_queries, n_images)
+        cosine, learned : float arrays of shape (n_queries, n_images)
             Scores before learning, and scores of the learner, times its scale.
         world : {"seen", "open", "unseen"}
             By which mAP: on seen classes, on unseen ones, or with "open" on both in one gallery, among the shares with
@@ -260,7 +260,7 @@ class Worlds:
         cautious : float
             One of them.
         """
-        aps = [self._each((1 - share) * look + share * learned) for share in map(np.float32, shares)]
+        aps = [self._each((1 - share) * cosine + share * learned) for share in map(np.float32, shares)]
         best = 0
         place = {"seen": 0, "unseen": 1, "open": 2}[world] if len(self._parts) > 1 else 0
         if len(shares) > 1:

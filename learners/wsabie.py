@@ -36,7 +36,7 @@ from .loop import StepCost, Training
 from .maps import Affine
 from .rows import FASTMATH, Float, Int, Rows, mean_entries
 from .samplers import Labels
-from .sides import Side, Sides, look_of, space_of
+from .sides import Side, Sides, cosine_of, space_of
 from .sums import product
 from .warp_loss import (
     check_decay_steps,
@@ -405,7 +405,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
             lambda parts, whole: self._weigh(product(space.parts(parts, whole), V)),
         )
         return Sides(
-            gallery=embedding, look=look_of(whitening), labels=lambda: self._weigh(np.array(self.label_vectors_))
+            gallery=embedding, cosine=cosine_of(whitening), labels=lambda: self._weigh(np.array(self.label_vectors_))
         )
 
     def label_scores(self, X: Any) -> np.ndarray:

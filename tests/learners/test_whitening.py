@@ -331,7 +331,7 @@ class TestState:
 class TestShares:
     @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
     def test_a_blend_is_the_mixture_of_both(self, learner, images, share):
-        """Of the whitened look and of what was learned in it."""
+        """Cosine of whitened vectors, and what was learned in them."""
         X = images[0]
         Z = unit((X - learner.mean_) @ learner.whitening_.astype(float))
         look = Z @ learner.whitening_ @ X.T
@@ -340,7 +340,7 @@ class TestShares:
         np.testing.assert_allclose(blend.similarity(X, X), expected, atol=5e-4)
 
     def test_at_the_start_all_shares_are_one(self, images):
-        """Nothing is learned of W = I: the look is the learner."""
+        """Nothing is learned of W = I: cosine is the learner."""
         X, y = images
         learner = OASIS(whiten=True, n_steps=1, C=1e-30, random_state=0).fit(X, y)
         for share in (0.0, 0.5):
