@@ -23,7 +23,7 @@ from .maps import Map
 from .metric import Metric, positive_part
 from .options import Callback, Distribute, FitOptions
 from .rows import blocks, is_dense, is_mapped, writable
-from .sides import VECTORS, Side, Sides, dense, scores_of
+from .sides import VECTORS, Side, Sides, dense, scores_of, space_of
 from .triplets import related_images
 from .whitening import Whitening
 
@@ -160,6 +160,10 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Whitened vectors of images, of unit length: dense float32 (n, d); X itself where nothing is whitened."""
         X = self._check_images(X)
         return X if self._whitening is None else self._whitening.of(X)
+
+    def whitened_parts(self, parts: Any, whole: Any) -> Any:
+        """What parts of an image add to its whitened vector; arguments as of `transform_parts`."""
+        return space_of(self._whitening).parts(self._check_images(parts), self._check_images(whole))
 
     def _cosine_side(self, Q: Any) -> Any:
         """Query side, for images as they are, of the similarity before anything was learned.
