@@ -31,7 +31,6 @@ from .metrics import (
     r_precision,
     recall_at,
 )
-from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
 from .regions import RegionMatch, Regions, find_regions, no_regions
 from .stored import StoredVectors
@@ -44,8 +43,6 @@ __all__ = [
     "Contributions",
     "Evaluation",
     "ExactIndex",
-    "MilvusError",
-    "MilvusIndex",
     "Pair",
     "Ranking",
     "RegionMatch",
