@@ -14,9 +14,10 @@ from sklearn.preprocessing import normalize
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
+from visterm.pipeline.console import without_password
 from visterm.plugins.milvus import milvus, milvus_connection
 from visterm.plugins.milvus.milvus import Entries, MilvusError, MilvusIndex, Scalars, StaleIndexError, drop_collection
-from visterm.plugins.milvus.milvus_connection import connect, shown
+from visterm.plugins.milvus.milvus_connection import connect
 from visterm.retrieval import ExactIndex
 
 D = 1500
@@ -209,20 +210,6 @@ def test_other_labels_are_written_and_nothing_else(make, dense, ids):
     assert index.where(label=["new"]).search(dense[:1], 15).indices.max() < 20
 
 
-def test_a_collection_of_an_earlier_version_is_written_anew(make, dense, ids):
-    from pymilvus import DataType
-
-    index = make(Bilinear(), dense, ids)
-    schema = index._client.create_schema(auto_id=False)
-    schema.add_field("id", DataType.INT64, is_primary=True)
-    schema.add_field("fingerprint", DataType.INT64)
-    schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=512)
-    index._client.create_collection(index.collection, schema=schema)
-    assert not index.is_synchronized()
-    assert index.synchronize() == (N, 0)
-    assert index.is_synchronized()
-
-
 def test_what_milvus_cannot_narrow_down_is_searched_exactly(make, learner, X, ids, queries):
     index = make(learner, X, ids)  # nothing is there to ask
     assert_same(index.search(queries, N), ExactIndex(learner, X).search(queries, N))
@@ -295,8 +282,8 @@ def test_another_gallery_side_is_written_anew_if_it_is_known_whose_the_old_one_i
 
 def test_addresses_are_shown_without_name_and_password():
     for uri in ("http://me:secret@host:1", "http://me:s@cret@host:1", "http://me:s/c@ret@host:1", "http://host:1"):
-        assert shown(uri) == "http://host:1"
-    assert shown("folder/a.db") == "folder/a.db"
+        assert without_password(uri) == "http://host:1"
+    assert without_password("folder/a.db") == "folder/a.db"
 
 
 def interrupt(index, monkeypatch, after):
