@@ -636,10 +636,10 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
         Pairs (p+, p-) drawn per query drawn; see `OASIS`. On dense vectors they share the cost of reading and writing W
         and Sigma. None: 32 for the diagonal form where a quarter of the entries of the images or more are not zero, and
         else 1.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
-    click_cutoff, check_negatives, balance
-        See `TripletSampler`, where `click_cutoff` is `cutoff`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
+    click_cutoff, check_negatives, balance : see `TripletSampler`
+        How triplets are drawn; `click_cutoff` is `cutoff` there.
     n_jobs : int, optional
         Threads for dense vectors, and for adding up the updates of the factored form. The model does not depend on it.
 
@@ -659,10 +659,11 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     Notes
     -----
-    Time per triplet: diagonal, proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is; factored, the same, and 4 d^2
-    operations of matrix products for a triplet that violates. Where a quarter of the entries of the images or more are
-    not zero: diagonal, W and Sigma are read and written once per query with a violating pair; factored, 6 d^2
-    operations of matrix products per triplet (2 d^2 with many pairs per query), and 4 d^2 for one that violates.
+    The query side is Q W, the gallery side X itself. Time per triplet: diagonal, proportional to nnz(q) (nnz(p+) +
+    nnz(p-)), whatever d is; factored, the same, and 4 d^2 operations of matrix products for a triplet that violates.
+    Where a quarter of the entries of the images or more are not zero: diagonal, W and Sigma are read and written once
+    per query with a violating pair; factored, 6 d^2 operations of matrix products per triplet (2 d^2 with many pairs
+    per query), and 4 d^2 for one that violates.
 
     Peak memory, in units of the 4 d^2 bytes of W: 2 for the diagonal and 3 for the factored form; twice as much with
     `validation_fraction` unless `refit`; on dense vectors the diagonal form takes 2 more. Beside it the factored form

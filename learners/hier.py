@@ -155,8 +155,8 @@ class HIER(OneVsRestPA):
         Aggressiveness of the classifiers: the largest step tau.
     n_steps : int, default=200_000
         Images drawn for each model; each is one step of every label's classifier.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
@@ -183,9 +183,10 @@ class HIER(OneVsRestPA):
     Time is four times that of `OneVsRestPA`, as four models learn; memory is five times, in units of W, and nine times
     with `validation_fraction` unless `refit`.
 
-    `label_scores` are the probabilities. With one label per image they are scaled to sum to one; with several each
-    stands for itself. A label that no training image has keeps the slope 1 and the intercept 0 of the
-    beginning; `partial_fit` calibrates by the images that it is given, but for labels that none of them has.
+    The gallery side is the probabilities p, the query side S p. `label_scores` are the probabilities. With one label
+    per image they are scaled to sum to one; with several each stands for itself. A label that no training image has
+    keeps the slope 1 and the intercept 0 of the beginning; `partial_fit` calibrates by the images that it is given, but
+    for labels that none of them has.
 
     Departures from the paper: the classifiers are passive-aggressive ones, as in WSABIE's comparison, in place of
     support vector machines; there is no hashing. Calibration uses at most 20,000 images, evenly spaced.

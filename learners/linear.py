@@ -24,7 +24,9 @@ class LinearAnnotator(OnlineAnnotator):
 
     The similarity of two images is that of what they are annotated with: the correlation of their label scores. A
     constant added to all scores of an image changes no ranking of its labels, and so no similarity. The similarity of
-    two labels is the cosine of their weights less the mean over labels, for the same reason.
+    two labels is the cosine of their weights less the mean over labels, for the same reason. Both sides are the label
+    scores less their mean, scaled to unit norm; with two labels, where unit rows would be one of two vectors and all
+    similarities 1 or -1, they are not scaled. All-zero rows stay zero. Labels of the gallery are not read.
 
     Attributes
     ----------
@@ -59,11 +61,7 @@ class LinearAnnotator(OnlineAnnotator):
         return normalize((W - W.mean(axis=1, keepdims=True)).T, copy=False)
 
     def _sides(self) -> Sides:
-        """Label scores less their mean, scaled to unit norm, both sides alike: float32 of shape (n, n_labels).
-
-        Not scaled with two labels, where unit rows would be one of two vectors and all similarities 1 or -1. All-zero
-        rows stay zero.
-        """
+        """Label scores less their mean, both sides alike: float32 of shape (n, n_labels)."""
         is_scaled = len(self.classes_) > 2
 
         def parts(parts: Any, whole: Any) -> np.ndarray:

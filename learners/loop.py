@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,8 +20,7 @@ from .options import Distribute, FitOptions
 from .rows import Rows, as_rows, is_dense
 from .whitening import asks_for_whitening, whitened_images, whitening_of
 
-if TYPE_CHECKING:
-    from .online import OnlineLearner
+Learner = Any  # an `OnlineLearner`, whose module imports this one
 
 _CHUNK_COST = 2e8  # nanoseconds of a slow core, as `_step_cost` estimates them
 
@@ -71,7 +70,7 @@ class HistoryRecorder:
 
     def __init__(
         self,
-        learner: OnlineLearner,
+        learner: Learner,
         training: Training,
         by_labels: Callable[[], float] | None = None,
         by_images: Measure | None = None,
@@ -141,7 +140,7 @@ class TrainingLoop:
     options : FitOptions
     """
 
-    def __init__(self, learner: OnlineLearner, X: Any, y: Any, options: FitOptions) -> None:
+    def __init__(self, learner: Learner, X: Any, y: Any, options: FitOptions) -> None:
         self._learner, self._X, self._y, self._options = learner, X, y, options
 
     def run(self) -> None:
@@ -240,7 +239,7 @@ class TrainingLoop:
         return of_prepared
 
 
-def training_images(learner: OnlineLearner, n: int) -> np.ndarray:
+def training_images(learner: Learner, n: int) -> np.ndarray:
     """Numbers of the images that are learned from in the present phase, of n."""
     if learner.phase_ != "search":
         return np.arange(n)
@@ -248,13 +247,13 @@ def training_images(learner: OnlineLearner, n: int) -> np.ndarray:
     return np.setdiff1d(np.arange(n), hidden if learner.unseen_ is None else np.union1d(hidden, learner.unseen_))
 
 
-def cautious_share(learner: OnlineLearner, X: Any) -> float:
+def cautious_share(learner: Learner, X: Any) -> float:
     """Share of what was learned that counts without evidence for another."""
     sparse = not is_dense(X) and (learner.cautious_on_sparse or learner.begins_at == "vectors")
     return min(learner.most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
 
 
-def shares_to_try(learner: OnlineLearner, X: Any, y: Any) -> tuple[list[float], float]:
+def shares_to_try(learner: Learner, X: Any, y: Any) -> tuple[list[float], float]:
     """Shares among which one is chosen, and the cautious one."""
     shares, cautious = list(learner.shares_), cautious_share(learner, X)
     if learner.world_ != "seen" and len(shares) > 1:

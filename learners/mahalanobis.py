@@ -98,7 +98,10 @@ def mahalanobis(A: Callable[[], np.ndarray]) -> Sides:
 
 
 class MahalanobisMixin(SimilarityLearner):
-    """A learner whose similarity is -(a - b)' A (a - b), for a symmetric `A_`; goes before `OnlineLearner`."""
+    """A learner whose similarity is -(a - b)' A (a - b), for a symmetric `A_`; goes before `OnlineLearner`.
+
+    The query side is [2 A q, 1], dense; the gallery side [x, -x' A x], CSR or dense. Labels are not read.
+    """
 
     linear = True
     A_: np.ndarray  # (d, d)

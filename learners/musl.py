@@ -259,6 +259,10 @@ class MuSL(SimilarityLearner):
 
     Notes
     -----
+    The query side is the codes of +-1 under all metrics, end to end. The gallery side is the code under the metric of
+    the image's category in that metric's block, and zeros elsewhere; images without a label, or with one that is not in
+    `classes_`, have all codes, divided by K.
+
     `callback` of `fit` is called after every round, and `progress` within rounds; a checkpoint is of the round before.
 
     The similarity is the inner product of codes of +-1: T - 2 H. The query side holds the codes of all metrics end to
@@ -644,11 +648,7 @@ class MuSL(SimilarityLearner):
     # -- the two sides -------------------------------------------------------------------------------------------------
 
     def _sides(self) -> Sides:
-        """The codes of +-1 under all metrics, end to end, and those of gallery images; both float32 of shape (n, K T).
-
-        The latter is the code under the metric of its category in that metric's block, and zeros elsewhere.
-        Images without a label, or with one that is not in `classes_`, have all codes, divided by K.
-        """
+        """Codes and codes under the metrics of the images' categories: both float32 of shape (n, K T)."""
 
         def query(Q: Any) -> np.ndarray:
             return self._signs(Q).reshape(-1, self._n_metrics * self._n_bits)

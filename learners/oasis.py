@@ -195,12 +195,12 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     lock_free : bool, default=False
         `n_jobs` threads learn into one W at the same time, each from triplets of its own, without waiting for each
         other (Hogwild). The model then depends on how they happen to run.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
-    click_cutoff, check_negatives, balance
-        See `TripletSampler`, where `click_cutoff` is `cutoff`.
+    click_cutoff, check_negatives, balance : see `TripletSampler`
+        How triplets are drawn; `click_cutoff` is `cutoff` there.
     record_teachers : bool, default=False
         Record which images taught what, in `teachers_`: 8 bytes for each pair of images that a step joined.
     n_jobs : int, optional
@@ -222,6 +222,8 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     Notes
     -----
+    The query side is Q W and the gallery side X itself, or with "dissim" [Q (W + W'), 1] and [X, -x' W x].
+
     Triplets are learned in blocks of queries, which gives the model of the steps one by one up to rounding: `blocks`
     has the derivation. A triplet takes time in proportion to nnz(p+) + nnz(p-), and a query, with all of its pairs, to
     nnz(q) d. With few pairs a query and few non-zeros, and with "online-symmetric" and "dissim", each triplet is

@@ -170,8 +170,8 @@ class OneVsRestPA(LinearAnnotator):
         Aggressiveness: the largest step tau.
     n_steps : int, default=200_000
         Images drawn; each is one step of every label's classifier.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------

@@ -107,8 +107,8 @@ class PAMIR(LinearAnnotator):
         are not zero.
     n_steps : int, default=1_000_000
         Comparisons of a label that an image has with one that it lacks.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------

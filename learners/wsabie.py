@@ -298,8 +298,8 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         Learn in vectors whitened by the scatter within classes; see `OASIS`.
     n_steps : int or None, default=None
         Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
     n_jobs : int, optional
         Threads among which the members of an ensemble are shared out. The model does not depend on it.
 

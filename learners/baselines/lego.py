@@ -273,10 +273,10 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         Squared distances of "pairs" alone. Unit rows that share no visterm begin at 2.
     n_steps : int, default=50_000
         Triplets; with "pairs" each gives the pairs (q, p+) and (q, p-).
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
-    click_cutoff, check_negatives
-        See `TripletSampler`, where `click_cutoff` is `cutoff`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
+    click_cutoff, check_negatives : see `TripletSampler`
+        How triplets are drawn; `click_cutoff` is `cutoff` there.
 
     Attributes
     ----------

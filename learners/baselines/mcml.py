@@ -118,8 +118,8 @@ class MCML(MahalanobisMixin, OnlineLearner):
         Iterations, at most: a pass that can go no lower ends early, and later ones change nothing.
     tol : float, default=1e-6
         A pass ends where an iteration lowers f, or the largest entry of the gradient falls, by no more than this.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------

@@ -73,8 +73,8 @@ class Xing(MahalanobisMixin, OnlineLearner):
         class do not differ, the problem has no maximum.
     n_steps : int, default=50
         Steps, taken or not.
-    validation_fraction, patience, refit, pass_steps, random_state
-        See `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
