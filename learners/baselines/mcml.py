@@ -166,7 +166,7 @@ class MCML(MahalanobisMixin, OnlineLearner):
     0
     """
 
-    _learned = ("components_", "A_")
+    _learned = ("components_",)
     one_label = True
     draws = "classes"
     A_: np.ndarray = field(init=False)  # (d, d)
@@ -228,3 +228,7 @@ class MCML(MahalanobisMixin, OnlineLearner):
 
     def _set_components(self, components: np.ndarray) -> None:
         self.components_, self.A_ = components, components.T @ components
+
+    def _settle(self, moment: str, training: Training | None) -> None:
+        if moment == "end":  # the best components may have come back
+            self._set_components(np.asarray(self.components_))
