@@ -512,16 +512,3 @@ class TestLearner:
         # What was fitted still answers, and a new fit takes the new form.
         assert found.similarity(synonyms[0][:1], synonyms[0]).any()
         assert len(found.fit(*synonyms).covariance_) == 2
-
-    @pytest.mark.parametrize(
-        ("params", "message"),
-        [
-            ({"covariance": "full"}, "covariance must be 'diagonal' or 'factored', got 'full'"),
-            ({"r": 1e-31}, "r must be a positive number, from 1e-30 to 1e30"),
-            ({"init": "ones"}, "init must be"),
-            ({"pairs_per_query": 0}, "pairs_per_query must be"),
-        ],
-    )
-    def test_bad_parameters(self, params, message, synonyms):
-        with pytest.raises(ValueError, match=message):
-            AROMA(**params).fit(*synonyms)

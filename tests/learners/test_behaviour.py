@@ -296,6 +296,59 @@ class TestInput:
             with pytest.raises(ValueError, match=f"{parameter} must be a positive number,.* got {bad!r}"):
                 clone(LEARNERS[name]).set_params(**{parameter: bad}).fit(*synonyms)
 
+    @pytest.mark.parametrize(
+        ("kind", "parameters", "message"),
+        [
+            (OASIS, {"init": "ones"}, "init must be 'identity' or 'zero'"),
+            (OASIS, {"variant": "Symmetric"}, "variant must be"),
+            (OASIS, {"pairs_per_query": 0}, "pairs_per_query must be"),
+            (OASIS, {"n_rankers": 0}, "n_rankers must be"),
+            (OASIS, {"mix_every": 5000}, "mix_every goes with n_rankers > 1"),
+            (OASIS, {"mix_every": 7, "n_rankers": 2}, "multiple of pass_steps=250000"),
+            (OASIS, {"lock_free": True, "n_rankers": 2}, "n_rankers must be 1"),
+            (OASIS, {"psd_every": 5000}, "psd_every goes with variant='psd'"),
+            (OASIS, {"psd_every": 7, "variant": "psd"}, "multiple of pass_steps=250000"),
+            (AROMA, {"covariance": "full"}, "covariance must be 'diagonal' or 'factored', got 'full'"),
+            (AROMA, {"r": 1e-31}, "r must be a positive number, from 1e-30 to 1e30"),
+            (AROMA, {"init": "ones"}, "init must be"),
+            (AROMA, {"pairs_per_query": 0}, "pairs_per_query must be"),
+            (WSABIE, {"n_components": 0}, "n_components must be an integer of at least 1, got 0"),
+            (WSABIE, {"n_components": 2.5}, "n_components must be an integer or a list of integers, got 2.5"),
+            (WSABIE, {"n_components": []}, "n_components must be an integer or a list"),
+            (WSABIE, {"n_components": "100"}, "n_components must be an integer or a list"),
+            (WSABIE, {"n_components": [100, 0]}, "each of n_components must be an integer of at least 1, got 0"),
+            (WSABIE, {"decay_steps": 0}, "decay_steps must be an integer of at least 1, got 0"),
+            (WSABIE, {"n_components": [2] * 7}, "names 7 models; at most 6"),
+            (WSABIE, {"loss": "WARP"}, "loss must be 'warp', 'auc' or 'owpc', got 'WARP'"),
+            (MuSL, {"n_metrics": 7}, "n_metrics=7 is more than the 4 categories there are"),
+            (MuSL, {"n_metrics": 0}, "n_metrics must be an integer of at least 1"),
+            (MuSL, {"n_bits": 2.5}, "n_bits must be an integer of at least 1"),
+            (MuSL, {"negatives_per_example": 0}, "negatives_per_example must be an integer of at least 1"),
+            (MuSL, {"n_starts": 0}, "n_starts must be an integer of at least 1"),
+            (MuSL, {"max_images": 1}, "max_images must be an integer of at least 2"),
+            (MuSL, {"grouping": "soft"}, "grouping must be 'joint', 'kmeans' or 'random', got 'soft'"),
+            (MuSL, {"midpoint": 0.5}, "midpoint must be 'final' or 'running', got 0.5"),
+            (KNNAnnotator, {"n_neighbors": 0}, "n_neighbors must be an integer of at least 1, got 0"),
+            (KNNAnnotator, {"n_neighbors": 2.0}, "n_neighbors must be an integer"),
+            (KNNAnnotator, {"leaf_size": 0}, "leaf_size must be an integer of at least 1, got 0"),
+            (KNNAnnotator, {"weights": "distance"}, "weights must be 'similarity' or 'uniform', got 'distance'"),
+            (KNNAnnotator, {"algorithm": "brute"}, "algorithm must be 'exact' or 'tree', got 'brute'"),
+            (KNNAnnotator, {"random_state": -1}, "random_state must not be negative"),
+            (MCML, {"trace_penalty": -0.1}, "trace_penalty must be a number of at least 0, got -0.1"),
+            (MCML, {"trace_penalty": np.nan}, "trace_penalty must be"),
+            (MCML, {"trace_penalty": "0"}, "trace_penalty must be"),
+            (MCML, {"tol": -1}, "tol must be"),
+            (LinearWARP, {"decay_steps": 0}, "decay_steps must be an integer"),
+            (LinearWARP, {"decay_steps": 1.5}, "decay_steps must be an integer"),
+            (LinearWARP, {"decay_steps": "slow"}, "decay_steps must be an integer"),
+            (LEGO, {"loss": "pairs", "near": 2, "far": 1}, "near must be smaller than far, got 2 and 1"),
+            (LEGO, {"loss": "hinge"}, "loss must be 'triplet' or 'pairs', got 'hinge'"),
+        ],
+    )
+    def test_parameters_that_are_refused(self, kind, parameters, message, synonyms):
+        with pytest.raises(ValueError, match=message):
+            kind(**parameters).fit(*synonyms)
+
 
 class TestBatches:
     """What a method returns for an image does not depend, to the last bit, on the other images of its batch."""

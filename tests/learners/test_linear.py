@@ -125,16 +125,6 @@ def test_images_without_labels_are_left_out_and_counted(annotator, several, capl
     np.testing.assert_array_equal(annotator.fit(other, sp.csr_array(kept)).W_, found)
 
 
-def test_validation_watches_precision_at_1(annotator, synonyms):
-    X, y = synonyms
-    rows = np.arange(0, 60, 5)
-    annotator.set_params(pass_steps=20, n_steps=200, refit=False).fit(X, y, validation_rows=rows)
-    best, _ = annotator.annotate(X[rows], 1)
-    assert annotator.best_validation_ == np.mean(best[:, 0] == y[rows])
-    assert annotator.best_validation_ == max(entry["validation"] for entry in annotator.history_)
-    assert annotator.n_steps_ == annotator.best_step_
-
-
 def test_two_labels_rank_by_how_sure_the_scores_are(annotator, synonyms):
     X, y = synonyms
     annotator.fit(X, y < 2)

@@ -250,9 +250,3 @@ class TestPairs:
         A = LEGO(loss="pairs", eta=eta, n_steps=3000, random_state=0).fit(*images).A_
         np.testing.assert_array_equal(A, A.T)
         assert np.linalg.eigvalsh(A.astype(float)).min() > 0
-
-    def test_bad_input(self, images):
-        with pytest.raises(ValueError, match="near must be smaller than far, got 2 and 1"):
-            LEGO(loss="pairs", near=2, far=1).fit(*images)
-        with pytest.raises(ValueError, match="loss must be 'triplet' or 'pairs', got 'hinge'"):
-            LEGO(loss="hinge").fit(*images)
