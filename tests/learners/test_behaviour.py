@@ -479,6 +479,7 @@ class TestEarlyStopping:
         refitted = clone(watched).set_params(refit=True).fit(*synonyms)
         best = watched.fit(*synonyms).best_step_
         assert refitted.best_step_ == refitted.n_steps_ == best
+        assert not {f"best_{name}" for name in refitted._learned} & set(vars(refitted))  # what a search kept
         plain = clone(watched).set_params(n_steps=best, validation_fraction=None).fit(*synonyms)
         assert_same_models(refitted, plain)
 
