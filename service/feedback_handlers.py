@@ -82,16 +82,16 @@ class FeedbackHandlers:
         before = [] if key is None else self._top(old, ranks_before, key)
         result = self.trainer.update(learner)
         new = self.handlers.reloader.refresh()
+        changed = {}
         if key is not None:
-            after = self._top(new, learner, key)
-            result["changed_in_top"] = sum(a != b for a, b in zip_longest(before, after))
-        return result | self._version(new)
+            changed["changed_in_top"] = sum(a != b for a, b in zip_longest(before, self._top(new, learner, key)))
+        return {**result, **changed, **self._version(new)}
 
     def revert(self, how: Literal["undo", "reset"], learner: str) -> dict[str, Any]:
         """Undo the last update or all of them, and return once searches use the result."""
         self.handlers.run_folder.check()
         result = self.trainer.undo(learner) if how == "undo" else self.trainer.reset(learner)
-        return result | self._version(self.handlers.reloader.refresh())
+        return {**result, **self._version(self.handlers.reloader.refresh())}
 
     def _version(self, snapshot: Snapshot) -> dict[str, Any]:
         """Return the version in use, and why it is older than the run on disk."""

@@ -13,9 +13,9 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.console import one_line
-from visterm.pipeline.stages.supervision import TrainingData, read_training_data
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.supervision import TrainingData, read_training_data
 from visterm.teaching.retrain import stale_learners, undo_training, undoable
 
 from .child_process import end_child, problem_of, said_by, start_child

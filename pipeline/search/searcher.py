@@ -19,7 +19,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
 from visterm.pipeline.store.files import image_sha256
-from visterm.pipeline.store.images import Images, Places
+from visterm.pipeline.store.images import Images, RowOfId
 from visterm.pipeline.store.models import (
     TRAINED,
     check_learners,
@@ -92,7 +92,7 @@ class Searcher:
     X : CSR, ndarray or StoredVectors of float32, (n_images, V)
         Their vectors, unit rows, in the same order; imported vectors and those of a model may be dense, and stay on
         disk where they are many.
-    place : Places
+    place : RowOfId
         Row of each image by its id.
     learners : list of str
         Names of those that can be used, "cosine" last.
@@ -149,7 +149,7 @@ class Searcher:
         self.extractor: Any = gallery.extractor
         self.images: Images = gallery.images
         self.X: Any = gallery.X
-        self.place: Places = gallery.place
+        self.place: RowOfId = gallery.place
         self.pending: set[int] = gallery.pending
 
     def _open_learners(self, like: Searcher | None) -> None:
