@@ -7,7 +7,6 @@ that they are always of its present state.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -36,8 +35,7 @@ VECTORS = Side(lambda X: X, tuple, lambda parts, whole: parts)
 UNIT_ROWS = Side(unit_rows, lambda: (Unit(),), lambda parts, whole: parts / row_lengths(whole)[0])
 
 
-@dataclass(frozen=True)
-class Sides:
+class Sides(NamedTuple):
     """The sides of a learner, and what else is computed in the vectors that it compares.
 
     Attributes
