@@ -251,7 +251,7 @@ def _of_classes(label_of: dict[str, str], rng: Any, seed: int, most: int) -> tup
     """Choose about as many images of each class, of at most MOST_CLASSES, and hold some of each class out."""
     import numpy as np
 
-    from visterm.learners.validation import NothingHeldOut, split
+    from visterm.learners.validation import TooFewImages, split
 
     members: dict[str, list[str]] = {}
     for path, label in label_of.items():
@@ -268,7 +268,7 @@ def _of_classes(label_of: dict[str, str], rng: Any, seed: int, most: int) -> tup
     paths = sorted(path for some in drawn for path in some[:each])
     try:
         rows = split(np.array([label_of[path] for path in paths]), HELD_OUT, seed)
-    except NothingHeldOut:
+    except TooFewImages:
         return paths, set()
     return paths, {paths[row] for row in rows}
 

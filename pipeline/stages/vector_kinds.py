@@ -370,14 +370,14 @@ class _VistermVectors(_ImageVectors):
 
         Classes are those that a learner of the same seed draws, see `visterm.learners.validation`.
         """
-        from visterm.learners.validation import NothingHeldOut, split, unseen_rows
+        from visterm.learners.validation import TooFewImages, split, unseen_rows
 
         if not paths:
             return set(), set()
         y, _ = supervision_of(labels, clicks=clicks)
         try:
             rows = split(y, HELD_OUT, self.config.seed)
-        except NothingHeldOut:
+        except TooFewImages:
             return set(), set()
         return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, self.config.seed)}
 
