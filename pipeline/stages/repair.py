@@ -47,10 +47,6 @@ def repair(run: Run, config: Config, root: Path | None, console: Console) -> Rep
         The directory of images, if the catalogue no longer tells it, or if it has moved.
     console : Console
 
-    Returns
-    -------
-    Repaired
-
     Raises
     ------
     UserError

@@ -85,10 +85,6 @@ def train(
         Called with the learner and its record, to which it may add, before they take the place of those on disk. The
         latter stay if it raises LearnerRefused.
 
-    Returns
-    -------
-    Trained
-
     Raises
     ------
     UserError
