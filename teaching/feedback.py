@@ -137,10 +137,6 @@ class FeedbackTrainer:
         learner : str
             "oasis" or "aroma".
 
-        Returns
-        -------
-        FeedbackUpdate
-
         Raises
         ------
         UserError
@@ -191,10 +187,6 @@ class FeedbackTrainer:
             Images as ``"id:12"`` or by path, removed ones included; folders; marks as ``"mark:7"``.
         learner : str
             "oasis" or "aroma", which forgets marks only.
-
-        Returns
-        -------
-        FeedbackUpdate
 
         Raises
         ------

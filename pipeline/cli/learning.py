@@ -26,6 +26,7 @@ from .options import (
     SetOption,
     make_console,
     open_run,
+    recommended_learner,
     run_named,
     several_names,
     with_scheduler,
@@ -204,18 +205,13 @@ def evaluate(
     from visterm.pipeline.console import without_password
     from visterm.pipeline.evaluation.worlds import below_cosine
     from visterm.pipeline.stages.evaluate import evaluate as stage
-    from visterm.pipeline.store.models import TRAINED
-    from visterm.pipeline.store.recommendation import default_learner
     from visterm.pipeline.store.records import read_metrics
 
     names = several_names(learner)
     settings = with_scheduler(settings, scheduler)
     place, configuration = open_run(run, config, settings)
     console = make_console()
-    if not names:
-        trained = [name for name in TRAINED if name in place.learners()]
-        world = configuration.train.world
-        names = [default_learner(place, trained, console.say, world, cosine=False) if trained else "oasis"]
+    names = names or [recommended_learner(place, configuration, console)]
     command = ["visterm", "evaluate", "--run", place.name]
     command += [f"--config={config}"] if config else []
     command += [part for name in names for part in ("--learner", name)]

@@ -171,6 +171,16 @@ def one_name(named: str | None) -> str | None:
     return names[0] if names else None
 
 
+def recommended_learner(place: Run, configuration: Config, console: Console) -> str:
+    """Return the trained learner that held-out images recommend, "oasis" without one: using it says how to train it."""
+    from visterm.pipeline.store.models import TRAINED
+    from visterm.pipeline.store.recommendation import default_learner
+
+    if not (trained := [name for name in TRAINED if name in place.learners()]):
+        return "oasis"
+    return default_learner(place, trained, console.say, configuration.train.world, cosine=False)
+
+
 def check_file(option: str, file: Path, what: str, *endings: str) -> None:
     """Refuse an output file that cannot be written, before any work is done."""
     if file.suffix.lower() not in endings:

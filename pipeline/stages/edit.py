@@ -65,10 +65,6 @@ def add(
     labels : sequence of str
         Labels of all of them, overriding folders and tables.
 
-    Returns
-    -------
-    Added
-
     Raises
     ------
     UserError
@@ -183,10 +179,6 @@ def remove(
     dry_run : bool
         Only return what would be removed.
 
-    Returns
-    -------
-    Removed
-
     Raises
     ------
     UserError
@@ -246,10 +238,6 @@ def compact(run: Run, console: Console) -> Compacted:
     ----------
     run : Run
     console : Console
-
-    Returns
-    -------
-    Compacted
 
     Raises
     ------

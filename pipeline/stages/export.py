@@ -83,10 +83,6 @@ def export(
     learned : float, optional
         Share of what was learned; by default what training chose.
 
-    Returns
-    -------
-    Exported
-
     Raises
     ------
     UserError

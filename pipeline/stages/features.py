@@ -56,10 +56,6 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     force : bool
         Learn palette and codebook and extract every image even if up to date.
 
-    Returns
-    -------
-    FeaturesSummary
-
     Raises
     ------
     UserError

@@ -14,7 +14,7 @@ from visterm.pipeline.plugins import STORES, find
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.marks import RelevanceMarks
-from visterm.pipeline.store.records import damage, read_metrics, read_record, repair_hint
+from visterm.pipeline.store.records import damage, read_metrics, repair_hint
 from visterm.pipeline.store.restore import damage_of, restore_catalogue
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
@@ -46,10 +46,6 @@ def repair(run: Run, config: Config, root: Path | None, console: Console) -> Rep
     root : Path or None
         The directory of images, if the catalogue no longer tells it, or if it has moved.
     console : Console
-
-    Returns
-    -------
-    Repaired
 
     Raises
     ------
@@ -122,14 +118,14 @@ def damaged_artifacts(run: Run) -> list[str]:
 def _problem(run: Run, folder: Path) -> str | None:
     """Return what is damaged in an artifact, or None; read it again if it was replaced while it was read."""
     while True:
-        record, problem = read_record(folder), None
+        record, problem = run.record(folder), None
         if record is not None:
             problem = damage(folder, record)
         elif folder != run.collection and os.path.lexists(folder):  # `features` writes that of the collection last
             problem = "record.json: no such file or directory"
         if problem is None and record is not None and folder.parent.name == "evaluations":
             read_metrics(folder)
-        if problem is None or read_record(folder) == record:
+        if problem is None or run.record(folder) == record:
             return problem
 
 

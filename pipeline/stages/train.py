@@ -85,10 +85,6 @@ def train(
         Called with the learner and its record, to which it may add, before they take the place of those on disk. The
         latter stay if it raises LearnerRefused.
 
-    Returns
-    -------
-    Trained
-
     Raises
     ------
     UserError
@@ -239,8 +235,10 @@ class _Training:
         if self.data.triplets is not None and not self.kind.learns_triplets:
             able = " or ".join(name for name, of in TRAINED.items() if LEARNERS[of].learns_triplets)
             raise LearnerRefused(f"{self.name} learns from labels, not from triplets ({self.data.source}); use {able}")
+        if self.force:
+            return
         kept, record = self.opened.record(self.checkpoint), self.record
-        if self.force or kept is None or (kept["config"], kept["inputs"]) == (record["config"], record["inputs"]):
+        if kept is None or (kept["config"], kept["inputs"]) == (record["config"], record["inputs"]):
             return
         if self._is_of_checkpoint():
             return

@@ -95,10 +95,6 @@ def tune(
     force : bool
         Start again even if the settings were tuned already, or a tuning was interrupted.
 
-    Returns
-    -------
-    Tuned
-
     Raises
     ------
     UserError

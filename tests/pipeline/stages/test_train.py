@@ -832,3 +832,13 @@ def test_what_is_measured_is_the_share_that_counts(work):
     at[0.0] = json_of("evaluate", "--learner", "wsabie", cwd=work)["systems"]
     assert at[0.0]["wsabie"]["map"] == pytest.approx(at[0.0]["cosine"]["map"], abs=1e-6)
     assert at[0.3]["wsabie"]["map"] != at[0.3]["cosine"]["map"]
+
+
+def test_force_ignores_a_damaged_checkpoint(mine):
+    checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "record.json").write_text("{")
+    line = refused("train", "--set", "oasis.C=0.05", cwd=mine)
+    assert "damaged record; run 'visterm train --learner oasis --force --run fruit' to start again" in line
+    assert not json_of("train", "--force", cwd=mine)["up_to_date"]
+    assert not checkpoint.exists()
