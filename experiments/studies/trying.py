@@ -15,7 +15,7 @@ from benchmarks.records import compared, kept_in, record
 from benchmarks.vectors import CACHE, DATA
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.stages.try_photos import LEARNERS, try_photos
+from visterm.plugins.choosing.try_photos import LEARNERS, try_photos
 
 from .defaults import SPLITS, WORLDS, measured
 from .open import KINDS, SETS

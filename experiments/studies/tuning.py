@@ -55,7 +55,7 @@ def gain(name: str, fold: int, *limit: str) -> dict:
 
 def resumed(name: str, fold: int, budget: str) -> dict:
     """What a tuning chooses that is killed after half of its time and resumed, and what one chooses that is not."""
-    from visterm.pipeline.cli.tuning import seconds_of
+    from visterm.plugins.choosing.commands import seconds_of
 
     with tempfile.TemporaryDirectory() as runs:
         extracted(name, fold, runs)
@@ -83,7 +83,7 @@ def run(quick: bool = False) -> list[dict]:
 
 def records(found: dict[str, list[dict]], again: dict, budget: str) -> list[dict]:
     """What `run` reports of what `gain` found for each set and split, and of what `resumed` found."""
-    from visterm.pipeline.cli.tuning import seconds_of
+    from visterm.plugins.choosing.commands import seconds_of
 
     maps = []
     for name, splits in found.items():

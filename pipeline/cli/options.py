@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -38,6 +39,13 @@ class World(enum.StrEnum):
     unseen = "unseen"
 
 
+FOR_WORDS = {
+    "open": "for images of any class",
+    "seen": "for classes that were trained on",
+    "unseen": "for other classes",
+}
+
+
 class Globals:
     """Values of the options before the command."""
 
@@ -51,6 +59,7 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configurati
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")
 ]
+BudgetOption = Annotated[str, typer.Option("--budget", metavar="TIME", help="Time for tuning, such as 90s, 5m or 1h.")]
 SchedulerOption = Annotated[
     str | None,
     typer.Option(
@@ -247,3 +256,15 @@ def open_searcher(name: str | None) -> tuple[Searcher, Console]:
     silence_decoders()
     console = make_console()
     return Searcher(place, console=console), console
+
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def seconds_of(text: str, option: str = "--budget") -> float:
+    """Read a time such as 90s, 5m or 1h."""
+    read = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|m|min|h|)", text.strip())
+    seconds = float(read[1]) * _SECONDS[read[2]] if read else 0
+    if not seconds:
+        raise UserError(f"{option} {text}: expected a time such as 90s, 5m or 1h")
+    return seconds

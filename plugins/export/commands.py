@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
-from visterm.pipeline.console import count
-
-from .errors import command
-from .options import (
+from visterm.pipeline.cli.errors import command
+from visterm.pipeline.cli.options import (
     JsonOption,
     LearnedOption,
     LearnerOption,
@@ -21,6 +19,7 @@ from .options import (
     open_run,
     recommended_learner,
 )
+from visterm.pipeline.console import count
 
 
 @command
@@ -38,7 +37,7 @@ def export(
 
     Writes similarity.npz (gallery and query map), similarity.onnx (the maps of both sides), gallery.parquet (gallery
     with paths and labels) or gallery.faiss (an index that maps its queries, and images.csv with the paths). Prints the
-    paths of the files; docs/export.md shows how to load each without visterm.
+    paths of the files; plugins/export/README.md shows how to load each without visterm.
 
     \b
     Examples:
@@ -46,7 +45,7 @@ def export(
       visterm export --to faiss,parquet --learner wsabie
       visterm export --to npz --learned 1 --output exported
     """
-    from visterm.pipeline.stages.export import export as stage
+    from .export import export as stage
 
     place, configuration = open_run(run, None, None)
     console = make_console()

@@ -18,15 +18,15 @@ from visterm.learners import OASIS
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.config.search_spaces import WEIGHTS, search_space
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.report.tuning_plot import write_tuning_plot
-from visterm.pipeline.stages import tune as stage
-from visterm.pipeline.stages.trials import Budget, Plan, Search, best_step
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
+from visterm.plugins.choosing import tune as stage
+from visterm.plugins.choosing.search_spaces import WEIGHTS, search_space
+from visterm.plugins.choosing.trials import Budget, Plan, Search, best_step
+from visterm.plugins.choosing.tuning_plot import write_tuning_plot
 
 FEW = ("--trials", "4")
 SHORT = ("--search", "C=0.01,1", "--search", "features.weighting.tf=count,sqrt")
@@ -100,7 +100,7 @@ def test_train_tunes_first(mine):
 @pytest.mark.slow
 def test_killed_tuning_resumes_with_the_same_choice(mine):
     command = ("tune", "--search", "C=0.01,1", "--search", "init=identity,zero", *FEW)
-    end_by_signal(signal.SIGKILL, "visterm.pipeline.stages.tune measure_fold 6", *command, cwd=mine)
+    end_by_signal(signal.SIGKILL, "visterm.plugins.choosing.tune measure_fold 6", *command, cwd=mine)
     assert "interrupted tuning with other" in refused("tune", *FEW, cwd=mine)
     assert not (mine / "runs/fruit/tuning/oasis").exists()
     again = json_of(*command, cwd=mine)
@@ -370,7 +370,7 @@ def test_one_step_for_all_folds():
 
 
 def test_keeps_the_settings_at_the_start_without_a_clear_gain():
-    from visterm.pipeline.stages.trials import Trial
+    from visterm.plugins.choosing.trials import Trial
 
     own = Trial(0, {"oasis.C": 0.1}, [0.5, 0.6, 0.7], 100, 1.0, "complete")
     lucky = Trial(1, {"oasis.C": 1.0}, [0.8, 0.55, 0.5], 200, 1.0, "complete")

@@ -42,7 +42,7 @@ def best(run, name, learned=None, k=5):
 
 
 def as_documented(file, X):
-    """The scores of vectors, by the lines of docs/export.md."""
+    """The scores of vectors, by the lines of plugins/export/README.md."""
     with np.load(file) as arrays:
         f = dict(arrays)
     q = X @ f["map1"] + f["offset1"] if "map1" in f else X
@@ -184,7 +184,7 @@ def test_a_missing_package_is_named(kind, module, extra, finished, monkeypatch, 
 
 def test_an_index_that_memory_cannot_hold_is_refused(finished, monkeypatch, tmp_path):
     pytest.importorskip("faiss")
-    monkeypatch.setattr("visterm.pipeline.stages.export._MOST_FAISS", 1000)
+    monkeypatch.setattr("visterm.plugins.export.export._MOST_FAISS", 1000)
     line = refused("export", "--to", "faiss", "--output", tmp_path / "out", cwd=finished)
     assert "FAISS holds dense vectors: 30 images with 40 numbers take 0 GB; use --to npz, or --to parquet" in line
 
@@ -195,7 +195,7 @@ N_QUERIES = 200
 
 @pytest.fixture(scope="module")
 def exported(data, tmp_path_factory):
-    """The folder in which the lines of docs/export.md run: photos of flowers, OASIS on the network's vectors."""
+    """The folder in which the lines of README.md run: photos of flowers, OASIS on the network's vectors."""
     folder = tmp_path_factory.mktemp("documented")
     for kind in sorted((data / "flowers").iterdir()):
         (folder / "photos" / kind.name).mkdir(parents=True)
@@ -217,7 +217,7 @@ def exported(data, tmp_path_factory):
 def test_the_lines_of_the_documentation_run_without_visterm(heading, exported, repository):
     peers = pytest.importorskip("benchmarks.peers", reason="benchmarks lie in the repository")
     folder, ids, expected = exported
-    section = (repository / "docs/export.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = (repository / "plugins/export/README.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     packages = ["usearch==2.26.6", "qdrant-client==1.20.0", "setuptools"]
     for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
         assert "visterm" not in block
@@ -245,7 +245,7 @@ def test_the_lines_of_the_documentation_run_without_visterm(heading, exported, r
 
 
 def test_names_that_are_not_utf8_are_escaped():
-    from visterm.pipeline.stages.export import _utf8
+    from visterm.plugins.export.export import _utf8
 
     assert _utf8("sea/\udcff.jpg") == "sea/\\xff.jpg"
     assert json.dumps(_utf8("süß.jpg"), ensure_ascii=False) == '"süß.jpg"'

@@ -19,14 +19,13 @@ from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.stages.features import features
+from visterm.pipeline.stages.fitting import LearnerRefused
+from visterm.pipeline.stages.train import Trained, train
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.recommendation import recommend
 from visterm.pipeline.store.run import Run
-
-from .features import features
-from .fitting import LearnerRefused
-from .train import Trained, train
 
 MOST_IMAGES = 600
 MOST_CLASSES = 50  # with twelve images each: fewer say little of what a learner makes of a class

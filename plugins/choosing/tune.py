@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config, Settings
-from visterm.pipeline.config.search_spaces import search_space, value_of
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.stages.features import check_features
+from visterm.pipeline.stages.fitting import constructor_parameters, labels_for
+from visterm.pipeline.stages.train import world_settings
+from visterm.pipeline.stages.vector_kinds import learned_from, reweight
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish, replaced
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
@@ -30,11 +33,8 @@ from visterm.pipeline.store.supervision import check_labels
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, identity
 from visterm.pipeline.workers import connected
 
-from .features import check_features
-from .fitting import constructor_parameters, labels_for
-from .train import world_settings
+from .search_spaces import search_space, value_of
 from .trials import DEFAULT_BUDGET, Budget
-from .vector_kinds import learned_from, reweight
 
 if TYPE_CHECKING:
     from .trials import Curve, Trial
@@ -437,7 +437,7 @@ def _checkpoint(run: Run, learner_name: str, record: Record, force: bool) -> Pat
 
 def _publish(folder: Path, record: Record, result: Tuned) -> None:
     """Keep the result, with its journal and a plot, in place of the checkpoint."""
-    from visterm.pipeline.report.tuning_plot import write_tuning_plot
+    from .tuning_plot import write_tuning_plot
 
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     with publish(folder, record) as target:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from visterm.pipeline.config.learners import TABLE
+from visterm.pipeline.config.loading import read_values, with_settings
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
-
-from .learners import TABLE
-from .loading import read_values, with_settings
-from .models import Config
 
 WEIGHTS: dict[str, list[Any]] = {"features.weighting.tf": ["count", "sqrt"]}  # of visterms, whatever the learner
 

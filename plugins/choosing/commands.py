@@ -1,20 +1,18 @@
-"""The command tune."""
+"""The commands tune and try."""
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visterm.pipeline.config.learners import TABLE
-from visterm.pipeline.console import Console, duration
-from visterm.pipeline.errors import UserError
-
-from .errors import command
-from .options import (
+from visterm.pipeline.cli.errors import command
+from visterm.pipeline.cli.options import (
+    FOR_WORDS,
+    BudgetOption,
     ConfigOption,
     ForceOption,
     ForOption,
@@ -24,15 +22,18 @@ from .options import (
     make_console,
     one_name,
     open_run,
+    seconds_of,
     with_world,
 )
+from visterm.pipeline.config.learners import TABLE
+from visterm.pipeline.console import Console, duration
+from visterm.pipeline.errors import UserError
 
 if TYPE_CHECKING:
-    from visterm.pipeline.stages.tune import Tuned
+    from visterm.pipeline.config.models import Config
     from visterm.pipeline.store.run import Run
 
-BudgetOption = Annotated[str, typer.Option("--budget", metavar="TIME", help="Time for tuning, such as 90s, 5m or 1h.")]
-_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+    from .tune import Tuned
 
 
 @command
@@ -72,8 +73,8 @@ def tune(
     settings = with_world(settings, world)
     place, configuration = open_run(run, config, settings)
     console = make_console()
-    from visterm.pipeline.stages.trials import Budget
-    from visterm.pipeline.stages.tune import tune as stage
+    from .trials import Budget
+    from .tune import tune as stage
 
     plan = Budget(seconds, trials)
     result = stage(place, configuration, name, console, budget=plan, search=search or (), apply=apply, force=force)
@@ -87,6 +88,16 @@ def tune(
     if result["best"] and not apply:
         named = f" --learner {name}" if name != "oasis" else ""
         console.say(f"Next: visterm tune --apply --run {shlex.quote(place.name)}{named}")
+
+
+def tuned(run: Run, config: Config, name: str, seconds: float, console: Console) -> Config:
+    """Tune a learner, and return the configuration with the settings that were chosen."""
+    from .trials import Budget
+    from .tune import tune as stage
+
+    result = stage(run, config, name, console, budget=Budget(seconds), apply=True)
+    say_chosen(result, run, console)
+    return run.configure(None, []) if result["applied"] else config
 
 
 def say_chosen(result: Tuned, place: Run, console: Console) -> None:
@@ -106,15 +117,6 @@ def say_chosen(result: Tuned, place: Run, console: Console) -> None:
     console.say(f"chosen: {tuned_text(result['best'])} ({measure} {score:.3f}, before {before:.3f}{gain})")
     if result["applied"]:
         console.say(f"written to {place.folder / 'config.yaml'}")
-
-
-def seconds_of(text: str, option: str = "--budget") -> float:
-    """Read a time such as 90s, 5m or 1h."""
-    read = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|m|min|h|)", text.strip())
-    seconds = float(read[1]) * _SECONDS[read[2]] if read else 0
-    if not seconds:
-        raise UserError(f"{option} {text}: expected a time such as 90s, 5m or 1h")
-    return seconds
 
 
 def table(result: Tuned) -> list[str]:
@@ -158,3 +160,75 @@ def _error(values: list[float]) -> str:
     from statistics import stdev
 
     return f"{stdev(values) / len(values) ** 0.5:.4f}" if len(values) > 1 else ""
+
+
+@command
+def try_(
+    images: Annotated[str, typer.Argument(metavar="IMAGES", help="Directory of labelled images.")],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    world: ForOption = None,
+    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Time, such as 90s or 5m.")] = "90s",
+    as_json: JsonOption = False,
+) -> None:
+    """Find out which vectors and which learner suit your photos, in 90 seconds.
+
+    At most 600 of the training images are tried: with vectors of a network (where visterm[deep] is installed), with
+    visterms, and with visterms per cell of the image; by cosine, oasis and hier. Figures are of images that nothing
+    was learned from. Prints a table, and the commands for the best pair. Nothing is kept.
+
+    \b
+    Examples:
+      visterm try photos/
+      visterm try photos/ --for seen
+      visterm try photos/ --set collection.labels=labels.csv
+    """
+    from visterm.pipeline.config.loading import load_config
+    from visterm.plugins.choosing.try_photos import try_photos
+
+    if images == "":
+        raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
+    console = make_console()
+    configuration = load_config(config, with_world(settings, world))
+    result = try_photos(Path(images), configuration, console, budget=seconds_of(budget))
+    options = [*(["--config", str(config)] if config else [])]
+    options += [part for setting in settings or [] for part in ("--set", setting)]
+    result["commands"] = _commands(images, result, options, world)
+    if as_json:
+        print(json.dumps(result))
+        return
+    for line in _table_of(result):
+        print(line)
+    for kind, why in result["skipped"].items():
+        console.say(f"{kind} was not tried: {why}")
+    print(f"Best: {result['vectors']} vectors, {result['learner']}, {FOR_WORDS[result['for']]}:")
+    for line in result["commands"]:
+        print(f"  {line}")
+
+
+def _commands(images: str, result: dict, options: list[str], world: ForOption) -> list[str]:
+    """Return the commands that make the vectors of all images and train the learner."""
+    settings = {key: value for key, value in result["settings"].items() if key != "features.kind"}
+    if result["settings"].get("features.kind") == "deep":
+        options = [*options, "--deep"]
+        settings = {}
+    options += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    name = Path(images).resolve().name or "images"
+    commands = [["visterm", "features", images, *options]]
+    if result["learner"] == "cosine":
+        commands.append(["visterm", "search", "IMAGE", "--run", name])
+    else:
+        learner = [] if result["learner"] == "oasis" else ["--learner", result["learner"]]
+        of_world = [] if world is None else ["--for", world.value]
+        commands.append(["visterm", "train", "--run", name, *learner, *of_world])
+    return [shlex.join(command) for command in commands]
+
+
+def _table_of(result: dict) -> list[str]:
+    """Return what was tried as lines of a table."""
+    lines = [f"{'vectors':10}  {'learner':8}  held-out mAP    P@1  all {result['n_images']:,} images"]
+    for row in result["tried"]:
+        best = "  best" if (row["vectors"], row["learner"]) == (result["vectors"], result["learner"]) else ""
+        figures = f"{row['map']:12.3f}  {row['p1']:5.3f}  {duration(row['seconds_for_all'])}"
+        lines.append(f"{row['vectors']:10}  {row['learner']:8}  {figures}{best}")
+    return lines
