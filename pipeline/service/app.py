@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import pkgutil
+import re
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -27,25 +30,13 @@ from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.store.run import Run
 
 from . import schemas
-from .collection_handlers import CollectionHandlers
-from .feedback_handlers import FeedbackHandlers
 from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
-from .label_handlers import LabelHandlers
 from .middleware import AccessMiddleware
 from .responses import error_response
-from .routes_add import add_add_routes
-from .routes_browse import add_browse_routes
-from .routes_feedback import add_feedback_routes
-from .routes_fetch import add_fetch_routes
-from .routes_figures import add_figure_routes
-from .routes_human_eval import add_human_eval_routes
-from .routes_images import add_image_routes
-from .routes_labels import add_label_routes
 from .routes_pages import add_page_routes, is_page_request, missing_page
-from .routes_run import add_run_routes
 from .routes_search import UPLOAD_PATHS, add_search_routes
-from .routes_selection import add_selection_routes
-from .routes_train import add_train_routes
+from .subject import Subjects
+from .subjects import SUBJECTS
 from .thumbnails import ImageFileGone
 
 
@@ -115,23 +106,13 @@ def create_app(
         redoc_url=None,
     )
     _handle_errors(app, handlers)
-    feedback, collection = FeedbackHandlers(handlers), CollectionHandlers(handlers)
-    labels = LabelHandlers(handlers)
+    subjects = Subjects(handlers)
     add_search_routes(app, handlers)
-    add_image_routes(app, collection)
-    add_selection_routes(app, collection)
-    add_browse_routes(app, collection, labels)
-    add_label_routes(app, labels)
-    add_train_routes(app, handlers)
-    add_add_routes(app, handlers)
-    add_fetch_routes(app, handlers)
-    add_run_routes(app, feedback)
-    add_figure_routes(app, feedback)
-    add_feedback_routes(app, feedback)
-    add_human_eval_routes(app, handlers)
+    for name in SUBJECTS:
+        subjects.of(pkgutil.resolve_name(name)).add_routes(app)
     add_page_routes(app)
     _describe_when_asked(app)
-    app.state.handlers, app.state.feedback = handlers, feedback
+    app.state.handlers, app.state.subjects = handlers, subjects
     return app
 
 
@@ -150,11 +131,19 @@ def _describe_when_asked(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         with lock:
             if app.openapi_schema is None:
-                _describe_absence(make())
-            return make()
+                app.openapi_schema = _name_components(make())
+                _describe_absence(app.openapi_schema)
+            return app.openapi_schema
 
     # FastAPI's documentation replaces this method so; mypy allows no assignment to one.
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _name_components(description: dict[str, Any]) -> dict[str, Any]:
+    """Name the components of answers without the Answer that tells some from classes of other rooms."""
+    named: dict[str, Any] = json.loads(re.sub(r"(?<=[\w/])Answer(?=\")", "", json.dumps(description)))
+    named["components"]["schemas"] = dict(sorted(named["components"]["schemas"].items()))
+    return named
 
 
 def _describe_absence(description: dict[str, Any]) -> None:

@@ -10,10 +10,12 @@ import os
 import threading
 import time
 from collections import defaultdict
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypeVar
 
 import numpy as np
+from pydantic import Field
 from starlette.exceptions import HTTPException
+from typing_extensions import TypedDict
 
 from visterm.features import ImageError, decode_image, printable
 from visterm.features.decoding import decode_picture
@@ -21,7 +23,7 @@ from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.calibration import Calibration
 from visterm.pipeline.search.examples import Region, combine, parse_example
-from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
+from visterm.pipeline.search.explanation import Explanation, PairExplanation, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER, Filter
 from visterm.pipeline.search.queries import Queries
@@ -33,16 +35,15 @@ from visterm.pipeline.store.models import LEARNER_NAMES
 from visterm.pipeline.store.run import Run
 
 from . import schemas
-from .adding import PhotoAdder
 from .batching import MicroBatcher, NicePool, Pool, available_cores
+from .jobs import Job
 from .looks import Looks
 from .metadata import without_metadata
-from .overview_maker import OverviewMaker
 from .reloader import SnapshotReloader
 from .responses import hide_folders
-from .retraining import Retraining
 from .run_folder import RunFolder
 from .snapshot import QueryVector, Snapshot
+from .summaries import Columns, ImageSummary, Summaries
 from .thumbnails import Thumbnails, read_original
 from .uploads import Uploads
 
@@ -55,6 +56,136 @@ SEARCH_SECONDS, UPLOAD_SECONDS, UPDATE_SECONDS, OTHER_SECONDS = 1.0, 10.0, 30.0,
 BATCH_SIZE = 32  # searches per pass over the gallery
 MAX_BATCHED_DEPTH = 200  # searches for more results are not batched
 _BATCHED = {"id", "k", "offset", "learner"}  # parameters of searches that are batched; others are not
+
+
+J = TypeVar("J", bound=Job)
+
+
+class SearchResult(ImageSummary):
+    """One result of a search."""
+
+    rank: int
+    score: Annotated[float, Field(description="Similarity; comparable only within one query and learner")]
+    probability: NotRequired[
+        Annotated[
+            float | None,
+            Field(description="That it shares a label with the query, measured on held-out images; null: unknown"),
+        ]
+    ]
+    metric: NotRequired[
+        Annotated[int | None, Field(description="The metric that ranks this image, for a learner with several metrics")]
+    ]
+
+
+class SearchResponse(TypedDict):
+    """The results of one query."""
+
+    query: str
+    key: Annotated[
+        str | None,
+        Field(description="Key of the query for relevance marks; null for a label, several examples and a region"),
+    ]
+    upload: NotRequired[Annotated[str | None, Field(description="Hash to search with the uploaded image again")]]
+    upload_expires: NotRequired[
+        Annotated[str | None, Field(description="When the upload expires unless it is used again")]
+    ]
+    learner: str
+    learned: Annotated[
+        float,
+        Field(description="How much of what the learner has learned counts, from 0, how images look, to 1"),
+    ]
+    version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
+    seconds: float
+    n_searched: int
+    unlike: Annotated[
+        bool, Field(description="Whether the best score is lower than images of the collection usually get")
+    ]
+    base_rate: Annotated[
+        float | None, Field(description="Probability of two images drawn at random; null: none is known")
+    ]
+    no_probability: Annotated[str | None, Field(description="Why no probability is known")]
+    results: list[SearchResult]
+
+
+SearchAnswer = SearchResponse | Columns
+
+
+class UploadFields(TypedDict, total=False):
+    """Fields of an answer that has an upload."""
+
+    upload: str
+    upload_expires: str
+
+
+class LabelResult(TypedDict):
+    """A label for an image."""
+
+    rank: int
+    label: str
+    score: float
+
+
+class AnnotationResponse(TypedDict):
+    """Labels for an image, best first."""
+
+    query: str
+    version: str
+    labels: list[LabelResult]
+
+
+class TeacherImage(TypedDict):
+    """A training image."""
+
+    id: Annotated[int | None, Field(description="null: no longer in the collection")]
+    path: str | None
+    labels: list[str]
+    thumbnail: Annotated[str | None, Field(description="Address, relative to the service's root")]
+
+
+class TeacherMark(TypedDict):
+    """The relevance mark that a teacher comes from."""
+
+    number: int
+    time: str
+
+
+class Teacher(TypedDict):
+    """Two training images that learning put together or kept apart."""
+
+    query: Annotated[TeacherImage, Field(description="Like the query")]
+    result: Annotated[TeacherImage, Field(description="Like the result")]
+    together: Annotated[bool, Field(description="Put together; false: kept apart")]
+    like_query: Annotated[float, Field(description="Cosine of its first image and the query")]
+    like_result: float
+    contribution: Annotated[float, Field(description="To the score")]
+    label: Annotated[str | None, Field(description="That both have")]
+    mark: TeacherMark | None
+
+
+class TeachersAnswer(TypedDict):
+    """Which training images made a query and a result similar; unlearned + common + learned is the score."""
+
+    learner: str
+    query: str
+    result: str
+    score: float
+    unlearned: Annotated[float, Field(description="Score without learning")]
+    common: Annotated[float, Field(description="Learned, for every result of the query alike")]
+    learned: Annotated[float, Field(description="Learned about this pair: the sum of all teachers")]
+    pairs: Annotated[
+        list[Teacher],
+        Field(description="Those that raise the score, then those that lower it, the strongest first"),
+    ]
+    rest: Annotated[float, Field(description="Sum of the contributions that are not listed")]
+    n_rest: int
+
+
+class ExplanationAnswer(Explanation):
+    """Why a query and a result match."""
+
+    teachers: NotRequired[Annotated[TeachersAnswer | None, Field(description="If asked for")]]
+    no_teachers: NotRequired[Annotated[str | None, Field(description="Why there are none")]]
+    version: str
 
 
 class RequestHandlers:
@@ -77,16 +208,16 @@ class RequestHandlers:
         fetch_urls: bool = False,
     ):
         self.run, self.most_upload_pixels, self.keep_metadata = run, upload_pixels, keep_metadata
-        self.overview, self.fetch_urls = OverviewMaker(run), fetch_urls
-        self._keep_overview = overview  # made in the background whenever images change
+        self.fetch_urls, self.keep_overview = fetch_urls, overview
+        self._jobs: list[Job] = []
         self.reloader = SnapshotReloader(run)
-        self.retraining = Retraining(run, self.reloader)
-        self.adder = PhotoAdder(run, self.reloader)
         self.run_folder = RunFolder(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
         self.looks = Looks(folder / "looks.sqlite")
+        summaries = Summaries(self.looks, self.thumbnails)
+        self.image_summary, self.columns = summaries.summary, summaries.columns
         # One core stays free for the event loop.
         self.search_batcher = MicroBatcher(self.search_batch, max(1, available_cores() - 1), SEARCH_SECONDS, BATCH_SIZE)
         self.thumbnail_pool = NicePool(available_cores(), OTHER_SECONDS)
@@ -99,6 +230,11 @@ class RequestHandlers:
     def snapshot(self) -> Snapshot:
         """The snapshot in use; take it once per request."""
         return self.reloader.snapshot
+
+    def add_job(self, job: J) -> J:
+        """Let a job know when images change and when the service ends."""
+        self._jobs.append(job)
+        return job
 
     def image(self, snapshot: Snapshot, number: int) -> Image:
         """Return an image of the collection by id."""
@@ -184,8 +320,8 @@ class RequestHandlers:
             )
         return name or snapshot.searcher.default_learner(of_labels=True)
 
-    async def search(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
-        """Compute `schemas.SearchResponse` for a request without a file."""
+    async def search(self, snapshot: Snapshot, request: schemas.SearchRequest) -> SearchAnswer:
+        """Compute the answer for a request without a file."""
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
         has_index = snapshot.searcher.has_index(request.learner or snapshot.default_learner)
         is_plain = request.model_dump(exclude_defaults=True).keys() <= _BATCHED
@@ -193,15 +329,16 @@ class RequestHandlers:
             return await self.search_batcher.run((snapshot, request))
         return await self.general_pool.run(self.search_one, snapshot, request)
 
-    def search_one(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
-        """Compute `schemas.SearchResponse` for one request without a file."""
+    def search_one(self, snapshot: Snapshot, request: schemas.SearchRequest) -> SearchAnswer:
+        """Compute the answer for one request without a file."""
         if request.query_label is not None:
             return self.search_label(snapshot, request)
         query = self.query(snapshot, request.id, request.upload)
-        return self.search_query(snapshot, request, query) | self.upload_fields(request.upload)
+        answer: Any = self.search_query(snapshot, request, query)
+        return answer | self.upload_fields(request.upload)
 
-    def search_query(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
-        """Compute `schemas.SearchResponse` for an image."""
+    def search_query(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> SearchAnswer:
+        """Compute the answer for an image."""
         query = self._refined(snapshot, query, request)
         started = time.perf_counter()
         learner = self.learner(snapshot, request.learner)
@@ -247,7 +384,7 @@ class RequestHandlers:
             rows.add(other.row)
         return QueryVector(" ".join(names), "", combine(vectors, weights), query.row, frozenset(rows - {-1}))
 
-    def search_batch(self, requests: list[tuple[Snapshot, schemas.SearchRequest]]) -> list[dict[str, Any] | Exception]:
+    def search_batch(self, requests: list[tuple[Snapshot, schemas.SearchRequest]]) -> list[SearchAnswer | Exception]:
         """Compute `search_query` for several ids without filters; errors are returned, not raised."""
         responses: list[Any] = [None] * len(requests)
         groups: dict[tuple[Snapshot, str, int], list[tuple[int, int]]] = defaultdict(list)
@@ -274,8 +411,8 @@ class RequestHandlers:
                 )
         return responses
 
-    def search_label(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
-        """Compute `schemas.SearchResponse` for a label."""
+    def search_label(self, snapshot: Snapshot, request: schemas.SearchRequest) -> SearchAnswer:
+        """Compute the answer for a label."""
         started = time.perf_counter()
         assert request.query_label is not None
         learner = self.annotator(snapshot, request.learner)
@@ -300,7 +437,7 @@ class RequestHandlers:
         learner: str,
         ranked: list[tuple[int, float]],
         started: float,
-    ) -> dict[str, Any]:
+    ) -> SearchAnswer:
         unlike = (
             key is not None and request.offset == 0 and request.learned is None and snapshot.is_unlike(learner, ranked)
         )
@@ -309,8 +446,10 @@ class RequestHandlers:
         if not isinstance(calibration, str):
             known = calibration.of([score for _, score in ranked]).tolist()
         if isinstance(request, schemas.ColumnsRequest):
-            columns = {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
-            return columns if isinstance(calibration, str) else columns | {"probabilities": known}
+            columns = self.columns(snapshot, ranked, learner)
+            if not isinstance(calibration, str):
+                columns["probabilities"] = known
+            return columns
         gallery, wanted = snapshot.searcher.gallery, Filter.of(**request.filter_options())
         return {
             "query": name,
@@ -324,61 +463,28 @@ class RequestHandlers:
             "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
             "no_probability": calibration if isinstance(calibration, str) else None,
             "results": [
-                {"rank": rank, "score": round(score, 6), "probability": probability}
-                | self.image_summary(snapshot, row)
-                | snapshot.metric(learner, row)
+                {
+                    "rank": rank,
+                    "score": round(score, 6),
+                    "probability": probability,
+                    **self.image_summary(snapshot, row),
+                    **snapshot.metric(learner, row),
+                }
                 for rank, ((row, score), probability) in enumerate(
                     zip(ranked, known, strict=True), start=request.offset + 1
                 )
             ],
         }
 
-    def columns(
-        self, snapshot: Snapshot, ranked: list[tuple[int, float]], learner: str | None = None
-    ) -> dict[str, Any]:
-        """Make the lists of `schemas.Columns` for (row, score)."""
-        images, looks = snapshot.searcher.images, self.looks
-        rows = [row for row, _ in ranked]
-        sizes = snapshot.sizes[rows].astype(np.float64)
-        ratios = np.divide(sizes[:, 0], sizes[:, 1], out=np.zeros(len(rows)), where=sizes[:, 1] > 0)
-        colors = (looks.colors.get(images[row].sha256) for row in rows)
-        columns: dict[str, Any] = {
-            "ids": [images[row].id for row in rows],
-            "ratios": ratios.round(3).tolist(),
-            "colors": [-1 if color is None else int(color[1:], 16) for color in colors],
-            "keys": [images[row].sha256[:8] for row in rows],
-            "groups": [looks.groups.get(images[row].id, -1) for row in rows],
-        }
-        if learner is not None:
-            columns["scores"] = [round(score, 6) for _, score in ranked]
-            if snapshot.has_metrics(learner):
-                columns["metrics"] = [snapshot.metric(learner, row).get("metric", -1) for row in rows]
-        return columns
-
-    def image_summary(self, snapshot: Snapshot, row: int) -> dict[str, Any]:
-        """Make `schemas.ImageSummary` of an image."""
-        image = snapshot.searcher.images[row]
-        width, height = snapshot.sizes[row].tolist()
-        return {
-            "id": image.id,
-            "path": image.path,
-            "labels": sorted(image.labels),
-            "width": width or None,
-            "height": height or None,
-            "color": self.looks.colors.get(image.sha256) or self.thumbnails.colors.get(image.sha256),
-            "group": self.looks.groups.get(image.id),
-            "thumbnail": f"images/{image.id}/thumbnail?v={image.sha256[:16]}",
-        }
-
-    def upload_fields(self, upload: str | None) -> dict[str, Any]:
-        """Make the fields of a response that describe its upload."""
+    def upload_fields(self, upload: str | None) -> UploadFields:
+        """Describe the upload of an answer; without one, there are no fields."""
         if upload is None:
             return {}
         expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.uploads.seconds)
         return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
 
-    def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: QueryVector) -> dict[str, Any]:
-        """Compute `schemas.AnnotationResponse` for an image."""
+    def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: QueryVector) -> AnnotationResponse:
+        """Compute the labels for an image."""
         learner = request.learner
         if learner not in (None, "knn"):  # which needs no training
             learner = self.annotator(snapshot, learner)
@@ -403,19 +509,22 @@ class RequestHandlers:
                 self.image(snapshot, image_id)
         query = number if upload is None else self.upload_pixels(upload)
         explanation = explain_with_pixels(snapshot.searcher, query, result, learner, learned=learned)
+        answer: Any = explanation.data
         if n_teachers:
-            explanation.data.update(self.teachers(snapshot, query, result, learner, learned, n_teachers))
+            answer |= self.teachers(snapshot, query, result, learner, learned, n_teachers)
         if upload is not None:
-            explanation.data["query"]["name"] = "upload"
-        explanation.data["version"] = snapshot.searcher.version
+            answer["query"]["name"] = "upload"
+        answer["version"] = snapshot.searcher.version
         return explanation
 
     def teachers(
         self, snapshot: Snapshot, query: Any, result: int, learner: str, learned: float | None, n_teachers: int
-    ) -> dict[str, Any]:
+    ) -> dict[str, TeachersAnswer | str | None]:
         """Explain a score by training images; with the reason where the learner has no table of them."""
         try:
-            made = explain_teachers(snapshot.searcher, query, result, learner, learned=learned, n_teachers=n_teachers)
+            made: Any = explain_teachers(
+                snapshot.searcher, query, result, learner, learned=learned, n_teachers=n_teachers
+            )
         except UserError as error:
             return {"teachers": None, "no_teachers": str(error)}
         for image in (one[side] for one in made["pairs"] for side in ("query", "result")):
@@ -439,8 +548,8 @@ class RequestHandlers:
         self.uploads.sweep()
         self.thumbnails.sweep(snapshot.searcher.images)
         self.looks.follow(snapshot)
-        if self._keep_overview:
-            self.overview.start(snapshot)
+        for job in self._jobs:
+            job.images_changed(snapshot)
 
     def close(self) -> None:
         """Stop checking the run and close the files."""
@@ -448,9 +557,8 @@ class RequestHandlers:
         self.upload_pool.close()
         self.thumbnail_pool.close()
         self.looks.close()
-        self.overview.stop()
-        self.retraining.stop()
-        self.adder.stop()
+        for job in self._jobs:
+            job.stop()
         self.thumbnails.close()
         self.run_folder.close()
 

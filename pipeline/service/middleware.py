@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.pipeline.console import one_line
 
-from .batching import Places, too_busy
+from .batching import RequestPlaces, too_busy
 from .bodies import (
     JSON_BYTES,
     MAX_CONCURRENT_UPLOADS,
@@ -63,7 +63,7 @@ class AccessMiddleware:
         self.app = app
         self._local, self._upload_paths, self._upload_bytes = local, upload_paths, upload_bytes
         self._token = token.encode() if token else None
-        self._upload_places = Places(MAX_CONCURRENT_UPLOADS, UPLOAD_TURN_SECONDS)
+        self._upload_places = RequestPlaces(MAX_CONCURRENT_UPLOADS, UPLOAD_TURN_SECONDS)
         if token:
             digest = hmac.new(token.encode(), b"visterm cookie", hashlib.sha256).hexdigest()
             # Cookies are per host, not per port: two services on one machine need different names.

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from . import schemas, schemas_figures
-from .handlers import RequestHandlers
+from . import schemas
+from .handlers import AnnotationResponse, ExplanationAnswer, RequestHandlers, SearchAnswer, SearchResponse
 from .responses import JsonResponse
+from .summaries import Columns
 
 UPLOAD_PATHS = ("/search", "/annotate", "/api/add/photo")
 R = TypeVar("R", bound=schemas.ImageRequest)
@@ -24,19 +25,19 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     """Add the routes of search, annotation and explanation."""
     pool = handlers.general_pool
 
-    @app.get("/search", response_model=list[schemas.SearchResponse], tags=["search"])
+    @app.get("/search", response_model=list[SearchResponse], tags=["search"])
     async def search(request: Annotated[schemas.SearchRequest, Query()]) -> Response:
         """Search with exactly one of: id, upload, query_label. The URL can be shared."""
         _check_one_query(request, "id, upload, query_label", request.query_label)
         return JsonResponse([await handlers.search(handlers.snapshot, request)])
 
-    @app.get("/search/columns", response_model=schemas.Columns, tags=["search"])
+    @app.get("/search/columns", response_model=Columns, tags=["search"])
     async def search_columns(request: Annotated[schemas.ColumnsRequest, Query()]) -> Response:
         """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
         _check_one_query(request, "id, upload, query_label", request.query_label)
         return JsonResponse(await pool.run(handlers.search_one, handlers.snapshot, request))
 
-    @app.post("/search", response_model=list[schemas.SearchResponse], tags=["search"])
+    @app.post("/search", response_model=list[SearchResponse], tags=["search"])
     async def search_upload(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
         """Search with exactly one of: an uploaded image (multipart field file), id, upload, query_label.
 
@@ -49,16 +50,16 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             return JsonResponse([await handlers.search(snapshot, request)])
         name, data = form.file.filename or "", await form.file.read()
 
-        def respond() -> dict[str, Any]:
+        def respond() -> SearchAnswer:
             query, stored = handlers.read_upload(snapshot, name, data)
             if request.region is not None:
                 raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
-            response = handlers.search_query(snapshot, request, query)
+            response: Any = handlers.search_query(snapshot, request, query)
             return response | handlers.upload_fields(query.key if stored else None)
 
         return JsonResponse([await handlers.upload_pool.run(respond)])
 
-    @app.post("/annotate", response_model=schemas.AnnotationResponse, tags=["search"])
+    @app.post("/annotate", response_model=AnnotationResponse, tags=["search"])
     async def annotate(http: Request, form: Annotated[schemas.UploadImageRequest, _UPLOAD]) -> Response:
         """Find labels, best first, for exactly one of: an uploaded image (multipart field file), id, upload.
 
@@ -69,7 +70,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         snapshot = handlers.snapshot
         upload = None if form.file is None else (form.file.filename or "", await form.file.read())
 
-        def respond() -> dict[str, Any]:
+        def respond() -> AnnotationResponse:
             if upload is not None:
                 query, _ = handlers.read_upload(snapshot, *upload)
             else:
@@ -80,7 +81,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             return JsonResponse(await handlers.upload_pool.run(respond))
         return JsonResponse(await pool.run(respond))
 
-    @app.get("/explain", response_model=schemas_figures.Explanation, tags=["search"])
+    @app.get("/explain", response_model=ExplanationAnswer, tags=["search"])
     async def explain(
         result: Annotated[schemas.ImageId, Query()],
         id: Annotated[schemas.ImageId | None, Query()] = None,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.examples import Region, region_vector
@@ -22,6 +23,12 @@ _log = logging.getLogger(__name__)
 _SAMPLE = 128  # images whose best scores tell what is usual
 _UNLIKE_SHARE = 0.02  # of these best scores are low
 _MAX_VECTORS = 256  # of uploads, for the next page, another learner and explanations
+
+
+class RankingMetric(TypedDict, total=False):
+    """The number of the metric that ranks an image, for a learner with several."""
+
+    metric: int
 
 
 class QueryVector(NamedTuple):
@@ -127,8 +134,8 @@ class Snapshot:
         """Whether a learner has several metrics."""
         return bool(self._metrics_of(learner))
 
-    def metric(self, learner: str, row: int) -> dict[str, int]:
-        """Return ``{"metric": number}``, the learner's metric that ranks an image; ``{}`` if it has one metric."""
+    def metric(self, learner: str, row: int) -> RankingMetric:
+        """Return the learner's metric that ranks an image."""
         labels = self.searcher.images[row].labels
         number = self._metrics_of(learner).get(next(iter(labels), ""))
         return {} if number is None or len(labels) != 1 else {"metric": number}

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection
@@ -48,9 +50,21 @@ def discard_waiting(run: Run) -> int:
     return len(files)
 
 
-def add_waiting(
-    run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False
-) -> dict[str, Any]:
+class RefusedPhoto(TypedDict):
+    """A photo that could not be added."""
+
+    name: str
+    reason: str
+
+
+class Added(TypedDict):
+    """The number of photos that were added, and those that could not be."""
+
+    added: int
+    refused: list[RefusedPhoto]
+
+
+def add_waiting(run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False) -> Added:
     """Add the photos given to the service, some at a time.
 
     Parameters
@@ -63,8 +77,7 @@ def add_waiting(
 
     Returns
     -------
-    dict
-        ``added``, their number, and ``refused``: ``{"name", "reason"}`` of each that could not be added.
+    Added
 
     Raises
     ------
@@ -73,7 +86,8 @@ def add_waiting(
     """
     config, console = run.configure(None, []), Console(quiet=True)
     files = waiting_files(run)
-    n_added, refused = 0, []
+    n_added = 0
+    refused: list[RefusedPhoto] = []
     for start in range(0, len(files), AT_ONCE):
         if is_cancelled():
             break

@@ -8,14 +8,15 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.service import batching
-from visterm.pipeline.service.batching import MicroBatcher, NicePool, Places
+from visterm.pipeline.service.batching import MicroBatcher, NicePool, RequestPlaces
+from visterm.pipeline.service.subjects.marks import MarkSubject
 
 
 def test_requests_that_wait_for_too_long(made, serving, photos):
     """Searches by id, uploads and everything else have queues of their own; none holds up the state of the service."""
     number = photos.id("fig/1.jpg")
     with serving(made) as client:
-        handlers, release = client.handlers, threading.Event()
+        client.declared, handlers, release = False, client.handlers, threading.Event()
         held, answered = [], []
 
         def hold(*asked):
@@ -57,7 +58,7 @@ def test_place_that_comes_too_late():
     """A request that gave up passes its place on, and places are given in the order of the requests."""
 
     async def ask():
-        places, order = Places(1, 0.01), []
+        places, order = RequestPlaces(1, 0.01), []
 
         async def request(name):
             async with places.place():
@@ -133,7 +134,8 @@ def test_updates_and_new_indexes_delay_no_search(made, serving):
     """Updates have a thread of their own, and so have searches with learners that have an index."""
     with serving(made) as client:
         shared, release = client.handlers, threading.Event()
-        client.feedback.trainer.update = lambda _: release.wait() and {"accepted": False}
+        client.declared = False
+        client.subjects.of(MarkSubject).trainer.update = lambda _: release.wait() and {"accepted": False}
         searcher, index = shared.snapshot.searcher, shared.snapshot.searcher.index
         searcher.index = lambda name, learned=1.0: index(name) if name == "oasis" or release.wait() else None
         shared.search_batcher.workers = 1

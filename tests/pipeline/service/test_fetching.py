@@ -121,12 +121,12 @@ def test_answers_that_are_refused(web, path, reason):
 
 
 def test_the_service_fetches_only_where_it_is_allowed(own, serving, photos, monkeypatch):
-    from visterm.pipeline.service import routes_fetch
+    from visterm.pipeline.service.subjects import adding
 
     with serving(own) as client:
         client.check_error(client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}), 403, "--fetch-urls")
         assert client.get("/api/run").json()["limits"]["fetch_urls"] == 0
-        monkeypatch.setattr(routes_fetch, "fetch_image", lambda url, most: ("a.jpg", photos.data("pear/1.jpg")))
+        monkeypatch.setattr(adding, "fetch_image", lambda url, most: ("a.jpg", photos.data("pear/1.jpg")))
         client.handlers.fetch_urls = True
         found = client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}).json()
         assert found["name"] == "a.jpg"
@@ -137,5 +137,5 @@ def test_the_service_fetches_only_where_it_is_allowed(own, serving, photos, monk
         def refuse(url, most):
             raise FetchError("x is not a public address")
 
-        monkeypatch.setattr(routes_fetch, "fetch_image", refuse)
+        monkeypatch.setattr(adding, "fetch_image", refuse)
         client.check_error(client.post("/api/fetch", json={"url": "http://10.0.0.1/"}), 422, "not a public address")

@@ -10,7 +10,7 @@ from contextlib import closing
 from PIL import Image as Pillow
 
 from visterm.pipeline.console import Console
-from visterm.pipeline.service import reloader, schemas, thumbnails
+from visterm.pipeline.service import reloader, thumbnails
 from visterm.pipeline.stages.edit import add
 from visterm.pipeline.stages.features import features as features_stage
 
@@ -24,8 +24,8 @@ def test_images(client, searcher):
     assert {image["labels"][0] for image in some} == {"plum"}
     assert some == client.get("/api/images", params={"sample": 6, "seed": 3, "label": "plum"}).json()
     assert client.get("/api/images", params={"label": "none such"}).json() == []
-    one = schemas.ImageDetails.model_validate(client.get(f"/api/images/{listed[0]['id']}").json())
-    assert one.bytes == (searcher.root / one.path).stat().st_size
+    one = client.get(f"/api/images/{listed[0]['id']}").json()
+    assert one["bytes"] == (searcher.root / one["path"]).stat().st_size
 
 
 def test_thumbnails_are_kept_by_content(client, photos):

@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 from visterm.learners.validation import CAUTIOUS_SPARSE
 from visterm.pipeline.feedback.calibration import Calibration
 from visterm.pipeline.search.searcher import Searcher
-from visterm.pipeline.service import handlers, schemas, schemas_figures
+from visterm.pipeline.service import handlers, schemas
 
 
 def test_search_by_id_answers_as_searcher_does(client, searcher, photos):
@@ -19,12 +19,11 @@ def test_search_by_id_answers_as_searcher_does(client, searcher, photos):
     (answer,) = client.get("/search", params={"id": number, "k": 5}).json()
     (expected,) = searcher.search(f"id:{number}", k=5)
     assert [{key: row[key] for key in expected["results"][0]} for row in answer["results"]] == expected["results"]
-    found = schemas.SearchResponse.model_validate(answer)
-    assert found.query == "plum/2.jpg"
-    assert found.key == hashlib.sha256(photos.data("plum/2.jpg")).hexdigest()
-    assert (found.learner, found.n_searched, found.version) == ("oasis", 19, searcher.version)
-    assert number not in [row.id for row in found.results]
-    assert {(row.width, row.height) for row in found.results} == {(128, 96)}
+    assert answer["query"] == "plum/2.jpg"
+    assert answer["key"] == hashlib.sha256(photos.data("plum/2.jpg")).hexdigest()
+    assert (answer["learner"], answer["n_searched"], answer["version"]) == ("oasis", 19, searcher.version)
+    assert number not in [row["id"] for row in answer["results"]]
+    assert {(row["width"], row["height"]) for row in answer["results"]} == {(128, 96)}
 
 
 def test_every_learner_and_the_next_page(client):
@@ -89,7 +88,6 @@ def test_columns_are_the_same_answer(client, photos):
     ):
         (answer,) = client.get("/search", params={"id": number, "k": 100, **asked}).json()
         columns = client.get("/search/columns", params={"id": number, **asked}).json()
-        schemas.Columns.model_validate(columns)
         assert columns["ids"] == [row["id"] for row in answer["results"]] != []
         assert columns["scores"] == [row["score"] for row in answer["results"]]
     client.check_error(client.get("/search/columns"), 422, "give exactly one of: id, upload, query_label")
@@ -182,21 +180,18 @@ def test_labels(client, searcher, photos):
 
 def test_explanation(client, photos):
     first, second = photos.id("plum/1.jpg"), photos.id("plum/2.jpg")
-    found = client.described(schemas_figures.Explanation, "/explain", id=first, result=second, learner="cosine")
+    asked = {"id": first, "result": second, "learner": "cosine"}
+    found = client.get("/explain", params=asked).json()
     assert found["result"]["path"] == "plum/2.jpg"
     assert sum(found["query"]["heat"]) == pytest.approx(found["score"], abs=1e-4)
     (answer,) = client.upload(photos.data("plum/1.jpg")).json()
     same = client.get("/explain", params={"upload": answer["upload"], "result": second, "learner": "cosine"}).json()
     assert same["score"] == pytest.approx(found["score"], abs=1e-5)
-    taught = client.described(
-        schemas_figures.Explanation, "/explain", id=first, result=second, learner="oasis", teachers=2
-    )
+    taught = client.get("/explain", params=asked | {"learner": "oasis", "teachers": 2}).json()
     teachers = taught["teachers"]
     assert teachers["unlearned"] + teachers["common"] + teachers["learned"] == pytest.approx(taught["score"], abs=1e-5)
     assert client.get("/" + teachers["pairs"][0]["query"]["thumbnail"]).status_code == 200
-    none = client.described(
-        schemas_figures.Explanation, "/explain", id=first, result=second, learner="cosine", teachers=2
-    )
+    none = client.get("/explain", params=asked | {"learner": "cosine", "teachers": 2}).json()
     assert none["teachers"] is None
     assert "oasis has one" in none["no_teachers"]
     png = client.get("/explain", params={"id": first, "result": second, "format": "png"})
