@@ -31,7 +31,6 @@ from .metrics import (
     r_precision,
     recall_at,
 )
-from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
 from .regions import RegionPair, Regions, find_regions, no_regions
 from .stored import StoredVectors
@@ -42,8 +41,6 @@ __all__ = [
     "Contributions",
     "Evaluation",
     "ExactIndex",
-    "MilvusError",
-    "MilvusIndex",
     "Pair",
     "Ranking",
     "RegionPair",

@@ -14,10 +14,10 @@ LIBRARIES = {"features", "learners", "retrieval"}
 # A room of the pipeline imports the rooms of the lines above its own, nothing of its own line or below.
 LEVELS = [
     {"errors", "console"},
-    {"report"},
+    {"report", "plugins"},
     {"config"},
     {"store"},
-    {"evaluation", "feedback"},
+    {"evaluation", "feedback", "workers"},
     {"stages", "search"},
     {"human_eval"},
     {"service"},
@@ -25,6 +25,7 @@ LEVELS = [
 ]
 BELOW = {room: set().union(*LEVELS[:i]) for i, level in enumerate(LEVELS) for room in level}
 BELOW["console"] = {"errors"}
+BELOW["plugins"] -= {"console"}
 BELOW["config"] -= {"report"}  # the report knows nothing of runs, and a configuration nothing of reports
 BELOW["store"] -= {"report"}
 BELOW["feedback"] -= {"report"}

@@ -219,18 +219,11 @@ def repair(
       visterm repair --run photos
       visterm repair photos/ --run photos
     """
-    from visterm.pipeline.feedback.marks import RelevanceMarks
-    from visterm.pipeline.human_eval.judgements import Judgements
     from visterm.pipeline.stages.repair import repair as stage
-    from visterm.pipeline.store.different import DifferentPictures
-    from visterm.pipeline.store.label_edits import LabelEdits
 
     place, configuration = open_run(run, None, None)
     console = make_console()
-    stores = {"relevance marks": RelevanceMarks(place.marks), "ratings": Judgements(place.judgements)}
-    stores |= {"label edits": LabelEdits(place.label_edits)}
-    stores |= {"pictures said to be different": DifferentPictures(place.different)}
-    done = stage(place, configuration, Path(images) if images else None, console, stores)
+    done = stage(place, configuration, Path(images) if images else None, console)
     if as_json:
         print(json.dumps({"run": place.name} | done))
     else:

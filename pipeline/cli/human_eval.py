@@ -12,6 +12,7 @@ import typer
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 
 from .errors import command
 from .options import (
@@ -26,7 +27,6 @@ from .options import (
     one_name,
     open_run,
 )
-from .serving import start_service
 
 StudyOption = Annotated[int | None, typer.Option("--study", min=1, help="Study number (default: the latest).")]
 
@@ -65,7 +65,7 @@ def judge(
     from visterm.pipeline.search.searcher import Searcher
     from visterm.pipeline.store.models import check_learners
 
-    start, chosen = start_service(), one_name(learner)
+    start, chosen = load("the service")(), one_name(learner)
     check_learners([] if chosen is None else [chosen])
     place, _ = open_run(run, None, None)
     console, judgements = make_console(), Judgements(place.judgements)

@@ -12,6 +12,7 @@ import typer
 
 from visterm.pipeline.console import Console, count, duration, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 
 from .errors import command
 from .options import (
@@ -135,10 +136,8 @@ def train(
 
 def _train_again(place: Run, undo: bool, as_json: bool) -> None:
     """Train the learners whose labels changed, or bring their old models back."""
-    from visterm.pipeline.stages.train_again import train_again, undo_training
-
-    console = make_console()
-    results: list = undo_training(place) if undo else train_again(place, console)
+    retraining, console = load("retraining"), make_console()
+    results: list = retraining.undo_training(place) if undo else retraining.train_again(place, console)
     if as_json:
         print(json.dumps(results))
     elif undo:
@@ -199,7 +198,7 @@ def evaluate(
       visterm evaluate --learner oasis,aroma
       visterm evaluate --learner cosine --json
     """
-    from visterm.pipeline.config.models import without_password
+    from visterm.pipeline.console import without_password
     from visterm.pipeline.evaluation.worlds import below_cosine
     from visterm.pipeline.stages.evaluate import evaluate as stage
     from visterm.pipeline.store.models import TRAINED

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
     """Report the single settings that the run keeps for later commands."""
-    from visterm.pipeline.config.models import without_password
+    from visterm.pipeline.console import without_password
 
     if settings and place.configure(None, []) == configuration:
         last = {setting.partition("=")[0]: without_password(setting) for setting in settings}

@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from visterm.pipeline.console import without_password
 from visterm.pipeline.errors import UserError
 
-from .models import Config, without_password
+from .models import Config
 
 _MOST_BYTES = 1_000_000  # of a configuration file
 _MOST_LEVELS = 50  # of nesting; lists within a setting have two or three

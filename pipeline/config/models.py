@@ -14,17 +14,9 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
 from visterm.features.presets import PRESETS, RESIZES
+from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
-
-
-def without_password(text: str) -> str:
-    """Return an address, or a setting with one, without name and password."""
-    if "@" not in text:
-        return text
-    from visterm.retrieval.milvus_connection import shown
-
-    return shown(text)
 
 
 class Section(BaseModel):

@@ -18,8 +18,8 @@ import yaml
 
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
-from visterm.pipeline.config.models import Config, without_password
-from visterm.pipeline.console import csv_cells
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import csv_cells, without_password
 from visterm.pipeline.report.charts import write_precision_curve
 from visterm.pipeline.report.data import (
     HeldOut,

@@ -15,6 +15,7 @@ from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 
 from .held_out import TEST_IMAGES, HeldOut, NothingHeldOut, draw_held_out
+from .versions import LearnerVersions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +89,15 @@ def measure_calibration(run: Run, learner: str, model: Any, collection: Collecti
     except NothingHeldOut:
         return dict(NO_CALIBRATION)
     return calibrate(held_out, held_out.scores(model))
+
+
+def calibration_in_force(run: Run, learner: str) -> Calibration | str:
+    """Return the calibration of the version of a learner that is in force, or why there is none."""
+    return (
+        "cosine is not trained"
+        if learner == "cosine"
+        else read_calibration(LearnerVersions(run).record_in_force(learner))
+    )
 
 
 def read_calibration(record: Mapping[str, Any]) -> Calibration | str:

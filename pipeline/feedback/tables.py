@@ -6,42 +6,8 @@ from collections.abc import Container
 from typing import Any
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.models import how_to_train
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.teachers import TaughtImages, load_teachers
-
-
-def again(run: Run, name: str) -> str:
-    """Return the command that retrains a learner with a table of teachers."""
-    return f"'{how_to_train(run, name)} --force'"
-
-
-def no_table(run: Run, name: str) -> UserError:
-    """Make the error of a learner that was trained without a table."""
-    return UserError(f"{name} was trained without a table of teachers; run {again(run, name)} to make one")
-
-
-def check_table(run: Run, name: str, learner: Any) -> Any:
-    """Return the table of a learner, CSR; UserError with the way to one if there is none."""
-    from visterm.learners import OASIS
-
-    if not isinstance(learner, OASIS):
-        raise UserError(f"{name} has no table of teachers; oasis has one: use --learner oasis")
-    table = getattr(learner, "teachers_", None)
-    if table is None and (learner.variant in ("psd", "dissim") or learner.lock_free):
-        setting = "oasis.lock_free" if learner.lock_free else f"oasis.variant={learner.variant}"
-        raise UserError(f"{name} with {setting} has no table of teachers; train it without this setting")
-    if table is None:
-        raise no_table(run, name)
-    return table
-
-
-def taught_images(run: Run, name: str) -> TaughtImages:
-    """Load the images that the base learned from; UserError if they were not kept."""
-    taught = load_teachers(run.learner(name))
-    if taught is None:
-        raise no_table(run, name)
-    return taught
+from visterm.pipeline.store.teachers import again, check_table, taught_images
 
 
 def teaching_ids(run: Run, name: str, learner: Any) -> set[int]:

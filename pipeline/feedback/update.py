@@ -31,7 +31,7 @@ from .batches import (
     learn_batch,
     prepare_learner,
 )
-from .calibration import NO_CALIBRATION, Calibration, calibrate, read_calibration
+from .calibration import NO_CALIBRATION, calibrate
 from .first import can_start, start_learner
 from .held_out import HeldOut, largest_fall
 from .marks import Mark, RelevanceMarks
@@ -89,7 +89,11 @@ class FeedbackTrainer:
 
     def version(self, learner: str) -> int:
         """Number of the version in force; 0 is the trained learner itself."""
-        return self._versions.in_force(learner).version if learner in UPDATABLE else 0
+        return self._versions.number(learner)
+
+    def load(self, learner: str) -> SimilarityLearner:
+        """Load the version of a learner that is in force."""
+        return self._versions.load_in_force(learner)
 
     def update(self, learner: str = "oasis") -> dict[str, Any]:
         """Learn the standing marks, and use the new version unless held-out precision falls by more than `MAX_FALL`.
@@ -269,23 +273,6 @@ class FeedbackTrainer:
             state.set_aside = sorted(standing.union(state.set_aside))
             self._versions.put_in_force(learner, state)
         return {"learner": learner, "from_version": before, "to_version": 0}
-
-    def load(self, learner: str) -> SimilarityLearner:
-        """Load the version of a learner that is in force."""
-        if learner not in UPDATABLE:
-            return load_trained(self.run, learner, verify=False)
-        return self._versions.load_in_force(learner)
-
-    def calibration(self, learner: str) -> Calibration | str:
-        """Calibration of the version of a learner that is in force, or why there is none."""
-        if learner == "cosine":
-            return "cosine is not trained"
-        record = self._versions.read_in_force(learner)[1] if learner in UPDATABLE else {}
-        return read_calibration(record or trained_record(self.run, learner))
-
-    def load_teachers(self, learner: str, table: Any) -> TaughtImages:
-        """Load what taught the version in force, see `LearnerVersions.load_teachers`."""
-        return self._versions.load_teachers(learner, table)
 
     def status(self) -> dict[str, Any]:
         """Counts of marks, and the versions of the learners.

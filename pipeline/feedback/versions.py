@@ -21,12 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import OWN, check_seal
 from visterm.pipeline.store.files import discard, publish, write_record
-from visterm.pipeline.store.models import check_trained, load_files, load_trained
+from visterm.pipeline.store.models import check_trained, load_files, load_trained, trained_record
 from visterm.pipeline.store.records import damage, fingerprint, read_record
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.teachers import TaughtImages, load_teachers, save_teachers
-
-from .tables import no_table, taught_images
+from visterm.pipeline.store.teachers import TaughtImages, load_teachers, no_table, save_teachers, taught_images
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,6 +114,21 @@ class LearnerVersions:
             except UserError:
                 if self.in_force(learner) == state:  # otherwise an undo has just removed the version
                     raise
+
+    def number(self, learner: str) -> int:
+        """Number of the version in force; 0 is the trained learner itself."""
+        return self.in_force(learner).version if learner in _ARRAY else 0
+
+    def record_in_force(self, learner: str) -> dict[str, Any]:
+        """Read the record of the version that is used, or of the trained learner."""
+        record = self.read_in_force(learner)[1] if learner in _ARRAY else {}
+        return record or trained_record(self.run, learner)
+
+    def check(self) -> None:
+        """Read all that says which versions are used; UserError if a file is damaged."""
+        for learner in _ARRAY:
+            if learner in self.run.learners():
+                self.read_in_force(learner)
 
     def record(self, learner: str, version: int) -> dict[str, Any]:
         """Read the record of a version."""
@@ -218,7 +231,9 @@ class LearnerVersions:
         return TaughtImages(sparse.csr_array(X) if sparse.issparse(X) else X, base.rows + of_marks.rows, whole)
 
     def load_in_force(self, learner: str) -> Any:
-        """Load the version that is used."""
+        """Load the version that is used; of a learner that has no versions, the trained one."""
+        if learner not in _ARRAY:
+            return load_trained(self.run, learner, verify=False)
         for _ in range(5):  # base and version are separate files: both must be of one state
             state = self.in_force(learner)
             try:

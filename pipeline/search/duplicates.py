@@ -44,18 +44,6 @@ _SCENE_SCALE = 4.0  # largest one between two pictures: else all keypoints of on
 _KEPT_KEYPOINTS = 500  # pictures whose keypoints are kept: at most 1 MB each
 
 
-def without_duplicates(
-    results: Iterable[tuple[int, float]], images: Sequence[Image], sha256: str
-) -> list[tuple[int, float]]:
-    """Keep the first result (row, score) of each file content other than the query's."""
-    seen, kept = {sha256}, []
-    for row, score in results:
-        if images[row].sha256 not in seen:
-            seen.add(images[row].sha256)
-            kept.append((row, score))
-    return kept
-
-
 class SmallVersions(NamedTuple):
     """Two small versions of a picture, as bytes: `cells` RGB (GRID, GRID, 3), `fine` grey (FINE, FINE)."""
 

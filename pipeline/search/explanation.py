@@ -10,11 +10,11 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.segments import as_stored
 
 from .explanation_regions import RegionAnswer, cells_of_grid, cells_of_map, describe_regions, say_where
 from .matched_words import words_in_common
-from .teachers import explain_teachers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -257,7 +257,7 @@ def explain_with_pixels(
         ]
     explanation["sentence"] = say_where(explanation)
     if n_teachers:
-        explanation["teachers"] = explain_teachers(
+        explanation["teachers"] = load("teachers").explain_teachers(
             searcher, query, result, name, learned=learned, n_teachers=n_teachers
         )
     return PairExplanation(explanation, pair[0].pixels, pair[1].pixels)

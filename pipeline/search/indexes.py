@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.files import discard, publish
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
@@ -51,9 +52,7 @@ def make_index(
     settings = config.index
     exact = ExactIndex(learner, gallery.X, labels, n_jobs=config.compute.n_jobs)
     if settings.kind == "milvus":
-        from .milvus_index import index_in_milvus
-
-        return index_in_milvus(
+        return load("Milvus").index_in_milvus(
             name, exact, labels, gallery=gallery, config=config, console=console, is_current=is_current
         )
     is_small = settings.kind == "auto" and _milliseconds(exact.gallery_) <= settings.exact_milliseconds
@@ -170,9 +169,7 @@ def forget_index(run: Run, config: Config, name: str) -> None:
     Of a learner without an index of its own it is that of the vectors.
     """
     if config.index.kind == "milvus":
-        from .milvus_index import forget_in_milvus
-
-        forget_in_milvus(run, config, name)
+        load("Milvus").forget_in_milvus(run, config, name)
         return
     folder = run.folder / "index" / name
     with run.locked():

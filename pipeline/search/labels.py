@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.models import TRAINED, how_to_train
+from visterm.pipeline.store.models import TRAINED
+from visterm.pipeline.store.run import how_to_train
 
 from .filters import NO_FILTER, Filter
 from .gallery import Gallery

@@ -19,9 +19,9 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import damage, fingerprint, make_record, read_record
 from visterm.pipeline.store.run import Run
-from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
-from visterm.retrieval.milvus import Entries, Scalars, StaleIndexError, drop_collection
-from visterm.retrieval.milvus_connection import Unusable, close_file, shown
+from visterm.retrieval import ExactIndex, Ranking
+from visterm.retrieval.milvus import Entries, MilvusIndex, Scalars, StaleIndexError, drop_collection
+from visterm.retrieval.milvus_connection import MilvusError, Unusable, close_file, shown
 
 from .gallery import Gallery
 from .recall import measure_recall

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
-from .duplicates import without_duplicates
+from visterm.pipeline.store.images import Image
+
 from .filters import NO_FILTER, Filter
 
 if TYPE_CHECKING:
@@ -182,3 +183,15 @@ def _by(index: Any, model: Any) -> Any:
         index = copy.copy(index)
         index.learner = model
     return index
+
+
+def without_duplicates(
+    results: Iterable[tuple[int, float]], images: Sequence[Image], sha256: str
+) -> list[tuple[int, float]]:
+    """Keep the first result (row, score) of each file content other than the query's."""
+    seen, kept = {sha256}, []
+    for row, score in results:
+        if images[row].sha256 not in seen:
+            seen.add(images[row].sha256)
+            kept.append((row, score))
+    return kept

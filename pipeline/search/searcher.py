@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import Calibration
-from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.feedback.calibration import Calibration, calibration_in_force
+from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.images import Images, Places
 from visterm.pipeline.store.models import (
@@ -250,10 +250,10 @@ class Searcher:
     def _loaded(self, name: str) -> _Loaded:
         def load() -> _Loaded:
             check_learners([name])
-            trainer = FeedbackTrainer(self.run)
             with self.unchanged(name):
-                learner = trainer.load(name)
-                loaded = _Loaded(learner, trained_record(self.run, name).get("labels", []), trainer.calibration(name))
+                learner = LearnerVersions(self.run).load_in_force(name)
+                labels = trained_record(self.run, name).get("labels", [])
+                loaded = _Loaded(learner, labels, calibration_in_force(self.run, name))
             if name in TRAINED:
                 warn_if_stale(self.run, name, self.gallery.training_images, self._console)
             return loaded

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.records import read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.sqlite_files import read_blocks
@@ -54,7 +54,7 @@ def learner_inputs(run: Run, name: str, content: str) -> list[Any] | None:
         record = read_record(run.learner(name))
         if record is None or record["inputs"]["extractor"] != content:
             return None
-        return [record["inputs"], record["created"], FeedbackTrainer(run).version(name)]
+        return [record["inputs"], record["created"], LearnerVersions(run).number(name)]
     except UserError as error:
         return [str(error)]
 

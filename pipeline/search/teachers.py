@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.tables import again, check_table
-from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.teachers import again, check_table
 
 if TYPE_CHECKING:
     from visterm.learners import Teachers
@@ -35,7 +35,7 @@ def open_teachers(searcher: Searcher, name: str) -> tuple[Teachers, list[dict[st
         learner: Any = searcher.learner(name)
         with searcher.unchanged(name):
             table = check_table(searcher.run, name, learner)
-            taught = FeedbackTrainer(searcher.run).load_teachers(name, table)
+            taught = LearnerVersions(searcher.run).load_teachers(name, table)
         learner = copy.copy(learner)
         learner.teachers_ = taught.table
         try:

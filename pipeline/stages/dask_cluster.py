@@ -126,17 +126,15 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connected(config: Config, run: Run, image: Path | None = None) -> Iterator[Cluster | None]:
-    """Connect to the cluster of the configuration; yield None if it has none.
+def connected(config: Config, run: Run, image: Path | None = None) -> Iterator[Cluster]:
+    """Connect to the cluster of the configuration.
 
     The caller has locked the run. UserError if Dask is not installed, the scheduler cannot be reached or has no
     workers, or a worker has other versions of packages, does not see ``image`` or the run's folder, or cannot write
     there.
     """
     address = config.cluster.scheduler
-    if address is None:
-        yield None
-        return
+    assert address is not None, "visterm.pipeline.workers connects only where there is one"
     try:
         import dask
         import distributed

@@ -27,8 +27,8 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.splits import split_key
 from visterm.pipeline.store.vectors import extractor_content, identity, supervision, vectors_by_rows
+from visterm.pipeline.workers import connected
 
-from .dask_cluster import connected
 from .features import check_features
 from .open_world import check_classes, measure_class_splits, trainings_of
 from .supervision import TrainingData, check_labels, read_training_data

@@ -24,8 +24,7 @@ from visterm.pipeline.store.files import image_sha256, write_text
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import in_precision, row_of, write_segment
 from visterm.pipeline.store.vectors import embed, load_extractor
-
-from .dask_cluster import connected
+from visterm.pipeline.workers import connected
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,9 +12,9 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED, how_to_train
+from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED
 from visterm.pipeline.store.records import damage, is_up_to_date, read_metrics, read_record
-from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.run import Run, how_to_train
 from visterm.pipeline.store.teachers import is_explaining
 
 from .drift import measure_drift

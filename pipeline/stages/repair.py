@@ -10,7 +10,9 @@ from typing import Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
-from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.feedback.marks import RelevanceMarks
+from visterm.pipeline.feedback.versions import LearnerVersions
+from visterm.pipeline.plugins import STORES, find
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.records import damage, read_metrics, read_record, repair_hint
@@ -20,10 +22,11 @@ from visterm.pipeline.store.run import Run
 from .features import features
 
 
-def repair(
-    run: Run, config: Config, root: Path | None, console: Console, stores: dict[str, AppendOnlyStore]
-) -> dict[str, Any]:
+def repair(run: Run, config: Config, root: Path | None, console: Console) -> dict[str, Any]:
     """Check every file of a run; restore a damaged catalogue, and extract the images of damaged segments again.
+
+    A damaged file of people's work (`visterm.pipeline.plugins.STORES`) is made again from its copy and the rows that
+    can be read.
 
     Parameters
     ----------
@@ -32,9 +35,6 @@ def repair(
     root : Path or None
         The directory of images, if the catalogue no longer tells it, or if it has moved.
     console : Console
-    stores : dict of AppendOnlyStore
-        Files of people's work by what they hold, such as "relevance marks": a damaged one is made again from its copy
-        and the rows that can be read.
 
     Returns
     -------
@@ -51,7 +51,10 @@ def repair(
     kept: list[str] = []
     lost: list[str] = []
     with run.locked(), system_errors_explained(run.folder):
-        for what, store in stores.items():
+        for what, (place, path) in STORES.items():
+            if (kind := find(place)) is None:
+                continue
+            store: AppendOnlyStore = kind(getattr(run, path))
             if (problem := store.damage()) is not None:
                 n_rows, n_lost = store.rebuild()
                 console.say(problem)
@@ -100,7 +103,8 @@ def damaged_artifacts(run: Run) -> list[str]:
         except UserError as error:
             lines.append(str(error))
     try:
-        FeedbackTrainer(run).status()
+        RelevanceMarks(run.marks).standing()
+        LearnerVersions(run).check()
     except UserError as error:
         lines.append(str(error))
     return list(dict.fromkeys(lines))  # a damaged learner is named by its updates, too

@@ -29,8 +29,8 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import MOST_IMAGES, TaughtImages, save_teachers
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision, vectors_by_rows
+from visterm.pipeline.workers import connected
 
-from .dask_cluster import connected
 from .features import check_features
 from .supervision import TrainingData, check_training_data, read_training_data, with_uploads
 

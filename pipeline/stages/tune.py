@@ -27,8 +27,8 @@ from visterm.pipeline.store.models import TRAINED, check_learners
 from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_of, identity, supervision
+from visterm.pipeline.workers import connected
 
-from .dask_cluster import connected
 from .features import check_features
 from .supervision import check_labels
 from .train import check_one_label, constructor_parameters, world_settings

@@ -23,8 +23,8 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import has_segments
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
+from visterm.pipeline.workers import connected
 
-from .dask_cluster import connected
 from .extraction import ImageSource, Source, try_read
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from .checksums import check_files
 from .images import Image
 from .labels import WAYS_TO_LABEL
 from .records import read_record
-from .run import Run
+from .run import Run, how_to_train
 from .teachers import is_explaining
 from .vectors import extractor_content, identity, n_features
 
@@ -53,11 +52,6 @@ def warn_if_stale(run: Run, name: str, images: Sequence[Image], console: Console
             f"{name} was trained before the training images or their labels changed; "
             f"'{how_to_train(run, name)}' retrains it"
         )
-
-
-def how_to_train(run: Run, name: str) -> str:
-    """Return the command that trains a learner of a run."""
-    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"
 
 
 def load_trained(run: Run, name: str, *, verify: bool = True) -> SimilarityLearner:

@@ -108,3 +108,8 @@ class Run:
                 with contextlib.suppress(OSError):
                     self.folder.parent.rmdir()  # if this was the first run
             raise
+
+
+def how_to_train(run: Run, name: str) -> str:
+    """Return the command that trains a learner of a run."""
+    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"

@@ -14,8 +14,8 @@ from sklearn.preprocessing import normalize
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
-from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, milvus, milvus_connection
-from visterm.retrieval.milvus import Entries, Scalars, StaleIndexError, drop_collection
+from visterm.retrieval import ExactIndex, milvus, milvus_connection
+from visterm.retrieval.milvus import Entries, MilvusError, MilvusIndex, Scalars, StaleIndexError, drop_collection
 from visterm.retrieval.milvus_connection import connect, shown
 
 D = 1500

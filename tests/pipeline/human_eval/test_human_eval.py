@@ -11,7 +11,7 @@ import pytest
 import running
 
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import human_eval as cli_human_eval
+from visterm.pipeline.cli import serving as cli_serving
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -271,7 +271,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_the_command(run, tmp_path, monkeypatch):
     served = []
-    monkeypatch.setattr(cli_human_eval, "start_service", lambda: lambda *_, **options: served.append(options))
+    monkeypatch.setattr(cli_serving, "start_service", lambda: lambda *_, **options: served.append(options))
 
     def visterm(*arguments, code=0):
         return running.visterm("judge", *arguments, cwd=run.folder.parent.parent, check=code)

@@ -13,8 +13,8 @@ from visterm.pipeline.search.duplicates import (
     find_same_scenes,
     group_copies,
     small_versions,
-    without_duplicates,
 )
+from visterm.pipeline.search.rank import without_duplicates
 from visterm.pipeline.store.images import Image
 
 

@@ -28,7 +28,8 @@ from visterm.pipeline.search.milvus_index import RunIndex, collection_name
 from visterm.pipeline.search.rank import rank
 from visterm.pipeline.service import reloader
 from visterm.pipeline.store.run import Run
-from visterm.retrieval import ExactIndex, MilvusIndex, milvus, milvus_connection
+from visterm.retrieval import ExactIndex, milvus, milvus_connection
+from visterm.retrieval.milvus import MilvusIndex
 from visterm.retrieval.milvus_connection import close_file, connect
 
 CLASSES = ("apple", "pear", "plum")

@@ -1,0 +1,99 @@
+"""Additions to the main job, found by name: commands, kinds of indexes, workers, files of people's work.
+
+They are in rooms above it, which no module of the main job imports; without such a room its additions are missing, and
+the main job works. Other packages add commands by entry points of the group ``visterm.commands``: functions, or Typer
+applications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pkgutil import resolve_name
+from typing import Any
+
+from .errors import UserError
+
+# By the groups of the help: functions or Typer applications.
+COMMANDS = {
+    "Start": (
+        "pipeline.cli.learning:demo",
+        "pipeline.cli.learning:try_",
+        "pipeline.cli.collection:features",
+        "pipeline.cli.learning:train",
+        "pipeline.cli.learning:evaluate",
+    ),
+    "Search": (
+        "pipeline.cli.searching:search",
+        "pipeline.cli.searching:annotate",
+        "pipeline.cli.searching:explain",
+        "pipeline.cli.serving:serve",
+    ),
+    "Improve": (
+        "pipeline.cli.tuning:tune",
+        "pipeline.cli.labels:commands",
+        "pipeline.cli.doctor:doctor",
+        "pipeline.cli.feedback:commands",
+        "pipeline.cli.feedback:forget",
+    ),
+    "Keep": (
+        "pipeline.cli.collection:add",
+        "pipeline.cli.collection:remove",
+        "pipeline.cli.exporting:export",
+        "pipeline.cli.duplicates:duplicates",
+        "pipeline.cli.collection:info",
+    ),
+    "Rarely": (
+        "pipeline.cli.collection:repair",
+        "pipeline.cli.collection:compact",
+        "pipeline.cli.searching:index",
+        "pipeline.cli.models:commands",
+        "pipeline.cli.human_eval:commands",
+    ),
+}
+ADDITIONS = {
+    "Dask": "pipeline.stages.dask_cluster:connected",
+    "Milvus": "pipeline.search.milvus_index",
+    "retraining": "pipeline.stages.train_again",
+    "the service": "pipeline.cli.serving:start_service",
+    "teachers": "pipeline.search.teachers",
+}
+# What people made: the class of the file, and its name in `Run`.
+STORES = {
+    "relevance marks": ("pipeline.feedback.marks:RelevanceMarks", "marks"),
+    "ratings": ("pipeline.human_eval.judgements:Judgements", "judgements"),
+    "label edits": ("pipeline.store.label_edits:LabelEdits", "label_edits"),
+    "pictures said to be different": ("pipeline.store.different:DifferentPictures", "different"),
+}
+
+
+def load(name: str) -> Any:
+    """Load an addition by its name in `ADDITIONS`; UserError where its room is not installed."""
+    addition = find(ADDITIONS[name])
+    if addition is None:
+        room = ADDITIONS[name].rpartition(".")[0]
+        raise UserError(f"this installation has no visterm.{room}, which {name} needs; install visterm again")
+    return addition
+
+
+def load_all(places: Iterable[str]) -> Iterator[Any]:
+    """Load what is at some places, such as the commands of a group; skip rooms that are not installed."""
+    return (addition for place in places if (addition := find(place)) is not None)
+
+
+def load_command(name: str) -> Any:
+    """Load a command of another package, or None."""
+    from importlib.metadata import entry_points
+
+    entries = entry_points(group="visterm.commands", name=name)
+    return next((entry.load() for entry in entries), None)
+
+
+def find(place: str) -> Any:
+    """Import what is at a place below visterm, ``module:name``; None where its room is not installed."""
+    try:
+        return resolve_name(f"visterm.{place}" if ":" in place else f"visterm.{place}:")
+    except ModuleNotFoundError as error:
+        module = f"visterm.{place}".partition(":")[0]
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        return None
