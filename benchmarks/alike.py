@@ -25,13 +25,13 @@ import scipy.sparse as sp
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.search.duplicates import find_same_pictures, find_same_scenes
-from visterm.pipeline.search.overview import ALIKE
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import vectors
+from visterm.teaching.duplicates import find_same_pictures, find_same_scenes
+from visterm.teaching.overview import ALIKE
 
 from .choosing import open_set
 from .records import ELAPSED, PROCESS, compared, record, timed

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from visterm.pipeline.stages.label import LabelEditor
 from visterm.pipeline.store.run import Run
+from visterm.teaching.labels import LabelEditor
 
 from .processes import RUN, serving
 from .records import ELAPSED, compared, record

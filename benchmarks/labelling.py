@@ -22,8 +22,8 @@ import scipy.sparse as sp
 
 from visterm.learners.blend import effective
 from visterm.learners.validation import average_precisions, mean_of
-from visterm.pipeline.search.concepts import image_to_ask, score_concept, sure_images
-from visterm.pipeline.search.wrong_labels import BETTER, judge_labels
+from visterm.teaching.concepts import image_to_ask, score_concept, sure_images
+from visterm.teaching.wrong_labels import BETTER, judge_labels
 
 from .open import fitted, images_of
 from .records import FIRST, compared, kept_in, record

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
 from visterm.learners import OASIS
+from visterm.plugins.milvus.milvus import CANDIDATES, DIRECTIONS, MilvusIndex, signs
 from visterm.retrieval import ExactIndex
-from visterm.retrieval.milvus import CANDIDATES, DIRECTIONS, MilvusIndex, signs
 
 from .processes import peak_memory
 from .records import ELAPSED, compared, record, seconds

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from visterm.learners import OASIS, Cosine
+from visterm.plugins.milvus.milvus import DENSE_CANDIDATES, MilvusIndex
 from visterm.retrieval import ExactIndex
-from visterm.retrieval.milvus import DENSE_CANDIDATES, MilvusIndex
 
 from .dense import common, gallery
 from .open import images_of

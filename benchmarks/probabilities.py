@@ -1,7 +1,7 @@
 """How right the probabilities beside scores are: ``python -m benchmarks probabilities [--quick]``.
 
 Half of the images of a set train OASIS, a quarter calibrates its scores as ``visterm train`` does
-(`visterm.pipeline.feedback.calibration`), and the last quarter is measured: pairs of two of its images, once in both
+(`visterm.pipeline.evaluation.calibration`), and the last quarter is measured: pairs of two of its images, once in both
 directions. The expected calibration error is the mean difference of probability and share of pairs with a common label,
 in 15 bins, weighted by pairs. Most pairs share none, so the error of the pairs that are at least as likely as not is
 given beside it. A cut-off of 0.9 promises at most 10 % wrong; where no pair is so certain, there is no such record.
@@ -16,8 +16,8 @@ import scipy.sparse as sp
 
 from visterm.learners import OASIS
 from visterm.learners.triplets import related_images
-from visterm.pipeline.feedback.calibration import Calibration, calibrate
-from visterm.pipeline.feedback.held_out import MAX_QUERIES, TEST_IMAGES, HeldOut
+from visterm.pipeline.evaluation.calibration import Calibration, calibrate
+from visterm.pipeline.evaluation.held_out import MAX_QUERIES, TEST_IMAGES, HeldOut
 
 from .open import images_of
 from .records import compared, record

@@ -21,11 +21,11 @@ from sklearn.metrics import average_precision_score
 from visterm.learners import OASIS, Teachers
 from visterm.learners.triplets import related_images
 from visterm.pipeline.console import Console
-from visterm.pipeline.feedback.held_out import MAX_QUERIES, HeldOut
-from visterm.pipeline.search.harmful import margin_terms
-from visterm.pipeline.search.wrong_labels import N_NEIGHBORS, cross_validated, judge_labels
+from visterm.pipeline.evaluation.held_out import MAX_QUERIES, HeldOut
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.vectors import vectors
+from visterm.teaching.harmful import margin_terms
+from visterm.teaching.wrong_labels import N_NEIGHBORS, cross_validated, judge_labels
 
 from .choosing import open_set
 from .page import DOCS, replace, table

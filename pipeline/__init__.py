@@ -13,13 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .feedback.update import FeedbackTrainer
+    from visterm.teaching.feedback import FeedbackTrainer
+    from visterm.teaching.harmful import find_harmful
+    from visterm.teaching.labels import LabelEditor
+    from visterm.teaching.overview import find_duplicates, make_overview
+    from visterm.teaching.wrong_labels import find_wrong_labels, judge_labels
+
     from .search.explanation import explain_pair
-    from .search.harmful import find_harmful
-    from .search.overview import find_duplicates, make_overview
     from .search.searcher import Searcher
-    from .search.wrong_labels import find_wrong_labels, judge_labels
-    from .stages.label import LabelEditor
     from .store.opened import open_run
 
 __all__ = [
@@ -36,16 +37,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "FeedbackTrainer": "feedback.update",
-    "LabelEditor": "stages.label",
-    "Searcher": "search.searcher",
-    "explain_pair": "search.explanation",
-    "find_duplicates": "search.overview",
-    "find_harmful": "search.harmful",
-    "find_wrong_labels": "search.wrong_labels",
-    "judge_labels": "search.wrong_labels",
-    "make_overview": "search.overview",
-    "open_run": "store.opened",
+    "FeedbackTrainer": "visterm.teaching.feedback",
+    "LabelEditor": "visterm.teaching.labels",
+    "Searcher": "visterm.pipeline.search.searcher",
+    "explain_pair": "visterm.pipeline.search.explanation",
+    "find_duplicates": "visterm.teaching.overview",
+    "find_harmful": "visterm.teaching.harmful",
+    "find_wrong_labels": "visterm.teaching.wrong_labels",
+    "judge_labels": "visterm.teaching.wrong_labels",
+    "make_overview": "visterm.teaching.overview",
+    "open_run": "visterm.pipeline.store.opened",
 }
 
 
@@ -54,5 +55,5 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,20 +26,20 @@ COMMANDS = {
         "pipeline.cli.searching:search",
         "pipeline.cli.searching:annotate",
         "pipeline.cli.searching:explain",
-        "pipeline.cli.serving:serve",
+        "service.commands:serve",
     ),
     "Improve": (
         "pipeline.cli.tuning:tune",
-        "pipeline.cli.labels:commands",
-        "pipeline.cli.doctor:doctor",
-        "pipeline.cli.feedback:commands",
-        "pipeline.cli.feedback:forget",
+        "teaching.commands_labels:commands",
+        "teaching.commands_doctor:doctor",
+        "teaching.commands_feedback:commands",
+        "teaching.commands_feedback:forget",
     ),
     "Keep": (
         "pipeline.cli.collection:add",
         "pipeline.cli.collection:remove",
         "pipeline.cli.exporting:export",
-        "pipeline.cli.duplicates:duplicates",
+        "teaching.commands_duplicates:duplicates",
         "pipeline.cli.collection:info",
     ),
     "Rarely": (
@@ -47,22 +47,22 @@ COMMANDS = {
         "pipeline.cli.collection:compact",
         "pipeline.cli.searching:index",
         "pipeline.cli.models:commands",
-        "pipeline.cli.human_eval:commands",
+        "plugins.judge.commands:commands",
     ),
 }
 ADDITIONS = {
-    "Dask": "pipeline.stages.dask_cluster:connected",
-    "Milvus": "pipeline.search.milvus_index",
-    "retraining": "pipeline.stages.train_again",
-    "the service": "pipeline.cli.serving:start_service",
-    "teachers": "pipeline.search.teachers",
+    "Dask": "plugins.dask.dask_cluster:connected",
+    "Milvus": "plugins.milvus.milvus_index",
+    "retraining": "teaching.retrain",
+    "the service": "service.commands:start_service",
+    "teachers": "teaching.teachers",
 }
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
-    "relevance marks": ("pipeline.feedback.marks:RelevanceMarks", "marks"),
-    "ratings": ("pipeline.human_eval.judgements:Judgements", "judgements"),
+    "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),
+    "ratings": ("plugins.judge.judgements:Judgements", "judgements"),
     "label edits": ("pipeline.store.label_edits:LabelEdits", "label_edits"),
-    "pictures said to be different": ("pipeline.store.different:DifferentPictures", "different"),
+    "pictures said to be different": ("pipeline.store.not_same:DifferentPictures", "different"),
 }
 
 

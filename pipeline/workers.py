@@ -20,5 +20,5 @@ class Workers(Protocol):
 
 
 def connected(config: Config, run: Run, image: Path | None = None) -> AbstractContextManager[Workers | None]:
-    """Connect to the cluster of the configuration; None if it has none. See `visterm.pipeline.stages.dask_cluster`."""
+    """Connect to the cluster of the configuration; None if it has none. See `visterm.plugins.dask.dask_cluster`."""
     return nullcontext() if config.cluster.scheduler is None else load("Dask")(config, run, image)

@@ -92,7 +92,7 @@ def wrong_figures(text: str, records: dict, repository: Path) -> list[str]:
 
 
 def pages(repository: Path) -> list[Path]:
-    return [repository / "README.md", *sorted((repository / "docs").glob("*.md"))]
+    return [repository / "README.md", *sorted((repository / "docs").glob("*.md")), *repository.glob("plugins/*/*.md")]
 
 
 def test_figures_are_those_of_the_benchmarks(repository, records):

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.calibration import Calibration, calibration_in_force
-from visterm.pipeline.feedback.versions import LearnerVersions
+from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
 from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.images import Images, Places
 from visterm.pipeline.store.models import (
@@ -31,6 +30,7 @@ from visterm.pipeline.store.models import (
 from visterm.pipeline.store.recommendation import best_annotator, default_learner
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.versions import LearnerVersions
 
 from .answers import Answers, Pictures
 from .examples import Region, refined

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.records import read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.sqlite_files import read_blocks
+from visterm.pipeline.store.versions import LearnerVersions
 
 
 class DiskState(NamedTuple):

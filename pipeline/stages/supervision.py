@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.marks import RelevanceMarks
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
+from visterm.pipeline.store.marks import RelevanceMarks
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tables import read_rows
 from visterm.pipeline.store.vectors import extractor_content

@@ -17,9 +17,8 @@ from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError, explain_system_error
+from visterm.pipeline.evaluation.calibration import measure_calibration
 from visterm.pipeline.evaluation.is_a import parents_of
-from visterm.pipeline.feedback.calibration import measure_calibration
-from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.as_new import measure_as_new
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import file_sha256, publish
@@ -29,6 +28,7 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import MOST_IMAGES, TaughtImages, save_teachers
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision, vectors_by_rows
+from visterm.pipeline.store.versions import LearnerVersions
 from visterm.pipeline.workers import connected
 
 from .features import check_features

@@ -50,7 +50,7 @@ learners.TABLE["toy"] = learners.Row("Toy", "A toy", Settings, {"power": [0.5, 1
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 from visterm.pipeline.cli.app import app
-from visterm.pipeline.service.app import create_app
+from visterm.service.app import create_app
 from visterm.pipeline.store.run import Run
 from pathlib import Path
 

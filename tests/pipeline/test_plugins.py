@@ -51,6 +51,6 @@ def test_what_is_not_installed_is_missing_or_said():
 
 def test_a_module_that_an_addition_lacks_is_an_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", None)
-    monkeypatch.delitem(sys.modules, "visterm.pipeline.search.milvus_index", raising=False)
+    monkeypatch.delitem(sys.modules, "visterm.plugins.milvus.milvus_index", raising=False)
     with pytest.raises(ModuleNotFoundError, match="numpy"):
         plugins.load("Milvus")

@@ -99,7 +99,7 @@ def test_the_share_of_a_run_is_what_training_chose(mine, kind, chosen):
         assert not [path for path in (mine / "runs/fruit/index").glob("wsabie*")]
     finally:
         if kind == "milvus":
-            from visterm.retrieval.milvus_connection import close_file
+            from visterm.plugins.milvus.milvus_connection import close_file
 
             close_file(os.fspath(mine / "runs/fruit/index/milvus.db"))
 

@@ -13,9 +13,9 @@ from running import visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.search.teachers import explain_teachers
 from visterm.pipeline.store.files import write_record
+from visterm.teaching.feedback import FeedbackTrainer
+from visterm.teaching.teachers import explain_teachers
 
 
 def test_threads_share_one_index_and_get_the_same_answers(finished, monkeypatch):

@@ -10,9 +10,9 @@ from scipy import sparse
 from visterm.learners import OASIS, load_learner
 from visterm.pipeline import FeedbackTrainer, Searcher, open_run
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.first import start_learner
 from visterm.pipeline.store.models import trained_record
 from visterm.pipeline.store.run import Run
+from visterm.teaching.first import start_learner
 
 HEADER = "query,relevant,irrelevant\n"
 

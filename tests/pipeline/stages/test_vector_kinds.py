@@ -22,14 +22,14 @@ from running import copy_run, json_of, refused, set_all, visterm
 from visterm.features import OnnxEmbedder, read_image
 from visterm.learners import Blend, load_learner
 from visterm.pipeline import Searcher
-from visterm.pipeline.feedback import update
-from visterm.pipeline.feedback.batches import collect_batches, learn_batch, prepare_learner
-from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.search import overview
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import load_extractor
+from visterm.teaching import feedback as update
+from visterm.teaching import overview
+from visterm.teaching.batches import collect_batches, learn_batch, prepare_learner
+from visterm.teaching.feedback import FeedbackTrainer
 
 CLASSES = ("apple", "pear", "plum", "quince")
 NAMES = [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)]
