@@ -29,11 +29,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.pipeline.console import without_password
 from visterm.retrieval.graph import BREADTH, LINKS
 from visterm.retrieval.index import ExactIndex, SupportsSimilarity
 from visterm.retrieval.two_stage import CANDIDATES_PER_RESULT, _fingerprints
 
-from .milvus_connection import CONNECT_SECONDS, MilvusError, connect, said, shown
+from .milvus_connection import CONNECT_SECONDS, MilvusError, connect, said
 
 DIRECTIONS = 512
 CANDIDATES, DENSE_CANDIDATES = 1_000, 128  # by default: of embeddings, and of vectors as they are
@@ -209,8 +210,8 @@ class MilvusIndex(ExactIndex):
             if 2 * missing.sum() > len(missing):
                 if stamp and not as_left:  # 0: we began, and were interrupted
                     raise StaleIndexError(
-                        f"{self.collection} in Milvus at {shown(self.uri)} holds {len(missing) - missing.sum():,} of "
-                        f"the {len(missing):,} images as they are now"
+                        f"{self.collection} in Milvus at {without_password(self.uri)} holds "
+                        f"{len(missing) - missing.sum():,} of the {len(missing):,} images as they are now"
                     )
                 return self._fill(), 0  # sooner than to exchange them
             gone = np.setdiff1d(held.ids, self.entries.ids)
@@ -406,7 +407,7 @@ class MilvusIndex(ExactIndex):
             chosen = self._choose(queries[start : start + step], n)
             for q, rows in enumerate(chosen, start):
                 if len(rows) <= k:
-                    where = f"{self.collection} in Milvus at {shown(self.uri)}"
+                    where = f"{self.collection} in Milvus at {without_password(self.uri)}"
                     raise StaleIndexError(f"{where} has lost images since it was opened; search again")
                 candidates.gallery_ = self.gallery_[rows]
                 own = np.flatnonzero(rows == exclude[q])
@@ -436,7 +437,9 @@ def _is_there(client: Any, uri: str, collection: str) -> bool:
     if names == _OLD_FIELDS:
         return False  # it is rebuilt
     if names != _FIELDS:
-        raise MilvusError(f"{collection} in Milvus at {shown(uri)} is no index of visterm; remove or rename it")
+        raise MilvusError(
+            f"{collection} in Milvus at {without_password(uri)} is no index of visterm; remove or rename it"
+        )
     return True
 
 

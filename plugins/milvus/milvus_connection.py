@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from visterm.pipeline.console import without_password
+
 CONNECT_SECONDS = 5.0
 # A file is served by this process. Of pymilvus' pings, every 10 seconds, there come too many for its server, and gRPC
 # prints that.
@@ -109,11 +111,6 @@ def said(uri: str) -> Iterator[None]:
         text = getattr(error, "message", "") or str(error)
         if re.search("(?i)fail connecting|unavailable|deadline|time(d )?out", text):
             no_answer = "no answer; is it running, and is the address right?"
-            raise MilvusError(f"Milvus at {shown(uri)}: {no_answer}") from None
-        text = text.replace(uri, shown(uri)).partition("\n")[0][:200]
-        raise Unusable(f"Milvus at {shown(uri)}: {text}") from None
-
-
-def shown(uri: str) -> str:
-    """Return an address without name and password."""
-    return re.sub("(?s)://.*@", "://", uri)  # up to the last @, as a wrong one may have any of :/@ in its password
+            raise MilvusError(f"Milvus at {without_password(uri)}: {no_answer}") from None
+        text = text.replace(uri, without_password(uri)).partition("\n")[0][:200]
+        raise Unusable(f"Milvus at {without_password(uri)}: {text}") from None

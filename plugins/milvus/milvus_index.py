@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import count
+from visterm.pipeline.console import count, without_password
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.gallery import Gallery
 from visterm.pipeline.search.recall import measure_recall
@@ -24,7 +24,7 @@ from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, Ranking
 
 from .milvus import Entries, MilvusIndex, Scalars, StaleIndexError, drop_collection
-from .milvus_connection import MilvusError, Unusable, close_file, shown
+from .milvus_connection import MilvusError, Unusable, close_file
 
 _ENTRIES = "entries.npy"  # int64 (2, n): ids and fingerprints
 
@@ -91,7 +91,7 @@ def index_in_milvus(
                 command = f"visterm index --rebuild --run {run.name} --learner {learner}"
                 raise UserError(f"{error}; run '{command}' to rebuild it") from None
         # No fingerprint of the learner: those of the entries cover what it makes of the images.
-        record = make_record("index", {"kind": "milvus", "uri": shown(uri)}, {"extractor": gallery.content})
+        record = make_record("index", {"kind": "milvus", "uri": without_password(uri)}, {"extractor": gallery.content})
         recall = _last_recall(folder)
         if recall is None or written == index.n_gallery:
             recall = measure_recall(index, exact, gallery.X)
@@ -99,7 +99,7 @@ def index_in_milvus(
                 f"Milvus finds {recall['recall']:.1%} of the {recall['k']} nearest images for {name} (measured with "
                 f"{count(recall['queries'], 'query')})"
             )
-        record["recall"] = recall | {"milvus": shown(uri), "held": index.n_gallery}
+        record["recall"] = recall | {"milvus": without_password(uri), "held": index.n_gallery}
         with publish(folder, record) as target:
             np.save(target / _ENTRIES, np.array([index.entries.ids, index.entries.fingerprints]))
     if removed or written < index.n_gallery:

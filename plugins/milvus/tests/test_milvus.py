@@ -14,9 +14,10 @@ from sklearn.preprocessing import normalize
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
+from visterm.pipeline.console import without_password
 from visterm.plugins.milvus import milvus, milvus_connection
 from visterm.plugins.milvus.milvus import Entries, MilvusError, MilvusIndex, Scalars, StaleIndexError, drop_collection
-from visterm.plugins.milvus.milvus_connection import connect, shown
+from visterm.plugins.milvus.milvus_connection import connect
 from visterm.retrieval import ExactIndex
 
 D = 1500
@@ -295,8 +296,8 @@ def test_another_gallery_side_is_written_anew_if_it_is_known_whose_the_old_one_i
 
 def test_addresses_are_shown_without_name_and_password():
     for uri in ("http://me:secret@host:1", "http://me:s@cret@host:1", "http://me:s/c@ret@host:1", "http://host:1"):
-        assert shown(uri) == "http://host:1"
-    assert shown("folder/a.db") == "folder/a.db"
+        assert without_password(uri) == "http://host:1"
+    assert without_password("folder/a.db") == "folder/a.db"
 
 
 def interrupt(index, monkeypatch, after):
