@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pkgutil
 import re
 import sqlite3
 import threading
@@ -22,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from visterm.features import ImageError, silence_decoders
+from visterm.pipeline import plugins
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.search.examples import InvalidQuery
@@ -108,8 +108,8 @@ def create_app(
     _handle_errors(app, handlers)
     subjects = Subjects(handlers)
     add_search_routes(app, handlers)
-    for name in SUBJECTS:
-        subjects.of(pkgutil.resolve_name(name)).add_routes(app)
+    for kind in plugins.load_all((*SUBJECTS, *plugins.SUBJECTS)):
+        subjects.of(kind).add_routes(app)
     add_page_routes(app)
     _describe_when_asked(app)
     app.state.handlers, app.state.subjects = handlers, subjects
@@ -131,19 +131,15 @@ def _describe_when_asked(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         with lock:
             if app.openapi_schema is None:
-                app.openapi_schema = _name_components(make())
-                _describe_absence(app.openapi_schema)
+                # Some answers are called Answer only to differ from classes of other rooms.
+                described = json.loads(re.sub(r"(?<=[\w/])Answer(?=\")", "", json.dumps(make())))
+                described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))
+                _describe_absence(described)
+                app.openapi_schema = described
             return app.openapi_schema
 
     # FastAPI's documentation replaces this method so; mypy allows no assignment to one.
     app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _name_components(description: dict[str, Any]) -> dict[str, Any]:
-    """Name the components of answers without the Answer that tells some from classes of other rooms."""
-    named: dict[str, Any] = json.loads(re.sub(r"(?<=[\w/])Answer(?=\")", "", json.dumps(description)))
-    named["components"]["schemas"] = dict(sorted(named["components"]["schemas"].items()))
-    return named
 
 
 def _describe_absence(description: dict[str, Any]) -> None:

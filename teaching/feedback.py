@@ -12,7 +12,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.evaluation.calibration import NO_CALIBRATION, calibrate
@@ -55,6 +58,49 @@ class _Made(NamedTuple):
     refused: str | None  # the reason
 
 
+class LearnerUpdate(TypedDict):
+    """The outcome of an update."""
+
+    learner: str
+    accepted: bool
+    reason: Annotated[str | None, Field(description="Why the update was rejected")]
+    from_version: int
+    to_version: int
+    n_relevant: Annotated[int, Field(description="New marks of relevant images used by this update")]
+    n_not: Annotated[int, Field(description="New marks of images that are not relevant used by this update")]
+    map_before: Annotated[float | None, Field(description="Mean average precision on held-out images without marks")]
+    map_after: float | None
+    milliseconds: float
+
+
+class Reverted(TypedDict):
+    """The outcome of an undo or a reset."""
+
+    learner: str
+    from_version: int
+    to_version: int
+
+
+class UpdatedModel(TypedDict):
+    """The version in force of a learner, and the marks that it learned."""
+
+    version: int
+    marks: int
+    waiting: Annotated[int, Field(description="Marks that the next update learns")]
+    set_aside: int
+    void: Annotated[bool, Field(description="Its versions were of a learner that was retrained since")]
+    map_base: Annotated[
+        float | None, Field(description="Mean average precision on held-out images, of the trained learner")
+    ]
+    map_after: float | None
+    undo: Annotated[list[int], Field(description="Versions to go back to")]
+
+
+FeedbackStatus = TypedDict(
+    "FeedbackStatus", {"file": str, "queries": int, "relevant": int, "not": int, "learners": dict[str, UpdatedModel]}
+)
+
+
 class FeedbackTrainer:
     """Update the online learners of a run from relevance marks, in versions that can be undone.
 
@@ -95,7 +141,7 @@ class FeedbackTrainer:
         """Load the version of a learner that is in force."""
         return self._versions.load_in_force(learner)
 
-    def update(self, learner: str = "oasis") -> dict[str, Any]:
+    def update(self, learner: str = "oasis") -> LearnerUpdate:
         """Learn the standing marks, and use the new version unless held-out precision falls by more than `MAX_FALL`.
 
         Parameters
@@ -105,13 +151,11 @@ class FeedbackTrainer:
 
         Returns
         -------
-        dict
-            ``learner``, ``accepted``, ``reason`` (None where accepted), ``from_version``, ``to_version``;
-            ``n_relevant`` and ``n_not`` of the marks that are new, ``n_marks`` learned in all, ``n_left_out`` (image or
-            query is gone, or the query has marks of one kind only); ``map_base``, ``map_before``, ``map_after`` of
-            held-out images that no mark names (of all, where these are few; None where nothing could be measured),
-            ``map_error`` (standard error of the difference of base and after), ``measured_on`` (these images in words);
-            ``milliseconds``.
+        LearnerUpdate
+            Also ``n_marks`` learned in all, ``n_left_out`` (image or query is gone, or the query has marks of one kind
+            only), ``map_base`` (None, as the others, where nothing could be measured; of all held-out images where
+            those without marks are few), ``map_error`` (standard error of the difference of base and after), and
+            ``measured_on`` (these images in words).
 
         Raises
         ------
@@ -125,7 +169,7 @@ class FeedbackTrainer:
             data = collect_batches(self.run, self.marks, learner, set(state.set_aside))
             numbers = sorted(number for batch in data.batches for number in batch.numbers)
             new = [number for number in numbers if number not in known]
-            answer: dict[str, Any] = {
+            answer: Any = {
                 "learner": learner,
                 "accepted": False,
                 "reason": None,
@@ -235,15 +279,10 @@ class FeedbackTrainer:
                     self._use_version(learner, state, data, made, answer)
         return answer | {"milliseconds": _since(started)}
 
-    def undo(self, learner: str = "oasis") -> dict[str, Any]:
+    def undo(self, learner: str = "oasis") -> Reverted:
         """Go back to the version before the last update or reset, exactly as it was; marks stay.
 
         After a refused update, undo makes the next update learn the marks that were set aside.
-
-        Returns
-        -------
-        dict
-            ``learner``, ``from_version``, ``to_version``.
         """
         with self._changing(learner) as state:
             self.marks.standing()  # refuses a file that is gone: without a version that learned it, it looks never made
@@ -257,14 +296,8 @@ class FeedbackTrainer:
             self._versions.put_in_force(learner, state)
         return {"learner": learner, "from_version": before, "to_version": state.version}
 
-    def reset(self, learner: str = "oasis") -> dict[str, Any]:
-        """Go back to the base. Marks so far stay in the file but are set aside, until `undo`.
-
-        Returns
-        -------
-        dict
-            ``learner``, ``from_version``, ``to_version``.
-        """
+    def reset(self, learner: str = "oasis") -> Reverted:
+        """Go back to the base. Marks so far stay in the file but are set aside, until `undo`."""
         with self._changing(learner, damaged=True) as state:
             before = state.version
             state.before.append((before, state.set_aside))
@@ -274,20 +307,11 @@ class FeedbackTrainer:
             self._versions.put_in_force(learner, state)
         return {"learner": learner, "from_version": before, "to_version": 0}
 
-    def status(self) -> dict[str, Any]:
-        """Counts of marks, and the versions of the learners.
-
-        Returns
-        -------
-        dict
-            ``file``, ``queries``, ``relevant`` and ``not`` (marks that stand), and under ``learners`` for each that is
-            trained and can learn from marks: ``version``, ``marks`` it learned, those of its training included,
-            ``waiting`` to be learned, ``set_aside``, ``void`` (there were versions of a base that was retrained since),
-            ``map_base`` and ``map_after`` of the version in force, ``undo`` (versions it can go back to).
-        """
+    def status(self) -> FeedbackStatus:
+        """Count the marks that stand; describe the versions of trained learners that can learn from marks."""
         standing = self.marks.standing()
-        marks = {mark.number: mark for some in standing.values() for mark in some}
-        learners = {}
+        marks = {mark.number: mark for of_query in standing.values() for mark in of_query}
+        learners: dict[str, UpdatedModel] = {}
         for name in UPDATABLE:
             if name not in self.run.learners():
                 continue

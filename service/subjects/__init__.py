@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-# By name, imported when an application is made; a room above this one adds its own. The description of the API has
-# their order.
-SUBJECTS = [
-    "visterm.service.subjects.images:ImageSubject",
-    "visterm.service.subjects.browse:BrowseSubject",
-    "visterm.service.subjects.map:MapSubject",
-    "visterm.service.subjects.labels:LabelSubject",
-    "visterm.service.subjects.training:TrainingSubject",
-    "visterm.service.subjects.adding:AddingSubject",
-    "visterm.service.subjects.run:RunSubject",
-    "visterm.service.subjects.figures:FigureSubject",
-    "visterm.service.subjects.marks:MarkSubject",
-    "visterm.service.subjects.judge:JudgeSubject",
-]
+# Imported when an application is made; the description of the API has their order. Rooms above this one add theirs to
+# `pipeline.plugins.SUBJECTS`.
+SUBJECTS = (
+    "service.subjects.images:ImageSubject",
+    "service.subjects.browse:BrowseSubject",
+    "service.subjects.map:MapSubject",
+    "service.subjects.labels:LabelSubject",
+    "service.subjects.training:TrainingSubject",
+    "service.subjects.adding:AddingSubject",
+    "service.subjects.run:RunSubject",
+    "service.subjects.figures:FigureSubject",
+    "service.subjects.marks:MarkSubject",
+)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 from fastapi import Query
-from pydantic import ConfigDict, Field
+from pydantic import Field, with_config
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -27,6 +27,7 @@ from visterm.service.schemas import Name
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, get
 from visterm.service.summaries import ImageSummary
+from visterm.teaching.feedback import UpdatedModel
 
 from .marks import MarkSubject
 
@@ -42,18 +43,18 @@ _REPORT_HEADERS = {
 _EFFECT_QUERIES, _EFFECT_RESULTS = 6, 8
 
 
+@with_config(extra="allow")
 class SystemMetrics(TypedDict):
     """Figures of one ranking."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
     map: Annotated[float, Field(description="Mean average precision")]
     precision_at: NotRequired[Annotated[dict[str, float | None], Field(default={}, description="By k")]]
 
 
+@with_config(extra="allow")
 class Metrics(TypedDict):
     """The metrics.json of an evaluation."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
     protocol: str
     n_queries: int
     n_gallery: NotRequired[int | None]
@@ -156,21 +157,6 @@ class MarkedQuery(TypedDict):
     image: ImageSummary
     before: list[MarkedImage]
     after: list[MarkedImage]
-
-
-class UpdatedModel(TypedDict):
-    """The version in force of a learner, and the marks that it learned."""
-
-    version: int
-    marks: int
-    waiting: Annotated[int, Field(description="Marks that the next update learns")]
-    set_aside: int
-    void: Annotated[bool, Field(description="Its versions were of a learner that was retrained since")]
-    map_base: Annotated[
-        float | None, Field(description="Mean average precision on held-out images, of the trained learner")
-    ]
-    map_after: float | None
-    undo: Annotated[list[int], Field(description="Versions to go back to")]
 
 
 class FeedbackEffect(TypedDict):

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Annotated, Any, Literal, NotRequired
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, with_config
 from scipy import sparse
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
@@ -19,7 +19,7 @@ from visterm.service.responses import JsonResponse
 from visterm.service.schemas import BEHIND, ImageId, JsonObject, Name, Sha256
 from visterm.service.snapshot import QueryVector, Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
-from visterm.teaching.feedback import FeedbackTrainer
+from visterm.teaching.feedback import FeedbackTrainer, LearnerUpdate, Reverted
 from visterm.teaching.first import FIRST, can_start
 
 _log = logging.getLogger(__name__)
@@ -88,20 +88,15 @@ class RevertRequest(BaseModel):
     learner: Name = "oasis"
 
 
-class UpdateResult(TypedDict):
+class _InUse(TypedDict):
+    version: str
+    behind: str | None
+
+
+@with_config(extra="allow")
+class UpdateResult(LearnerUpdate):
     """The outcome of an update."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
-    learner: str
-    accepted: bool
-    reason: Annotated[str | None, Field(description="Why the update was rejected")]
-    from_version: int
-    to_version: int
-    n_relevant: Annotated[int, Field(description="New marks of relevant images used by this update")]
-    n_not: Annotated[int, Field(description="New marks of images that are not relevant used by this update")]
-    map_before: Annotated[float | None, Field(description="Mean average precision on held-out images without marks")]
-    map_after: float | None
-    milliseconds: float
     changed_in_top: NotRequired[
         Annotated[int | None, Field(description="Positions among the first 20 whose image changed")]
     ]
@@ -109,12 +104,9 @@ class UpdateResult(TypedDict):
     behind: Annotated[str | None, Field(description=BEHIND)]
 
 
-class RevertResult(TypedDict):
+class RevertResult(Reverted):
     """The outcome of an undo or a reset."""
 
-    learner: str
-    from_version: int
-    to_version: int
     version: str
     behind: Annotated[str | None, Field(description=BEHIND)]
 
@@ -189,14 +181,12 @@ class MarkSubject(Subject):
     @post("/feedback/undo", "marks", pool="update_pool")
     def undo_update(self, request: RevertRequest) -> RevertResult:
         """Undo the last update."""
-        result: Any = self.trainer.undo(request.learner)
-        return result | self._version(self.service.reloader.refresh())
+        return {**self.trainer.undo(request.learner), **self._version(self.service.reloader.refresh())}
 
     @post("/feedback/reset", "marks", pool="update_pool")
     def reset(self, request: RevertRequest) -> RevertResult:
         """Reset to the trained learner."""
-        result: Any = self.trainer.reset(request.learner)
-        return result | self._version(self.service.reloader.refresh())
+        return {**self.trainer.reset(request.learner), **self._version(self.service.reloader.refresh())}
 
     @get("/feedback/export", "marks")
     async def export_marks(self) -> list[JsonObject]:
@@ -205,7 +195,7 @@ class MarkSubject(Subject):
         marks: Any = JsonResponse(await self.service.general_pool.run(self.trainer.marks.export), headers=headers)
         return marks
 
-    def _version(self, snapshot: Snapshot) -> dict[str, str | None]:
+    def _version(self, snapshot: Snapshot) -> _InUse:
         """Return the version in use, and why it is older than the run on disk."""
         problem = self.service.reloader.problem
         return {"version": snapshot.searcher.version, "behind": problem and self.service.public(problem)}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
-from visterm.plugins.judge.judgements import INSTRUCTIONS, Judgements
 from visterm.service.handlers import RequestHandlers
 from visterm.service.responses import JsonResponse
 from visterm.service.schemas import ImageId
 from visterm.service.subject import Subject, Subjects, get, post
+
+from .judgements import INSTRUCTIONS, Judgements, JudgingProgress, JudgingResults
 
 JudgeName = Annotated[str, Field(min_length=1, max_length=60, description="Name of the judge")]
 
@@ -35,71 +35,10 @@ class DecisionRequest(JudgeRequest):
     seconds: float | None = Field(default=None, description="Time that the judge took")
 
 
-class JudgingTask(TypedDict):
-    """An image to judge and its query, without rank, learner and path (which often names the class)."""
-
-    task: int
-    query: int
-    image: int
-    position: int
-
-
-class NextTask(TypedDict):
+class NextTask(JudgingProgress):
     """A judge's progress and next image."""
 
-    judge: str
-    study: int
-    done: int
-    total: int
-    query_index: int
-    n_queries: int
-    seconds_left: Annotated[
-        float | None, Field(description="Time for the rest at this judge's pace; null: not known yet")
-    ]
-    task: Annotated[JudgingTask | None, Field(description="null: all images are judged")]
     instructions: str
-
-
-class JudgeFigures(TypedDict):
-    """A judge's progress and figures."""
-
-    judge: str
-    done: int
-    total: int
-    tasks_done: int
-    unsure: int
-    seconds: Annotated[float | None, Field(description="Median per decision")]
-    precision_at: dict[str, float | None]
-    coherence: float | None
-
-
-class JudgedQuery(TypedDict):
-    """The figures of one judged query."""
-
-    query: int
-    path: str
-    judges: int
-    precision_at: dict[str, float | None]
-    deviation: float | None
-    coherence: float | None
-    judge_coherence: float | None
-
-
-class JudgingResults(TypedDict):
-    """The figures of a human evaluation; null without decisions."""
-
-    study: int
-    learner: str
-    version: str
-    time: str
-    k: int
-    precision_at: dict[str, float | None]
-    standard_error_at: dict[str, float | None]
-    random_relevant: Annotated[float | None, Field(description="Share of random images that judges found relevant")]
-    deviation_over_queries: float | None
-    deviation_over_judges: float | None
-    judges: list[JudgeFigures]
-    queries: list[JudgedQuery]
 
 
 class JudgeSubject(Subject):
@@ -112,8 +51,7 @@ class JudgeSubject(Subject):
     @get("/api/judge/next", "judging")
     def get_next_task(self, judge: Annotated[JudgeName, Query()]) -> NextTask:
         """Return the next image to judge."""
-        task: Any = self._judgements.next(judge)
-        return task | {"instructions": INSTRUCTIONS}
+        return {**self._judgements.next(judge), "instructions": INSTRUCTIONS}
 
     @post("/api/judge/decisions", "judging")
     def decide(self, request: DecisionRequest) -> NextTask:
@@ -131,8 +69,7 @@ class JudgeSubject(Subject):
     @get("/api/judge/results", "judging")
     def results(self) -> JudgingResults:
         """Return precision at k per judge and query, and the coherence of the judges."""
-        results: Any = self._judgements.results()
-        return results
+        return self._judgements.results()
 
     @get("/api/judge/export", "judging")
     def export_decisions(self, format: Annotated[Literal["json", "csv", "qrels"], Query()] = "json") -> Response:
