@@ -1,11 +1,11 @@
-"""Requests and responses of the service; the API documentation at /docs is made from these models."""
+"""Requests to the service; those of one subject are in its file. Also bounds and types that several requests share."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 from fastapi import File, UploadFile
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from visterm.pipeline.search.examples import MAX_WEIGHT
 
@@ -24,6 +24,12 @@ Example = Annotated[str, Field(pattern=r"^(id:[0-9]{1,16}|upload:[0-9a-f]{64})(@
 Region = Annotated[str, Field(pattern=r"^[01](\.[0-9]{1,4})?(,[01](\.[0-9]{1,4})?){3}$")]
 JsonObject = dict[str, Any]
 BEHIND = "Why searches still use the previous version; null: they use this one"
+
+
+class Body(BaseModel):
+    """The JSON body of a request; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class FilterRequest(BaseModel):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visterm.service.handlers import RequestHandlers
 from visterm.service.responses import JsonResponse
-from visterm.service.schemas import ImageId
+from visterm.service.schemas import Body, ImageId
 from visterm.service.subject import Subject, Subjects, get, post
 
 from .judgements import INSTRUCTIONS, Judgements, JudgingProgress, JudgingResults
@@ -19,10 +19,9 @@ from .judgements import INSTRUCTIONS, Judgements, JudgingProgress, JudgingResult
 JudgeName = Annotated[str, Field(min_length=1, max_length=60, description="Name of the judge")]
 
 
-class JudgeRequest(BaseModel):
+class JudgeRequest(Body):
     """A judge."""
 
-    model_config = ConfigDict(extra="forbid")
     judge: JudgeName
 
 

@@ -9,7 +9,7 @@ import sys
 from typing import Annotated
 
 from fastapi import File, UploadFile
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
@@ -22,7 +22,7 @@ from visterm.service.add_files import Added, RefusedPhoto, discard_waiting
 from visterm.service.fetching import FetchError, fetch_image
 from visterm.service.handlers import UPLOAD_BYTES, RequestHandlers
 from visterm.service.jobs import Job
-from visterm.service.schemas import Sha256
+from visterm.service.schemas import Body, Sha256
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, delete, get, post
 
@@ -61,10 +61,9 @@ class AddState(TypedDict):
     ]
 
 
-class FetchRequest(BaseModel):
+class FetchRequest(Body):
     """The web address of an image."""
 
-    model_config = ConfigDict(extra="forbid")
     url: Annotated[str, Field(max_length=4096)]
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 from urllib.parse import quote
 
 from fastapi import Form, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 from typing_extensions import TypedDict
@@ -29,6 +29,7 @@ from visterm.service.schemas import (
     BEHIND,
     MAX_COLUMNS,
     MAX_SELECTED,
+    Body,
     FilterRequest,
     Ids,
     ImageId,
@@ -56,17 +57,15 @@ class ImageDetails(ImageSummary):
     split: str | None
 
 
-class SelectionRequest(BaseModel):
+class SelectionRequest(Body):
     """Some images of the collection."""
 
-    model_config = ConfigDict(extra="forbid")
     ids: list[ImageId] = Field(min_length=1, max_length=MAX_SELECTED)
 
 
-class RestoreRequest(BaseModel):
+class RestoreRequest(Body):
     """The removal to undo."""
 
-    model_config = ConfigDict(extra="forbid")
     undo: Name
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.store.label_edits import Decided, LabelEdit, LabelEdits
 from visterm.service.handlers import RequestHandlers
-from visterm.service.schemas import BEHIND, MAX_LABELS, MAX_SELECTED, Ids, ImageId, Name
+from visterm.service.schemas import BEHIND, MAX_LABELS, MAX_SELECTED, Body, Ids, ImageId, Name
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import ImageSummary
 from visterm.teaching.concepts import learn_concept
@@ -21,19 +21,17 @@ from visterm.teaching.labels import LabelEditor
 MAX_SUREST = 60  # images of a concept that are described
 
 
-class LabelChange(BaseModel):
+class LabelChange(Body):
     """A label to add to an image, or to remove."""
 
-    model_config = ConfigDict(extra="forbid")
     id: ImageId
     label: Name
     change: Literal["add", "remove"]
 
 
-class LabelEditRequest(BaseModel):
+class LabelEditRequest(Body):
     """Changes of labels, kept and undone together."""
 
-    model_config = ConfigDict(extra="forbid")
     edits: list[LabelChange] = Field(min_length=1, max_length=MAX_SELECTED)
     source: Literal["page", "queue", "concept"] = Field(
         default="page",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.service.handlers import RequestHandlers
 from visterm.service.jobs import Job
-from visterm.service.schemas import MAX_LISTED_LABELS, MAX_SELECTED, ImageId, Name
+from visterm.service.schemas import MAX_LISTED_LABELS, MAX_SELECTED, Body, ImageId, Name
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import ImageSummary
@@ -59,10 +59,9 @@ class DifferentResult(TypedDict):
     last: DifferentStep | None
 
 
-class DifferentRequest(BaseModel):
+class DifferentRequest(Body):
     """Images of different parts show different pictures."""
 
-    model_config = ConfigDict(extra="forbid")
     parts: list[Annotated[list[ImageId], Field(min_length=1, max_length=MAX_SELECTED)]] = Field(
         min_length=2, max_length=MAX_SELECTED, description="Of ids; nothing is said of the images of one part"
     )

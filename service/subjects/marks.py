@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Annotated, Any, Literal, NotRequired
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, with_config
+from pydantic import Field, with_config
 from scipy import sparse
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
@@ -16,7 +16,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.rank import rank
 from visterm.service.handlers import RequestHandlers
 from visterm.service.responses import JsonResponse
-from visterm.service.schemas import BEHIND, ImageId, JsonObject, Name, Sha256
+from visterm.service.schemas import BEHIND, Body, ImageId, JsonObject, Name, Sha256
 from visterm.service.snapshot import QueryVector, Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.teaching.feedback import FeedbackTrainer, LearnerUpdate, Reverted
@@ -33,10 +33,9 @@ class FeedbackModel(TypedDict):
     marks: int
 
 
-class MarkRequest(BaseModel):
+class MarkRequest(Body):
     """A relevance mark for a result of a query."""
 
-    model_config = ConfigDict(extra="forbid")
     query: Sha256
     image: ImageId
     mark: Literal[1, -1, 0] = Field(description="1: relevant; -1: not relevant; 0: remove the mark")
@@ -66,25 +65,22 @@ class QueryMarks(TypedDict):
     ]
 
 
-class UndoMarkRequest(BaseModel):
+class UndoMarkRequest(Body):
     """The query whose last mark to undo."""
 
-    model_config = ConfigDict(extra="forbid")
     query: Sha256
 
 
-class UpdateRequest(BaseModel):
+class UpdateRequest(Body):
     """The learner to update, and a query whose top results to compare before and after."""
 
-    model_config = ConfigDict(extra="forbid")
     learner: Name = "oasis"
     query: Sha256 | None = None
 
 
-class RevertRequest(BaseModel):
+class RevertRequest(Body):
     """The learner to revert."""
 
-    model_config = ConfigDict(extra="forbid")
     learner: Name = "oasis"
 
 
