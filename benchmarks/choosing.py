@@ -3,7 +3,7 @@
 Each set is a run of the pipeline, with visterms and with deep vectors: `visterm features`, `train` and `evaluate` with
 the papers' protocol, and no other setting touched; benchmarks/open.py has the defaults. A learner must be above cosine
 on images that it has not seen, or be refused with the reason. Writes benchmarks/choosing.json, and the tables of
-docs/choosing.md. Arguments name some sets, vectors or learners, such as `flowers`, `deep` or `oasis`; the other sets
+docs/comparison.md. Arguments name some sets, vectors or learners, such as `flowers`, `deep` or `oasis`; the other sets
 keep the figures of the file.
 """
 
@@ -26,7 +26,7 @@ from .page import replace, table
 from .vectors import CACHE, DATA, ROOT
 
 FILE = ROOT / "benchmarks" / "choosing.json"
-PAGE = ROOT / "docs" / "choosing.md"
+PAGE = ROOT / "docs" / "comparison.md"
 SETS = ("caltech101", "flowers", "corel5k")
 KINDS = ("visterms", "deep")
 CLOSED = {
@@ -100,7 +100,7 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Replace the tables between the marks of docs/choosing.md."""
+    """Replace the tables between the marks of docs/comparison.md."""
     parts = []
     for name in SETS:
         for kind in KINDS:

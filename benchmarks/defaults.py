@@ -6,7 +6,7 @@ classes are trained on and all test images query one gallery, as in benchmarks/o
 on. Two splits of each set; vectors as ``visterm features`` makes them.
 
 What was measured is kept in build/bench/defaults, a file for each set, kind of vectors, world and learner, so that an
-interrupted benchmark resumes; delete a file to measure it again. Writes the table of docs/choosing.md.
+interrupted benchmark resumes; delete a file to measure it again. Writes the table of docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -103,5 +103,5 @@ def run(quick: bool = False) -> list[dict]:
         records.append(one)
         rows.append(row)
         if not quick:  # also where the benchmark is interrupted later
-            replace(DOCS / "choosing.md", "defaults", table(HEADER, rows))
+            replace(DOCS / "comparison.md", "defaults", table(HEADER, rows))
     return records

@@ -6,7 +6,7 @@ with so many visterms and a seed of its own, which draws the test images, and ``
 MAP depends on the number of images: test images are measured in galleries as large as the held-out one, too.
 
 What was measured is kept in build/bench/held-out, a file for each set, split and number of visterms, so that an
-interrupted benchmark resumes; delete a file to measure it again. Writes the table of docs/choosing.md.
+interrupted benchmark resumes; delete a file to measure it again. Writes the table of docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -129,5 +129,5 @@ def run(quick: bool = False) -> list[dict]:
         figures = [triple(of[which]) for which in ("held_out", "test_as_many", "test")]
         rows.append([f"{TITLES[name].partition(',')[0]}, {n:,} held out", *figures, triple(difference)])
     if not quick:
-        replace(DOCS / "choosing.md", "held-out", table(HEADER, rows))
+        replace(DOCS / "comparison.md", "held-out", table(HEADER, rows))
     return records

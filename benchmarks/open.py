@@ -307,7 +307,7 @@ def write(results: Results) -> None:
         if any(key[1] == kind for key in results):
             parts.append(f"**{kind}, mAP**\n\n{of_kind(results, kind, 0)}")
             parts.append(f"**{kind}, precision at 1**\n\n{of_kind(results, kind, 1)}")
-    parts.append(f"**OASIS by the share of what was learned, mAP**\n\n{curves(results)}")
+    parts.append(f"**OASIS by the weight of the learner, mAP**\n\n{curves(results)}")
     replace(PAGE, "open", "\n".join(parts))
     replace(DOCS / "choosing.md", "both", of_both(results))
 

@@ -24,17 +24,16 @@ from visterm.features import ImageError, silence_decoders
 from visterm.pipeline import plugins
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
-from visterm.pipeline.search.examples import InvalidQuery
 from visterm.pipeline.search.filters import InvalidFilter
 from visterm.pipeline.search.labels import UnknownLabel
+from visterm.pipeline.search.request import InvalidQuery
 from visterm.pipeline.store.run import Run
 
 from . import schemas
-from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
 from .middleware import AccessMiddleware
+from .parts import UPLOAD_BYTES, UPLOAD_PIXELS, ServiceParts
 from .responses import error_response
 from .routes_pages import add_page_routes, is_page_request, missing_page
-from .routes_search import UPLOAD_PATHS, add_search_routes
 from .subject import Subjects
 from .subjects import SUBJECTS
 from .thumbnails import ImageFileGone
@@ -81,18 +80,18 @@ def create_app(
     silence_decoders()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
-    handlers = RequestHandlers(
+    parts = ServiceParts(
         run, upload_pixels=upload_pixels, keep_metadata=keep_metadata, overview=overview, fetch_urls=fetch
     )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        handlers.start()
+        parts.start()
         yield
-        handlers.close()
+        parts.close()
 
     access = Middleware(
-        AccessMiddleware, token=token, local=local, upload_paths=UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES
+        AccessMiddleware, token=token, local=local, upload_paths=_UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES
     )
     app = FastAPI(
         title="visterm",
@@ -105,17 +104,17 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    _handle_errors(app, handlers)
-    subjects = Subjects(handlers)
-    add_search_routes(app, handlers)
+    _handle_errors(app, parts)
+    subjects = Subjects(parts)
     for kind in plugins.load_all((*SUBJECTS, *plugins.SUBJECTS)):
         subjects.of(kind).add_routes(app)
     add_page_routes(app)
     _describe_when_asked(app)
-    app.state.handlers, app.state.subjects = handlers, subjects
+    app.state.parts, app.state.subjects = parts, subjects
     return app
 
 
+_UPLOAD_PATHS = ("/search", "/annotate", "/api/add/photo")
 _COMPRESSION = 4  # 0.2 ms for 100 results; above it, places on the map take a hundred times as long
 
 _DESCRIPTION = """\
@@ -159,7 +158,7 @@ def _describe_absence(description: dict[str, Any]) -> None:
             field |= kinds[0] | {key: field[key] for key in ("description", "title") if key in field}
 
 
-def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
+def _handle_errors(app: FastAPI, parts: ServiceParts) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404 and is_page_request(request):
@@ -188,7 +187,7 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     async def user_error(request: Request, error: UserError) -> Response:
         cause = error.__context__  # an error of the OS or SQLite, such as a mark that cannot be written
         status = _status(cause) if isinstance(cause, OSError | sqlite3.Error) else 409
-        return error_response(status, handlers.public(str(error)))
+        return error_response(status, parts.public(str(error)))
 
     @app.exception_handler(ImageFileGone)
     async def image_file_gone(request: Request, error: ImageFileGone) -> Response:
@@ -203,7 +202,7 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     async def system_error(request: Request, error: Exception) -> Response:
         reason = one_line(system_reason(error) or str(error))
         logging.getLogger(__name__).warning("%s: %s", one_line(request.url.path), reason)
-        return error_response(_status(error), f"{handlers.public(reason)}; nothing was changed, try again")
+        return error_response(_status(error), f"{parts.public(reason)}; nothing was changed, try again")
 
 
 def _allowed_methods(app: FastAPI, path: str) -> list[str]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import File, UploadFile
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from visterm.pipeline.search.examples import MAX_WEIGHT
+from visterm.pipeline.search.filters import Filter
+from visterm.pipeline.search.request import FILTERS, OPTIONS, RESULTS, Option, SearchRequest
 
-MAX_K = 1000
-MAX_OFFSET = 100_000
+MAX_K, MAX_OFFSET, MAX_LABELS = (OPTIONS[name].served for name in ("k", "offset", "label"))
 MAX_COLUMNS = 100_000
 MAX_SELECTED = 5_000  # images of one request
-MAX_LABELS, MAX_EXAMPLES = 50, 20
 MAX_LISTED_LABELS = 1000  # of a run; GET /api/albums lists all
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of an image's bytes, hexadecimal")]
 ImageId = Annotated[int, Field(ge=0, le=2**53 - 1, description="Id of an image of the collection")]  # exact in JSON
 Ids = Annotated[str, Field(pattern="^[0-9]+(,[0-9]+)*$")]
 Name = Annotated[str, Field(max_length=4096)]
 Folder = Annotated[str, Field(max_length=4096)]
-Example = Annotated[str, Field(pattern=r"^(id:[0-9]{1,16}|upload:[0-9a-f]{64})(@-?[0-9]{1,2}(\.[0-9]{1,3})?)?$")]
-Region = Annotated[str, Field(pattern=r"^[01](\.[0-9]{1,4})?(,[01](\.[0-9]{1,4})?){3}$")]
 JsonObject = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
 BEHIND = "Why searches still use the previous version; null: they use this one"
 
 
@@ -32,77 +31,79 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _with_options(*names: str) -> Callable[[type[M]], type[M]]:
+    """Add fields of the table of searches to a model."""
+
+    def decorate(model: type[M]) -> type[M]:
+        made: Any = {name: _field(name, OPTIONS[name]) for name in names}
+        return create_model(model.__name__, __base__=model, __doc__=model.__doc__, __module__=__name__, **made)
+
+    return decorate
+
+
+def _field(name: str, option: Option) -> tuple[Any, Any]:
+    """Type and description of a field of the table."""
+    kind: Any = option.kind
+    if kind is str:
+        kind = Name if option.pattern is None else Annotated[str, Field(pattern=option.pattern)]
+    if option.several:
+        return list[kind], Field(default=[], max_length=option.served, description=option.help)
+    bounds: Any = {}
+    if option.least is not None:
+        bounds = {"ge": option.least, "le": option.served or option.most}
+    default = getattr(SearchRequest, name)
+    if default is None and kind is float:
+        bounds["allow_inf_nan"] = False
+    if name == "learned":  # GET /explain takes it, too
+        return Learned | None, None
+    return kind | None if default is None else kind, Field(default=default, description=option.help, **bounds)
+
+
+Learned = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description=OPTIONS["learned"].help)]
+
+
+@_with_options(*FILTERS)
 class FilterRequest(BaseModel):
     """Which images; all by default."""
 
-    label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="Only images with one of these labels")
-    not_label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="No images with one of these labels")
-    folder: Folder | None = Field(default=None, description="Only images in this folder or below it; .: in no folder")
-    after: Name | None = Field(default=None, description="Only images from this date on: 2024, 2024-05 or 2024-05-31")
-    before: Name | None = Field(default=None, description="Only images before this date")
-    where: list[Name] = Field(
-        default=[],
-        max_length=MAX_LABELS,
-        description="Only images of which these conditions on fields hold: camera=X100; with = != < <= > or >=",
-    )
-
-    def filter_options(self) -> dict[str, Any]:
-        """Return what `Filter.of` and `Searcher.filter` take."""
-        return {name: getattr(self, name) for name in ("label", "not_label", "folder", "after", "before", "where")}
+    def filter(self) -> Filter:
+        """Return the conditions."""
+        conditions: Any = {name: getattr(self, name) for name in FILTERS}
+        return SearchRequest.of(**conditions).filter
 
 
+@_with_options("k", "learner")
 class ImageRequest(BaseModel):
     """A query (exactly one of id and upload, or a file in a POST) and options."""
 
     id: ImageId | None = Field(default=None, description="An image of the collection, by id")
     upload: Sha256 | None = Field(default=None, description="An earlier upload, by its hash")
-    k: int = Field(default=10, ge=1, le=MAX_K, description="Number of results")
-    learner: Name | None = Field(default=None, description="A learner of the run: oasis, cosine, ...")
+    if TYPE_CHECKING:
+        k: int = RESULTS
+        learner: str | None = None
 
 
-Learned = Annotated[
-    float,
-    Field(
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="How much of what was learned counts, from 0, how images look, to 1; default: what training chose",
-    ),
-]
-
-
-class SearchRequest(ImageRequest, FilterRequest):
+@_with_options(*(name for name in OPTIONS if name not in (*FILTERS, "k", "learner")))
+class SearchParameters(ImageRequest, FilterRequest):
     """A query (exactly one of id, upload and query_label, or a file in a POST), examples, and options."""
 
     query_label: Name | None = Field(
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
-    offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Number of results to skip, for paging")
-    example: list[Example] = Field(
-        default=[],
-        max_length=MAX_EXAMPLES,
-        description="Another image to add to the query with a weight, a negative one to subtract it: "
-        "id:12, id:12@-0.5, upload:HASH@1",
-    )
-    weight: float = Field(default=1, ge=-MAX_WEIGHT, le=MAX_WEIGHT, description="Weight of the first image")
-    learned: Learned | None = None
-    region: Region | None = Field(
-        default=None, description="Search with a part of the first image: x,y,width,height, shares of its size"
-    )
-    exclude_duplicates: bool = Field(
-        default=False, description="Skip images whose bytes equal those of the query or of an earlier result"
-    )
 
-    min_probability: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="Only images that share a label with the query with at least this probability",
-    )
+    def request(self) -> SearchRequest:
+        """Return what is asked for, besides the query.
+
+        Raises
+        ------
+        InvalidQuery
+            The weight of an example is out of bounds, or the region does not lie within the image.
+        """
+        options: Any = {name: getattr(self, name) for name in OPTIONS}
+        return SearchRequest.of(**options)
 
 
-class ColumnsRequest(SearchRequest):
+class ColumnsRequest(SearchParameters):
     """A search request for all results, in columns."""
 
     k: int = Field(default=MAX_COLUMNS, ge=1, le=MAX_COLUMNS, description="Number of results")
@@ -126,7 +127,7 @@ class ImagesRequest(ListRequest):
     limit: int = Field(default=48, ge=1, le=200)
 
 
-class UploadSearchRequest(SearchRequest):
+class UploadSearchRequest(SearchParameters):
     """A search request that may carry an image file."""
 
     file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF")] = None

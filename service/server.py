@@ -20,8 +20,8 @@ from visterm.pipeline.store.run import Run
 
 from .app import create_app
 from .connection import IDLE_SECONDS, LimitedConnection
-from .handlers import UPLOAD_PIXELS
 from .middleware import is_loopback
+from .parts import UPLOAD_PIXELS
 from .waiting import WaitingApp
 
 MIN_TOKEN = 22  # letters and digits of 128 random bits: guessing them needs no limit

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from .handlers import RequestHandlers
+from .parts import ServiceParts
 from .responses import JsonResponse
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ def _marked(route: _Route) -> Callable[[F], F]:
 class Subjects:
     """The subjects of one application, by class; each is made once."""
 
-    def __init__(self, service: RequestHandlers):
+    def __init__(self, service: ServiceParts):
         self._service = service
         self._made: dict[type, Any] = {}
 
@@ -69,7 +69,7 @@ class Subjects:
 class Subject:
     """Routes of one part of the API, in the order of their methods."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         self.service, self.subjects = service, subjects
 
     def add_routes(self, app: FastAPI) -> None:

@@ -23,7 +23,7 @@ PAGES = (
     "docs/explaining.md",
     "docs/feedback.md",
     "docs/labels.md",
-    "docs/embeddings.md",
+    "docs/vectors.md",
 )
 
 

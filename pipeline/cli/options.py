@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import enum
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.request import OPTIONS, SearchRequest
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
@@ -56,16 +60,18 @@ SchedulerOption = Annotated[
 LearnerOption = Annotated[
     str | None, typer.Option("--learner", metavar="NAME", help=f"{', '.join(TABLE)}, or cosine (untrained).")
 ]
-LearnedOption = Annotated[
-    float | None,
-    typer.Option(
-        "--learned",
-        metavar="SHARE",
-        min=0,
-        max=1,
-        help="How much of what was learned counts, from 0, how images look, to 1 (default: what training chose).",
-    ),
-]
+
+
+def _typer_option(name: str) -> Any:
+    """Describe a field of `SearchRequest` as an option of a command."""
+    option, default = OPTIONS[name], getattr(SearchRequest, name)
+    text = option.command or option.help + "; may be repeated" * option.several
+    text += f" (default: {default})" if option.kind in (int, float) and default is not None else ""
+    flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+    return typer.Option(flag, metavar=option.metavar, min=option.least, max=option.most, help=f"{text}.")
+
+
+LearnedOption = Annotated[float | None, _typer_option("learned")]
 ForOption = Annotated[
     World | None,
     typer.Option(
@@ -97,6 +103,44 @@ PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port;
 TokenOption = Annotated[
     str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="Access token required on every request.")
 ]
+
+
+def with_options(*names: str) -> Callable[[Callable], Callable]:
+    """Give a command options of `SearchRequest`, before its keyword-only ones; it takes those used as keywords.
+
+    Parameters
+    ----------
+    *names : str
+        Fields of the request.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        signature = inspect.signature(function, eval_str=True)
+        *parameters, _ = signature.parameters.values()  # the last one takes the keywords
+        place = sum(parameter.kind is not inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
+        parameters[place:place] = map(_parameter, names)
+
+        @wraps(function)
+        def wrapped(**keywords: Any) -> Any:
+            unused = {name for name in names if keywords[name] is None or keywords[name] is False}
+            return function(**{name: value for name, value in keywords.items() if name not in unused})
+
+        wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    """Make the parameter of a command for a field of `SearchRequest`."""
+    option = OPTIONS[name]
+    kind: Any = list[str] if option.several else option.kind
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if kind is bool else None,
+        annotation=Annotated[kind if kind is bool else kind | None, _typer_option(name)],
+    )
 
 
 def with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[str]:

@@ -282,7 +282,7 @@ def _image(searcher: Searcher, given: Any) -> _Image:
     read = searcher.queries(name)
     if read.errors:
         raise UserError(f"{name}: {read.errors[0]}")
-    row = read.own[0]
+    row = read.rows[0]
     image = searcher.images[row] if row >= 0 else None
     file = searcher.root / image.path if image else name
     try:

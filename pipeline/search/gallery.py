@@ -20,7 +20,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, searched_vectors
 
-from .filters import Albums, Fields, Filter
+from .filters import AlbumRows, Fields, Filter
 from .names import NameIndex
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ class Gallery:
         return {sha256: row for row, sha256 in reversed(list(enumerate(self.images.contents())))}
 
     @cached_property
-    def albums(self) -> Albums:
+    def albums(self) -> AlbumRows:
         """The images by label and by folder."""
-        return Albums(self.images)
+        return AlbumRows(self.images)
 
     def name_index(self, kind: str) -> NameIndex:
         """Return the index of the names of all labels or folders, the largest first, or of all image files."""

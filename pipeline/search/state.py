@@ -68,7 +68,7 @@ class OnceCache:
         self._made: dict[Any, Any] = {}
 
     def copy_from(self, other: OnceCache, learners: set[str]) -> None:
-        """Share the objects that another cache holds for some learners."""
+        """Share the objects that another cache holds for these learners."""
         self._made = {key: made for key, made in list(other._made.items()) if key[1] in learners}
 
     def drop(self, key: tuple[str, str]) -> None:
@@ -89,3 +89,23 @@ class OnceCache:
             if key not in self._made:  # after an error the next thread tries again
                 self._made[key] = make()
         return self._made[key]
+
+
+class RecentCache:
+    """The objects made last, by key, at most `size` of them."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._lock = size, threading.Lock()
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return the object of a key, made unless it is among the last ones."""
+        with self._lock:
+            made = self._made.get(key)
+        if made is None:
+            made = make()
+            with self._lock:
+                if len(self._made) >= self._size:
+                    del self._made[next(iter(self._made))]
+                self._made[key] = made
+        return made

@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from visterm.service.handlers import RequestHandlers
+from visterm.service.parts import ServiceParts
 from visterm.service.responses import JsonResponse
 from visterm.service.schemas import Body, ImageId
 from visterm.service.subject import Subject, Subjects, get, post
@@ -43,7 +43,7 @@ class NextTask(JudgingProgress):
 class JudgeSubject(Subject):
     """Judgements of people on results."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self._judgements = Judgements(service.run.judgements)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Imported when an application is made; the description of the API has their order. Rooms above this one add theirs to
 # `pipeline.plugins.SUBJECTS`.
 SUBJECTS = (
+    "service.subjects.search:SearchSubject",
     "service.subjects.images:ImageSubject",
     "service.subjects.browse:BrowseSubject",
     "service.subjects.map:MapSubject",

@@ -20,8 +20,8 @@ from visterm.pipeline.console import one_line
 from visterm.pipeline.store.files import write_bytes
 from visterm.service.add_files import Added, RefusedPhoto, discard_waiting
 from visterm.service.fetching import FetchError, fetch_image
-from visterm.service.handlers import UPLOAD_BYTES, RequestHandlers
 from visterm.service.jobs import Job
+from visterm.service.parts import UPLOAD_BYTES, ServiceParts
 from visterm.service.schemas import Body, Sha256
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, delete, get, post
@@ -80,7 +80,7 @@ class PhotoAdder(Job):
     command = (sys.executable, "-m", "visterm.service.add_files")
     work = "the process that adds photos"
 
-    def __init__(self, service: RequestHandlers):
+    def __init__(self, service: ServiceParts):
         super().__init__(service.run)
         self._service = service
 
@@ -116,7 +116,7 @@ class PhotoAdder(Job):
 class AddingSubject(Subject):
     """The photos given to the service."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self.job = service.add_job(PhotoAdder(service))
         self._contents: tuple[str, dict[str, str]] = "", {}  # by version: paths by SHA-256
@@ -174,10 +174,10 @@ class AddingSubject(Subject):
             name, data = await service.general_pool.run(fetch_image, request.url, UPLOAD_BYTES)
         except FetchError as error:
             raise HTTPException(422, f"cannot fetch this address: {error}") from None
-        query, stored = await service.upload_pool.run(service.read_upload, snapshot, name, data)
-        if not stored:
+        _, key = await service.upload_pool.run(service.read_upload, snapshot, name, data)
+        if key is None:
             raise HTTPException(507, "the image cannot be stored")
-        return {"upload": query.key, "name": name}
+        return {"upload": key, "name": name}
 
     def _paths(self, snapshot: Snapshot) -> dict[str, str]:
         if self._contents[0] != snapshot.searcher.version:

@@ -20,11 +20,11 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.report.thumbnail import make_thumbnail
-from visterm.pipeline.search.filters import NO_FILTER, Filter
+from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.stages.edit import exclude, restore
 from visterm.pipeline.store.catalogue import Excluded
 from visterm.pipeline.store.images import Image
-from visterm.service.handlers import RequestHandlers
+from visterm.service.parts import ServiceParts
 from visterm.service.schemas import (
     BEHIND,
     MAX_COLUMNS,
@@ -82,7 +82,7 @@ class RemovalResult(TypedDict):
 class ImageSubject(Subject):
     """The images of the collection, and what is done with several at once."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self._removals: dict[str, list[Excluded]] = {}  # by token, oldest first; forgotten when the service ends
 
@@ -268,8 +268,8 @@ class _Chunks:
 
 def passing(snapshot: Snapshot, request: FilterRequest) -> Sequence[int]:
     """Return the rows of the images that pass a filter, in order of path."""
-    images, gallery = Filter.of(**request.filter_options()), snapshot.searcher.gallery
-    return range(len(gallery.images)) if images == NO_FILTER else gallery.rows_of(images).tolist()
+    condition, gallery = request.filter(), snapshot.searcher.gallery
+    return range(len(gallery.images)) if condition == NO_FILTER else gallery.rows_of(condition).tolist()
 
 
 def _rows(snapshot: Snapshot, request: ListRequest) -> Sequence[int]:

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.store.label_edits import Decided, LabelEdit, LabelEdits
-from visterm.service.handlers import RequestHandlers
+from visterm.service.parts import ServiceParts
 from visterm.service.schemas import BEHIND, MAX_LABELS, MAX_SELECTED, Body, Ids, ImageId, Name
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import ImageSummary
@@ -80,7 +80,7 @@ class ConceptState(TypedDict):
 class LabelSubject(Subject):
     """Labels that people add and remove on the page."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self._edits = LabelEdits(service.run.label_edits)
         self._decided: tuple[int, Decided] = 0, Decided(set(), set())  # and the last edit that it includes

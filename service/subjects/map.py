@@ -13,8 +13,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from visterm.pipeline.store.not_same import DifferentPictures
-from visterm.service.handlers import RequestHandlers
 from visterm.service.jobs import Job
+from visterm.service.parts import ServiceParts
 from visterm.service.schemas import MAX_LISTED_LABELS, MAX_SELECTED, Body, ImageId, Name
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
@@ -126,7 +126,7 @@ class OverviewMaker(Job):
     work = "the map could not be drawn: the process"
     end_seconds = 5.0
 
-    def __init__(self, service: RequestHandlers):
+    def __init__(self, service: ServiceParts):
         super().__init__(service.run)
         self._keeps_up = service.keep_overview
         self._next: Snapshot | None = None  # what `start` was called with while a process ran
@@ -182,7 +182,7 @@ class OverviewMaker(Job):
 class MapSubject(Subject):
     """The overview that a run keeps; only images of the snapshot are sent."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self.job = service.add_job(OverviewMaker(service))
         self._different = DifferentPictures(service.run.different)

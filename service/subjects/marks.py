@@ -13,11 +13,13 @@ from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.rank import rank
-from visterm.service.handlers import RequestHandlers
+from visterm.pipeline.search.request import SearchRequest
+from visterm.service.parts import ServiceParts
 from visterm.service.responses import JsonResponse
 from visterm.service.schemas import BEHIND, Body, ImageId, JsonObject, Name, Sha256
-from visterm.service.snapshot import QueryVector, Snapshot
+from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.teaching.feedback import FeedbackTrainer, LearnerUpdate, Reverted
 from visterm.teaching.first import FIRST, can_start
@@ -110,7 +112,7 @@ class RevertResult(Reverted):
 class MarkSubject(Subject):
     """Relevance marks of a run, and updates of its learners."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self.trainer = FeedbackTrainer(service.run)
 
@@ -149,7 +151,7 @@ class MarkSubject(Subject):
             request.mark,
             learner=learner,
             version=self.trainer.version(learner),
-            vector=sparse.csr_matrix(query.Q) if query.row < 0 else None,
+            vector=sparse.csr_matrix(query.Q) if query.rows[0] < 0 else None,
             extractor=snapshot.extractor,
         )
         return self.query_marks(request.query)
@@ -200,16 +202,17 @@ class MarkSubject(Subject):
         """Return the ids of the first N_COMPARED results of a query."""
         learner = self.service.learner(snapshot, learner)
         query = self._query(snapshot, key)
-        (ranked,) = rank(snapshot.searcher, query.Q, [query.row], N_COMPARED, learner)
+        (ranked,) = rank(snapshot.searcher, query.Q, query.rows, SearchRequest(N_COMPARED, learner))
         return [snapshot.searcher.images[row].id for row, _ in ranked]
 
-    def _query(self, snapshot: Snapshot, key: str) -> QueryVector:
+    def _query(self, snapshot: Snapshot, key: str) -> Queries:
         """Return the query with a key: an image of the collection, an upload, or a vector stored with its marks."""
         if (row := snapshot.searcher.gallery.rows_by_sha256.get(key)) is not None:
-            return snapshot.image_query(snapshot.searcher.images[row].id)
+            return snapshot.image_queries([row])
         if self.service.uploads.read(key) is not None:
             return self.service.query(snapshot, None, key)
         Q = self.trainer.marks.vector(key, snapshot.extractor)
         if Q is None:
             raise HTTPException(404, "unknown query; search with it again, then mark")
-        return QueryVector("upload", key, Q if sparse.issparse(snapshot.searcher.X) else Q.toarray(), -1)
+        Q = Q if sparse.issparse(snapshot.searcher.X) else Q.toarray()
+        return Queries(["upload"], Q, [0], [-1], {}, [None])

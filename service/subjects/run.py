@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.store.models import TITLES
-from visterm.service.handlers import UPLOAD_BYTES
+from visterm.service.parts import UPLOAD_BYTES
 from visterm.service.schemas import BEHIND, MAX_K, MAX_LISTED_LABELS, MAX_OFFSET
 from visterm.service.subject import Subject, get
 

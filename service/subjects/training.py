@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.stages.supervision import TrainingData, read_training_data
 from visterm.pipeline.store.catalogue import Collection
-from visterm.service.handlers import RequestHandlers
 from visterm.service.jobs import Job
+from visterm.service.parts import ServiceParts
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, delete, get, post
 from visterm.teaching.retrain import TrainResult, stale_learners, undo_training, undoable
@@ -42,7 +42,7 @@ class Retraining(Job):
     command = (sys.executable, "-m", "visterm.teaching.retrain")
     work = "the training"
 
-    def __init__(self, service: RequestHandlers):
+    def __init__(self, service: ServiceParts):
         super().__init__(service.run)
         self._service = service
         self._stale: tuple[Any, list[str]] = None, []  # by the state of the run
@@ -121,7 +121,7 @@ class Retraining(Job):
 class TrainingSubject(Subject):
     """Trainings in the background."""
 
-    def __init__(self, service: RequestHandlers, subjects: Subjects):
+    def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self.job = service.add_job(Retraining(service))
 

@@ -44,7 +44,7 @@ def _client_class():
     adapter = functools.cache(TypeAdapter)
 
     class ServiceClient(httpx.Client):
-        """A client of one service, and its application (`handlers`, `subjects`).
+        """A client of one service, and its application (`parts`, `subjects`).
 
         Answers must have exactly the fields that their routes declare, unless `declared` is False.
         """
@@ -87,7 +87,7 @@ def _client_class():
 
         def wait_for_colors(self):
             """Answers have the mean colours of images from some moment after the start."""
-            looks = self.handlers.looks
+            looks = self.parts.looks
             self.wait_until(lambda: looks._thread is not None and not looks._thread.is_alive())
 
         @staticmethod
@@ -131,7 +131,7 @@ def _serving(run, *, token=None, local=True, settings=None, **options):
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
             # Certificates, which no test needs, take 30 ms to read.
             with _client_class()(base_url=address, timeout=PATIENCE, verify=False, **options) as client:
-                client.app, client.handlers, client.subjects = app, app.state.handlers, app.state.subjects
+                client.app, client.parts, client.subjects = app, app.state.parts, app.state.subjects
                 client.connections, client.requests = server.server_state.connections, server.server_state.tasks
                 yield client
                 for page in _open_pages:

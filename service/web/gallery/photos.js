@@ -1,7 +1,7 @@
 // Photos of the collection as a gallery: all of them, an album (some labels, a folder), all with
 // the last added first, or by the month in which they were taken.
 
-import { addressOf } from "../core/address.js";
+import { addressOf, FILTERS, pick } from "../core/address.js";
 import { get } from "../core/api.js";
 import { fromColumns, keepLabels, whenKnown } from "./details.js";
 import { box, command, el, plural } from "../core/dom.js";
@@ -40,10 +40,10 @@ const albumTitle = ({ label, folder }) =>
  * What can be done with an album of one label.
  * @param {Request} request
  */
-function links({ label, ...others }) {
-  const [name, ...more] = asList(label);
-  const { not_label, folder, after, before, where } = others;
-  if (!name || more.length || not_label || folder || after || before || where) return [];
+function links(request) {
+  const [name, ...more] = asList(request.label);
+  const others = FILTERS.filter((filter) => filter !== "label" && request[filter]);
+  if (!name || more.length || others.length) return [];
   /** @param {Request} values @param {string} words */
   const link = (values, words) => el("a", { href: addressOf(values), "data-go": "link" }, words);
   return [
@@ -57,14 +57,7 @@ function links({ label, ...others }) {
 }
 
 /** @param {Request} request */
-const filters = ({ label, not_label, folder, after, before, where }) => ({
-  label,
-  not_label,
-  folder,
-  after,
-  before,
-  where,
-});
+const filters = (request) => pick(request, FILTERS);
 
 /** Other orders of all photos. @param {Request} request */
 const orders = (request) =>

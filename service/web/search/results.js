@@ -1,6 +1,6 @@
 // The results: the gallery of one ranking, or two rankings side by side.
 
-import { addressOf, searchOf } from "../core/address.js";
+import { addressOf, FILTERS, pick, searchOf } from "../core/address.js";
 import { drawComparison } from "./compare.js";
 import { keepLabels, whenKnown } from "../gallery/details.js";
 import {
@@ -154,17 +154,7 @@ function empty() {
         : "The collection has no other image to compare with.";
   const removeAll = () => {
     state.hideMarked = false;
-    change({
-      label: undefined,
-      not_label: undefined,
-      folder: undefined,
-      after: undefined,
-      before: undefined,
-      where: undefined,
-      metric: undefined,
-      exclude_duplicates: undefined,
-      min_probability: undefined,
-    });
+    change(pick({}, [...FILTERS, "metric", "exclude_duplicates", "min_probability"]));
   };
   return box("No results", [
     el("p", {}, why),

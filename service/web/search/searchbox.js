@@ -1,7 +1,7 @@
 // The search box: labels, folders, file names and ids as somebody types; pictures and addresses
 // that are pasted.
 
-import { queryOf } from "../core/address.js";
+import { FILTERS, queryOf } from "../core/address.js";
 import { get, post } from "../core/api.js";
 import {
   $,
@@ -333,9 +333,7 @@ export function bindSearchBox() {
     } else if (
       event.key === "Backspace" &&
       !input.value &&
-      ["label", "not_label", "folder", "after", "before", "where"].some(
-        (name) => name in state.request,
-      )
+      FILTERS.some((name) => name in state.request)
     ) {
       const chips = $$(".chip[aria-label^='Remove filter: ']");
       chips.findLast((chip) => chip.checkVisibility())?.click();
