@@ -13,7 +13,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
 from .photos import some_photos
-from .processes import link_images
+from .processes import link_images, temporary_folder
 from .records import ELAPSED, compared, record, seconds
 
 N_WORKERS = 4
@@ -81,8 +80,7 @@ def extraction_seconds(run: Run, config: Config, collection: Collection, root: P
 
 def run(quick: bool = False) -> list[dict]:
     n, times, rounds, n_visterms = (200, 6, 3, 1000) if quick else (2000, 8, 5, 10_000)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         (folder / "photos").mkdir()
         link_images(folder / "images", some_photos(n, 0, folder / "photos")[0], n * times)
         settings = [*SETTINGS, f"features.n_visterms={n_visterms}", f"compute.segment_size={32 if quick else 256}"]

@@ -8,7 +8,7 @@ import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -48,7 +48,7 @@ def vector_kind(run: Run, config: Config) -> VectorKind:
 _AT_ONCE = 20_000  # images whose counts are read at a time
 
 
-def in_words(model: dict[str, Any]) -> str:
+def in_words(model: Mapping[str, Any]) -> str:
     """Return on one line what `OnnxEmbedder.describe` found, and what it chose."""
     height, width = model["size"]
     mean, scale = (

@@ -1,6 +1,6 @@
 """Choose settings by cross-validation on the training images of a configuration; test images are never read.
 
-    python -m benchmarks.cross_validation --config configs/caltech101-20-10000.yaml --set features.stride=32
+    python -m experiments.studies cross_validation --config configs/caltech101-20-10000.yaml --set features.stride=32
 
 In each of five folds palette, codebook, idf and OASIS are learned from four fifths of each class, and the images of the
 last fifth query each other. The mean mAP over the folds is printed beside cosine's, with the standard error of their
@@ -19,16 +19,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.photos import folds_of
+from benchmarks.records import kept_in
+from benchmarks.vectors import CACHE, DATA, ROOT
+from experiments.statistics import mean_and_error
 from visterm.features import VistermExtractor
 from visterm.learners import OASIS, Cosine
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.store.catalogue import Collection
 from visterm.retrieval import evaluate_test_test
-
-from .photos import folds_of
-from .records import kept_in
-from .statistics import mean_and_error
-from .vectors import CACHE, DATA, ROOT
 
 N_FOLDS = 5
 # For choosing among many settings: as many triplets as held-out images of such sets ask for, so that no time goes into
@@ -92,13 +91,15 @@ def measured_once(settings: tuple, measure: Callable[[], Any], rooms: Sequence[s
     return kept_in(CACHE / f"scores-{digest:08x}.json", measure)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cross_validation", description=__doc__.splitlines()[0])
+def main(options: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.studies cross_validation", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--images", type=Path, default=DATA / "caltech101")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--folds", type=int, default=N_FOLDS, help="at least 2; fewer are faster")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(options)
     config = load_config(arguments.config, arguments.set)
     paths, y = training_images(arguments.images, config)
 
@@ -110,7 +111,3 @@ def main() -> None:
     oasis, cosine = np.mean(scores, axis=0)
     difference, error = mean_and_error(np.subtract(*np.transpose(scores)))
     print(f"mean:   OASIS {oasis:.4f}  cosine {cosine:.4f}  difference {difference:.4f} +- {error:.4f}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Whether visterms beside deep vectors pay: ``python -m benchmarks both [--quick]``.
+"""Whether visterms beside deep vectors pay.
 
 Unit vectors of 1,000 visterms and unit vectors of the network side by side, ``[sqrt(w) v, sqrt(1 - w) d]``, so that
 cosine is ``w`` times that of visterms and ``1 - w`` times that of the network; OASIS with its defaults learns from
@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.photos import SETS, labelled, of_each_class, quality
+from benchmarks.records import FIRST, compared, record
 from visterm.features import VistermExtractor, deep_embedder
 from visterm.learners import OASIS
-
-from .oasis import quality
-from .photos import SETS, labelled, of_each_class
-from .records import FIRST, compared, record
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5)
 N_TRAIN, N_TEST = 40, 20

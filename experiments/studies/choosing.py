@@ -1,32 +1,28 @@
-"""Every learner where only trained classes count, on the sets of $VISTERM_DATA: python -m benchmarks.choosing.
+"""Every learner where only trained classes count: ``python -m experiments.studies choosing [SET, KIND, LEARNER ...]``.
 
-Each set is a run of the pipeline, with visterms and with deep vectors: `visterm features`, `train` and `evaluate` with
-the papers' protocol, and no other setting touched; benchmarks/open.py has the defaults. A learner must be above cosine
-on images that it has not seen, or be refused with the reason. Writes benchmarks/choosing.json, and the tables of
+Each set of $VISTERM_DATA is a run of the pipeline, with visterms and with deep vectors: `visterm features`, `train` and
+`evaluate` with the papers' protocol, and no other setting touched; the study open has the defaults. A learner must be
+above cosine on images that it has not seen, or be refused with the reason. Writes choosing.json, and the tables of
 docs/comparison.md. Arguments name some sets, vectors or learners, such as `flowers`, `deep` or `oasis`; the other sets
 keep the figures of the file.
 """
 
 import json
 import os
-import sys
+from pathlib import Path
 from typing import Any
 
-from visterm.pipeline.config.loading import load_config, with_settings
-from visterm.pipeline.config.models import Config
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import extracted
+from benchmarks.vectors import CACHE
+from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.evaluate import evaluate
-from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import LearnerRefused, train
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import read_metrics
-from visterm.pipeline.store.run import Run
 
-from .page import replace, table
-from .vectors import CACHE, DATA, ROOT
-
-FILE = ROOT / "benchmarks" / "choosing.json"
-PAGE = ROOT / "docs" / "comparison.md"
+FILE = Path(__file__).with_name("choosing.json")
 SETS = ("caltech101", "flowers", "corel5k")
 KINDS = ("visterms", "deep")
 CLOSED = {
@@ -37,23 +33,10 @@ COLUMNS = ("", "mAP", "times cosine", "P@1", "held-out mAP", "F1 of labels", "tr
 WITHOUT_SIMILARITY = ("knn",)  # its similarity is cosine; it is there for labels
 
 
-def open_set(name: str, kind: str, console: Console, *others: str) -> tuple[Run, Config]:
-    """The run of a set, with its features up to date; `others` are settings."""
-    run = Run(CACHE / "choosing" / "-".join([name, kind, *others]))
-    settings = ["compute.n_jobs=2", *others]
-    if (DATA / name / "labels.csv").exists():
-        settings.append(f"collection.labels={DATA / name / 'labels.csv'}")
-    if kind == "deep":
-        settings.append("features.kind=deep")
-    config = load_config(ROOT / "configs" / "spatial.yaml" if kind == "spatial" else None, settings)
-    features(run, config, DATA / name, console)
-    return run, config
-
-
 def measure(name: str, kind: str, learners: tuple[str, ...] = tuple(TRAINED)) -> dict[str, Any]:
     """Figures of every learner: of the evaluation, of its record, or why it was refused."""
     console = Console(quiet=True)
-    run, config = open_set(name, kind, console)
+    run, config = extracted(name, kind)
     config = with_settings(config, CLOSED)
     trained, refused = {}, {}
     for learner in learners:
@@ -109,7 +92,7 @@ def write_page(found: dict[str, Any]) -> None:
             one = found[f"{name}-{kind}"]
             parts += [f"**{name}, {kind}**\n", table(COLUMNS, rows(one))]
             parts += [f"Refused: {reason}.\n" for reason in one["refused"].values()]
-    replace(PAGE, "choosing", "\n".join(parts).strip("\n"))
+    replace(DOCS / "comparison.md", "choosing", "\n".join(parts).strip("\n"))
 
 
 def say_whether_it_holds(found: dict[str, Any]) -> None:
@@ -122,6 +105,7 @@ def say_whether_it_holds(found: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    os.environ.setdefault("VISTERM_RUNS", str(CACHE / "choosing"))
     if unknown := set(arguments) - {*SETS, *KINDS, *TRAINED}:
         raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; give some of {', '.join((*SETS, *KINDS, *TRAINED))}")
     learners = tuple(name for name in TRAINED if name in arguments) or tuple(TRAINED)
@@ -132,8 +116,3 @@ def main(arguments: list[str]) -> None:
             FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     write_page(found)
     say_whether_it_holds(found)
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("VISTERM_RUNS", str(CACHE / "choosing"))
-    main(sys.argv[1:])

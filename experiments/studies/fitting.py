@@ -1,4 +1,4 @@
-"""How a photo is fitted to the network of deep vectors: ``python -m benchmarks fitting [--quick]``.
+"""How a photo is fitted to the network of deep vectors.
 
 Each way to fit a photo to the input, on four sets of photos: mAP of cosine and of OASIS, by whose similarity all that
 it learned counts. Three splits, 40 % of each class tested; test images query test images. Two ways are averages of two
@@ -18,22 +18,15 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import ALL_LABELS as SETS
+from benchmarks.photos import labelled, of_each_class, quality
+from benchmarks.records import FIRST, compared, kept_in, record
+from benchmarks.vectors import CACHE, DATA, keep
 from visterm.features import OnnxEmbedder
 from visterm.features.efficientnet import PREPARATION, cached_model
-from visterm.learners import OASIS
-from visterm.learners.validation import average_precisions, mean_of
+from visterm.learners import OASIS, Cosine
 
-from .page import DOCS, replace, table
-from .photos import labelled, of_each_class
-from .records import FIRST, compared, kept_in, record
-from .vectors import CACHE, DATA, keep
-
-SETS = {
-    "caltech101": "Caltech-101, 38 classes",
-    "flowers": "flowers, 9 classes",
-    "textures": "textures, 9 classes",
-    "corel5k": "Corel-5K, 260 words",
-}
 WAYS: dict[str, dict[str, Any]] = {
     "stretch": {"resize": "stretch"},
     "pad": {"resize": "pad"},
@@ -112,15 +105,11 @@ def measure(name: str, way: str, n_splits: int = SPLITS) -> list[list[float]]:
         rng = np.random.default_rng(seed)
         if sp.issparse(y):
             test, training = np.split(rng.permutation(len(X)), [round(TEST_SHARE * len(X))])
-            relevant = (y[test] @ y[test].T).toarray() > 0
         else:
             size = round(TEST_SHARE * len(y) / len(np.unique(y)))
             test, training = of_each_class(y, rng, size, None)
-            relevant = y[test][:, None] == y[test]
         learner = OASIS(n_steps=N_STEPS, random_state=seed, n_jobs=-1).fit(X[training], y[training])
-        scores = X[test] @ X[test].T, learner.similarity(X[test], X[test])
-        own = np.arange(len(test))
-        figures.append([float(mean_of(average_precisions(one, relevant, own))) for one in scores])
+        figures.append([quality(one, X[test], y[test]) for one in (Cosine().fit(X), learner)])
     print(f"    {name}, {way}: cosine {np.mean(figures, axis=0)[0]:.3f}, OASIS {np.mean(figures, axis=0)[1]:.3f}")
     return figures
 

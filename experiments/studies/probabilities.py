@@ -1,4 +1,4 @@
-"""How right the probabilities beside scores are: ``python -m benchmarks probabilities [--quick]``.
+"""How right the probabilities beside scores are.
 
 Half of the images of a set train OASIS, a quarter calibrates its scores as ``visterm train`` does
 (`visterm.pipeline.evaluation.calibration`), and the last quarter is measured: pairs of two of its images, once in both
@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.photos import images_of
+from benchmarks.records import compared, record
 from visterm.learners import OASIS
 from visterm.learners.triplets import related_images
 from visterm.pipeline.evaluation.calibration import Calibration, calibrate
 from visterm.pipeline.evaluation.held_out import MAX_QUERIES, TEST_IMAGES, HeldOut
-
-from .open import images_of
-from .records import compared, record
 
 SETS = ("flowers", "textures", "caltech101")
 KINDS = ("deep", "visterms")

@@ -1,8 +1,8 @@
-"""What search takes by default, against the best learner that is trained: ``python -m benchmarks defaults [--quick]``.
+"""What search takes by default, against the best learner that is trained.
 
 Learners are trained with the defaults of ``visterm train`` and with ``--for seen``, and the one that held-out training
 images recommend (`recommend`) is compared with the best of them by mAP on test images. In the open world half of the
-classes are trained on and all test images query one gallery, as in benchmarks/open.py; for seen classes all are trained
+classes are trained on and all test images query one gallery, as in the study open; for seen classes all are trained
 on. Two splits of each set; vectors as ``visterm features`` makes them.
 
 What was measured is kept in build/bench/defaults, a file for each set, kind of vectors, world and learner, so that an
@@ -15,16 +15,16 @@ import itertools
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import images_of, to_dense
+from benchmarks.records import compared, kept_in, record
+from benchmarks.vectors import CACHE
 from visterm.learners.blend import effective
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.store.recommendation import recommend
 
-from .open import NAMES, SETS, class_splits, fitted, images_of, measures, title_of
-from .page import DOCS, replace, table
-from .records import compared, kept_in, record
-from .vectors import CACHE
+from .open import NAMES, SETS, class_splits, fitted, measures, title_of
 
 KINDS = ("deep", "visterms")
 WORLDS = ("open", "seen")
@@ -50,9 +50,8 @@ def measured(name: str, kind: str, world: str, learner: str, n_splits: int) -> l
             "worlds": {"for": world},
         }
         test = X[split.test]
-        look = test @ test.T
         of_test = measures(effective(model).similarity(test, test), split)[2]
-        of_cosine = measures(look.toarray() if sp.issparse(look) else look, split)[2]
+        of_cosine = measures(to_dense(test @ test.T), split)[2]
         found.append({"result": result, "test": of_test, "cosine": of_cosine, "seconds": seconds})
         print(f"    {name} {kind} {world} {learner}: test mAP {of_test[0]:.3f}, {seconds:.0f} s", flush=True)
     return found

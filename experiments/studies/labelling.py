@@ -1,4 +1,4 @@
-"""Labels by yes and no, of simulated users: ``python -m benchmarks labelling [--quick]``.
+"""Labels by yes and no, of simulated users.
 
 A concept: half of the photos of a set are there, each class in turn is a concept, and a user gives three of its photos
 and then answers yes or no to the photos that the page asks about, or to random ones. The average precision of the class
@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.photos import images_of, quality
+from benchmarks.records import FIRST, compared, kept_in, record
+from benchmarks.vectors import CACHE
+from visterm.learners import Cosine
 from visterm.learners.blend import effective
-from visterm.learners.validation import average_precisions, mean_of
 from visterm.teaching.concepts import image_to_ask, score_concept, sure_images
 from visterm.teaching.wrong_labels import BETTER, judge_labels
 
-from .open import fitted, images_of
-from .records import FIRST, compared, kept_in, record
-from .vectors import CACHE
+from .open import fitted
 from .wrong_labels import TRAINING_SHARE, planted
 
 SETS = ("flowers", "textures", "caltech101")
@@ -141,9 +142,8 @@ def similarity(name: str, n_folds: int) -> dict:
         right = float((given & (y[pool][:, None] == chosen)).any(axis=1)[some].mean())
         ours, _ = fitted("oasis", config, X[pool][some], sp.csr_array(given[some].astype(np.float32)), chosen.tolist())
         whole, _ = fitted("oasis", config, X[pool], y[pool], names)
-        relevant, own_rows = y[held][:, None] == y[held], np.arange(len(held))
-        scores = [effective(one).similarity(X[held], X[held]) for one in (ours, whole)] + [X[held] @ X[held].T]
-        measured.append([mean_of(average_precisions(s, relevant, own_rows)) for s in scores] + [some.mean(), right])
+        systems = effective(ours), effective(whole), Cosine().fit(X)
+        measured.append([quality(one, X[held], y[held]) for one in systems] + [some.mean(), right])
     ours, whole, cosine, labelled, right = (float(value) for value in np.mean(measured, axis=0))
     return record(
         f"actions-{name}",
@@ -171,11 +171,10 @@ def cleaned(name: str, seed: int) -> dict[str, float]:
     truth, corrected = y[pool][rows], labels.copy()
     wrong = labels[rows] != truth
     corrected[rows] = truth
-    relevant, own = y[held][:, None] == y[held], np.arange(len(held))
 
     def precision(given: np.ndarray) -> float:
         learner, _ = fitted("oasis", config, X[pool], given, names)
-        return mean_of(average_precisions(effective(learner).similarity(X[held], X[held]), relevant, own))
+        return quality(effective(learner), X[held], y[held])
 
     figures = {"planted": n_wrong, "entries": len(queue), "found": int(wrong.sum())}
     figures |= {"suggested": int((wrong & (suggested == truth)).sum())}

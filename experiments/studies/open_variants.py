@@ -1,6 +1,6 @@
-"""Other ways to learn for the open world, on deep vectors: ``python -m benchmarks.open_variants``.
+"""Other ways to learn for the open world, on deep vectors.
 
-OASIS with a number of steps that is the same for all variants, on class splits as in benchmarks/open.py; mAP of seen,
+OASIS with a number of steps that is the same for all variants, on class splits as in the study open; mAP of seen,
 unseen and both with the cautious share of what was learned, and all of it. Copies are random crops of half of the photo
 or more, every second one mirrored. Writes the tables of docs/open-world.md.
 """
@@ -15,17 +15,16 @@ import cv2
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.page import replace, table
+from benchmarks.photos import extracted, images_of, to_dense
+from benchmarks.vectors import CACHE, DATA
 from visterm.learners import OASIS
 from visterm.learners.validation import CAUTIOUS
 from visterm.learners.whitening import _groups, within_scatter
-from visterm.pipeline.console import Console
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.vectors import extractor_of
 
-from .choosing import open_set
-from .open import PAGE, SETS, Split, class_splits, images_of, measures, title_of, triple
-from .page import replace, table
-from .vectors import CACHE, DATA
+from .open import PAGE, SETS, Split, class_splits, measures, title_of, triple
 
 STEPS, SPLITS, SHARES = 500_000, 3, (CAUTIOUS, 1.0)
 PASS = 50_000  # triplets of one kind, where two kinds take turns
@@ -101,7 +100,7 @@ def copies_of(name: str) -> np.ndarray:
     """Vectors of a copy of each image of a set, in the order of `images_of`."""
     file = CACHE / "open" / f"{name}-copies.npy"
     if not file.exists():
-        run, _ = open_set(name, "deep", Console(quiet=True))
+        run, _ = extracted(name, "deep")
         with Collection(run.collection) as collection:
             paths = [
                 os.fsdecode(image.path) for image in collection.images("train", "validation", "test", labelled=True)
@@ -179,12 +178,12 @@ def variants(X: np.ndarray, copies: np.ndarray, y: Any, split: Split) -> dict[st
     return {title: figures(*model, split) for title, model in found.items()}
 
 
-def main() -> None:
+def main(_: list[str]) -> None:
     """Measure all sets; replace the tables of the page."""
     found: dict[str, dict[str, list]] = {}
     for name in SETS:
         _, X, y, _ = images_of(name, "deep")
-        X = X.toarray() if sp.issparse(X) else np.asarray(X)
+        X = np.asarray(to_dense(X))
         for split in class_splits(y, SPLITS):
             for title, row in variants(X, copies_of(name), y, split).items():
                 found.setdefault(title, {}).setdefault(name, []).append(row)
@@ -197,7 +196,3 @@ def main() -> None:
             rows.append([title, *map(triple, figures)])
         parts.append(table((f"seen / unseen / both, share {share:g}", *map(title_of, SETS)), rows))
     replace(PAGE, "variants", "\n".join(parts))
-
-
-if __name__ == "__main__":
-    main()

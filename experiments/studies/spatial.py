@@ -1,7 +1,8 @@
-"""What `configs/spatial.yaml` gains over the defaults, by set of photos: ``python -m benchmarks spatial [--quick]``.
+"""What `configs/spatial.yaml` gains over the defaults, by set of photos.
 
 ``visterm features``, ``train`` and ``evaluate``, as a user runs them, with the configuration and without; OASIS, test
 images query test images. Three splits, but for Corel-5K, which has one of its own.
+``--choose`` prints the cross-validation that chose the configuration.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.photos import evaluated, folder_of, settings_of
+from benchmarks.records import compared, record
+from benchmarks.vectors import ROOT
+from experiments.statistics import mean_and_error
 from visterm.pipeline.config.loading import load_config
 
 from .configurations import FOLDS, QUICK
 from .cross_validation import measured_once, scores_of, training_images
-from .photos import evaluated, folder_of, settings_of
-from .records import compared, record
-from .statistics import mean_and_error
-from .vectors import ROOT
 
 SETS = "caltech101-20", "flowers", "textures", "corel5k"
 CHOICE_SETS = "caltech101-20", "flowers", "textures"  # small, with one label per image
@@ -120,11 +121,9 @@ def choose(names: list[str]) -> None:
     print(f"best: {best[0]}, C {best[1]}; chosen, the fewest non-zeros within noise of it: {mixture}, C {C}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.spatial", description=choose.__doc__.splitlines()[0])
+def main(options: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.studies spatial", description=choose.__doc__.splitlines()[0]
+    )
     parser.add_argument("--choose", nargs="*", metavar="SET", required=True, choices=CHOICE_SETS, help="default: all")
-    choose(parser.parse_args().choose or list(CHOICE_SETS))
-
-
-if __name__ == "__main__":
-    main()
+    choose(parser.parse_args(options).choose or list(CHOICE_SETS))

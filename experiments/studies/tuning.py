@@ -1,16 +1,11 @@
-"""What `visterm tune` gains on test images, and whether it keeps its time and resumes: ``python -m benchmarks tuning``.
+"""What `visterm tune` gains on test images, and whether it keeps its time and resumes.
 
 ``visterm features``, ``train`` and ``evaluate`` with the defaults, then ``tune --apply``, ``train`` and ``evaluate``,
-as a user runs them; OASIS on visterms, test images query test images. 45 minutes of tuning, or ten with --quick. One
-part of it alone:
-
-    python -m benchmarks.tuning flowers 0 --budget 60s
-    python -m benchmarks.tuning flowers 0 --budget 60s --kill
+as a user runs them; OASIS on visterms, test images query test images. 45 minutes of tuning, or ten with --quick.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import subprocess
@@ -19,10 +14,11 @@ import time
 
 import numpy as np
 
+from benchmarks.photos import SETS, folder_of, settings_of
+from benchmarks.processes import command, environment, set_options, visterm
+from benchmarks.records import ELAPSED, compared, record, timed
+
 from .configurations import FOLDS
-from .photos import SETS, folder_of, settings_of
-from .processes import command, environment, set_options, visterm
-from .records import ELAPSED, compared, record, timed
 
 
 def evaluated(runs: str) -> float:
@@ -124,16 +120,3 @@ def records(found: dict[str, list[dict]], again: dict, budget: str) -> list[dict
             measured=f"textures, SIGKILL; {again['trials'][0]} and {again['trials'][1]} trials",
         ),
     ]
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description=__doc__.splitlines()[0])
-    parser.add_argument("set", choices=SETS)
-    parser.add_argument("fold", type=int)
-    parser.add_argument("--budget", default="5m")
-    parser.add_argument("--trials", help="so many trials, however long they take: where other work takes the cores")
-    parser.add_argument("--kill", action="store_true", help="kill and resume, and compare the choice")
-    given = parser.parse_args()
-    limit = ("--trials", given.trials) if given.trials else ("--budget", given.budget)
-    found = resumed(given.set, given.fold, given.budget) if given.kill else gain(given.set, given.fold, *limit)
-    print(json.dumps(found, indent=1))

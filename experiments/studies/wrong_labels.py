@@ -1,4 +1,4 @@
-"""Finding labels that are wrong, a part of ``python -m benchmarks teachers``.
+"""Finding labels that are wrong.
 
 Some of a set's images get the label of another class, drawn at random. Every signal ranks the images, and its average
 precision says how early the wrong ones come; of all images, those of OASIS's training, three in four, are ranked, since
@@ -18,20 +18,18 @@ import scipy.sparse as sp
 from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.peers import PeerError, run_in
+from benchmarks.photos import extracted, to_dense
+from benchmarks.records import compared, kept_in, record
+from benchmarks.vectors import CACHE
 from visterm.learners import OASIS, Teachers
 from visterm.learners.triplets import related_images
-from visterm.pipeline.console import Console
 from visterm.pipeline.evaluation.held_out import MAX_QUERIES, HeldOut
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.vectors import vectors
 from visterm.teaching.harmful import margin_terms
 from visterm.teaching.wrong_labels import N_NEIGHBORS, cross_validated, judge_labels
-
-from .choosing import open_set
-from .page import DOCS, replace, table
-from .peers import PeerError, run_in
-from .records import compared, kept_in, record
-from .vectors import CACHE
 
 SETS = {  # name and number of draws
     "flowers": ("flowers, 9 classes", 5),
@@ -67,7 +65,7 @@ outputs["cleanlab, find_label_issues"] = first + outputs["cleanlab, self confide
 
 def labelled_images(name: str, kind: str) -> tuple[Any, np.ndarray]:
     """Vectors and classes, the names of the folders, of at most MOST_OF_CLASS images per class."""
-    run, _ = open_set(name, kind, Console(quiet=True))
+    run, _ = extracted(name, kind)
     with Collection(run.collection) as collection:
         images = collection.images("train", "validation", "test", labelled=True)
         classes = np.unique([Path(image.path).parent.name for image in images], return_inverse=True)[1]
@@ -103,7 +101,7 @@ def signals(X: Any, y: np.ndarray, training: np.ndarray, seed: int) -> dict[str,
     terms = margin_terms(teachers, HeldOut(X[others], own, relevant, np.ones(len(others), bool), ""), X[others])
     judged = judge_labels(X, y)
     given = {
-        "neighbours": neighbours_disagree(cosine.toarray() if sp.issparse(cosine) else cosine, y)[training],
+        "neighbours": neighbours_disagree(to_dense(cosine), y)[training],
         "neighbours by OASIS": neighbours_disagree(learner.similarity(X, X), y)[training],
         "tau as a query": teachers.table.maximum(0).sum(axis=1),
         "harm": -(terms.sum(axis=1) + terms.sum(axis=0)),

@@ -1,4 +1,4 @@
-"""The open world: classes that a learner was trained on, and others: ``python -m benchmarks open [--quick]``.
+"""The open world: classes that a learner was trained on, and others.
 
 Half of the classes are trained on ("seen"), the other half are not ("unseen"). Test images query test images: of seen
 classes among these, of unseen ones among those, and all of them in one gallery ("both"). Of images with several words,
@@ -13,7 +13,6 @@ docs/open-world.md.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -21,29 +20,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import ALL_LABELS, images_of, relevance_of, to_dense
+from benchmarks.records import ELAPSED, FIRST, PROCESS, compared, kept_in, race, record, timed
+from benchmarks.vectors import CACHE
 from visterm.learners import LEARNERS, Blend, Cosine, SimilarityLearner
 from visterm.learners.blend import effective
-from visterm.learners.validation import SHARES, average_precisions, mean_of
+from visterm.learners.validation import SHARES, mean_average_precision
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console
 from visterm.pipeline.stages.train import constructor_parameters
-from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.models import TRAINED
-from visterm.pipeline.store.vectors import supervision, vectors
 from visterm.retrieval import ExactIndex
 
-from .choosing import open_set
-from .page import DOCS, replace, table
-from .records import ELAPSED, FIRST, PROCESS, compared, kept_in, race, record, timed
-from .vectors import CACHE
-
-SETS = {
-    "caltech101": "Caltech-101, 38 classes",
-    "flowers": "flowers, 9 classes",
-    "textures": "textures, 9 classes",
-    "corel5k": "Corel-5K, 260 words",
-}
+SETS = ALL_LABELS
 KINDS = ("deep", "visterms", "spatial")
 NAMES = ("oasis", "aroma", "wsabie", "ovr", "hier")
 SPLITS = 5
@@ -68,16 +58,6 @@ class Split(NamedTuple):
     relevant: np.ndarray  # bool (n_test, n_test)
 
 
-@functools.lru_cache(maxsize=1)  # for the splits of a set
-def images_of(name: str, kind: str) -> tuple[Config, Any, Any, list[str]]:
-    """Configuration, vectors and labels of all images of a set, and the names of the labels."""
-    run, config = open_set(name, kind, Console(quiet=True))
-    with Collection(run.collection) as collection:
-        images = collection.images("train", "validation", "test", labelled=True)
-        y, names = supervision(images, clicks=False)
-        return config, vectors(run, collection, images), y, names
-
-
 def class_splits(y: Any, n_splits: int) -> Iterator[Split]:
     """Draw which classes are seen, and the test images.
 
@@ -98,9 +78,7 @@ def class_splits(y: Any, n_splits: int) -> Iterator[Split]:
                 rows = rng.permutation(np.flatnonzero(y == one))
                 test[rows[: round(TEST_SHARE * len(rows))]] = True
         rows = rng.permutation(np.flatnonzero(test))
-        some = y[rows]
-        relevant = (some @ some.T).toarray() > 0 if sp.issparse(y) else some[:, None] == some
-        yield Split(np.flatnonzero(known & ~test), rows, known[rows], relevant)
+        yield Split(np.flatnonzero(known & ~test), rows, known[rows], relevance_of(y[rows]))
 
 
 def measures(scores: np.ndarray, split: Split) -> list[list[float]]:
@@ -109,7 +87,7 @@ def measures(scores: np.ndarray, split: Split) -> list[list[float]]:
     for rows in (split.seen, ~split.seen, np.ones(len(scores), bool)):
         part, relevant = scores[np.ix_(rows, rows)], split.relevant[np.ix_(rows, rows)]
         own = np.arange(len(part))
-        mean = mean_of(average_precisions(part, relevant, own))
+        mean = mean_average_precision(part, relevant, own)
         part[own, own] = -np.inf
         measured.append([mean, float(relevant[own, part.argmax(axis=1)].mean())])
     return measured
@@ -135,7 +113,7 @@ def of_split(name: str, kind: str, learner: str, seed: int) -> dict[str, Any]:
     before, seconds_before = fitted(learner, *data, before=True)
     now, seconds = fitted(learner, *data)
     part = {
-        "cosine": measures(cosine.toarray() if sp.issparse(cosine) else cosine, split),
+        "cosine": measures(to_dense(cosine), split),
         "before": measures(before.similarity(test, test), split),
         "now": measures(effective(now).similarity(test, test), split),
         "seconds": [seconds_before, seconds],

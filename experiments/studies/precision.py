@@ -1,4 +1,4 @@
-"""Deep vectors in float16 and float32: mAP of cosine and OASIS; ``python -m benchmarks precision [--quick]``.
+"""Deep vectors in float16 and float32: mAP of cosine and OASIS.
 
 Vectors of all photos of a set, as float32; their float16 is what a run stores with ``features.precision: float16``. Of
 each class 60 % of the photos are trained on (Corel-5K, with several labels: of all photos), and the others query each
@@ -13,14 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.photos import images_of, quality
+from benchmarks.records import FIRST, compared, record
 from visterm.learners import OASIS, Cosine
-from visterm.learners.validation import average_precisions, mean_of
-from visterm.pipeline.console import Console
-from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.vectors import supervision, vectors
-
-from .choosing import open_set
-from .records import FIRST, compared, record
 
 SETS = {"flowers": "flowers", "textures": "textures", "caltech101": "Caltech-101, 38 classes", "corel5k": "Corel-5K"}
 FOLDS, TRAIN, STEPS = 3, 0.6, 1_000_000
@@ -37,22 +32,9 @@ def split(y: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return training, rng.permutation(np.setdiff1d(np.arange(len(y)), training))
 
 
-def mean_average_precision(learner: Any, X: np.ndarray, y: Any) -> float:
-    relevant = (y @ y.T).toarray() > 0 if sp.issparse(y) else y[:, None] == y
-    return mean_of(average_precisions(learner.similarity(X, X), relevant, np.arange(len(X))))
-
-
-def deep_vectors(name: str) -> tuple[np.ndarray, Any]:
-    """Deep vectors of all labelled photos of a set in float32, and their labels."""
-    run, _ = open_set(name, "deep", Console(quiet=True), "features.precision=float32")
-    with Collection(run.collection) as collection:
-        images = collection.images("train", "validation", "test", labelled=True)
-        return vectors(run, collection, images), supervision(images)[0]
-
-
 def of_set(name: str, n_folds: int, n_steps: int) -> dict[str, np.ndarray]:
     """MAP of cosine and OASIS in float16 and float32: (n_folds, 2)."""
-    X, y = deep_vectors(name)
+    _, X, y, _ = images_of(name, "deep", "features.precision=float32")
     both = X.astype(np.float16).astype(np.float32), X
     figures: dict[str, list[list[float]]] = {"cosine": [], "oasis": []}
     for fold in range(n_folds):
@@ -62,7 +44,7 @@ def of_set(name: str, n_folds: int, n_steps: int) -> dict[str, np.ndarray]:
             for vectors_ in both:
                 learner = Cosine() if title == "cosine" else OASIS(n_steps=n_steps, random_state=fold)
                 learner.fit(vectors_[training], y[training])
-                measured.append(mean_average_precision(learner, vectors_[test], y[test]))
+                measured.append(quality(learner, vectors_[test], y[test]))
             figures[title].append(measured)
     return {title: np.array(measured) for title, measured in figures.items()}
 

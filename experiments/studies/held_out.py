@@ -1,4 +1,4 @@
-"""Held-out images beside test images, by number of visterms: ``python -m benchmarks held_out [--quick]``.
+"""Held-out images beside test images, by number of visterms.
 
 Early stopping, tuning and the recommended learner rest on mAP on held-out training images. It is to order numbers of
 visterms as mAP on test images does, and to be about as large. Each case is a run of the pipeline: ``visterm features``
@@ -19,8 +19,11 @@ import numpy as np
 import scipy.sparse as sp
 import yaml
 
+from benchmarks.page import DOCS, replace, table
+from benchmarks.photos import quality
+from benchmarks.records import compared, kept_in, record
+from benchmarks.vectors import CACHE, DATA
 from visterm.learners import load_learner
-from visterm.learners.validation import mean_average_precision
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features
@@ -30,9 +33,6 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import supervision, vectors
 
 from .open import SETS, triple
-from .page import DOCS, replace, table
-from .records import compared, kept_in, record
-from .vectors import CACHE, DATA
 
 TITLES = SETS | {"merged-20": "mixed set, 20 classes of objects, flowers and textures"}
 SIZES = (1_000, 3_000, 10_000)
@@ -70,23 +70,19 @@ def measured(name: str, n_visterms: int, split: int) -> dict[str, Any]:
         tested = collection.images("test", labelled=True)
         X, (y, _) = vectors(run, collection, tested), supervision(tested)
         held_out, _ = supervision([collection.images("train", labelled=True)[row] for row in learner.held_out_])
-    scores = learner.similarity(X, X)
-    scores = scores.toarray() if sp.issparse(scores) else scores
-    relevant = (y @ y.T).toarray() > 0 if sp.issparse(y) else y[:, None] == y
     shutil.rmtree(run.folder)
     rng, drawn = np.random.default_rng(split), []
     for _ in range(DRAWS):
         if sp.issparse(y):
-            rows = rng.permutation(len(scores))[: held_out.shape[0]]
+            rows = rng.permutation(y.shape[0])[: held_out.shape[0]]
         else:
             each = [(rng.permutation(np.flatnonzero(y == one)), (held_out == one).sum()) for one in np.unique(y)]
             rows = rng.permutation(np.concatenate([members[:n] for members, n in each]))
-        part = np.ix_(rows, rows)
-        drawn.append(mean_average_precision(scores[part], relevant[part], np.arange(len(rows))))
+        drawn.append(quality(learner, X[rows], y[rows]))
     found = {
         "held_out": result["validation_map"],
         "test_as_many": float(np.mean(drawn)),
-        "test": mean_average_precision(scores, relevant, np.arange(len(scores))),
+        "test": quality(learner, X, y),
         "n_held_out": len(learner.held_out_),
     }
     print(f"    {name} {n_visterms} {split}: {found}", flush=True)

@@ -1,7 +1,7 @@
-"""The vectors and the learner that ``visterm try`` chooses, against the best of nine: ``python -m benchmarks trying``.
+"""The vectors and the learner that ``visterm try`` chooses, against the best of nine.
 
 The nine are deep vectors, visterms and visterms per cell, by cosine, oasis and hier, trained on all training images
-with the defaults of ``visterm train`` and with ``--for seen``, by mAP on test images as in benchmarks/defaults.py,
+with the defaults of ``visterm train`` and with ``--for seen``, by mAP on test images as in the study defaults,
 whose figures are shared. ``visterm try`` sees at most 600 images, with its own held-out ones.
 """
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.records import compared, kept_in, record
+from benchmarks.vectors import CACHE, DATA
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.try_photos import LEARNERS, try_photos
 
 from .defaults import SPLITS, WORLDS, measured
 from .open import KINDS, SETS
-from .records import compared, kept_in, record
-from .vectors import CACHE, DATA
 
 
 def tried(name: str, world: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which vectors to take, visterms or deep: ``python -m benchmarks vectors_table [--quick]``.
+"""Which vectors to take, visterms or deep.
 
 Features, training and evaluation with the defaults of the commands, on 20 classes of Caltech-101 (40 training and 25
 test images each), and on the flowers and the textures (36 and 24); see benchmarks/photos.py. Test images query test
@@ -11,6 +11,9 @@ import re
 import tempfile
 from pathlib import Path
 
+from benchmarks import page
+from benchmarks.photos import SETS, folder_of, settings_of
+from benchmarks.records import FIRST, PROCESS, compared, record, seconds
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.evaluate import evaluate
@@ -19,10 +22,6 @@ from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
-
-from . import page
-from .photos import SETS, folder_of, settings_of
-from .records import FIRST, PROCESS, compared, record, seconds
 
 KINDS = ("visterms", "deep")
 LEARNERS = ("oasis", "aroma", "wsabie")

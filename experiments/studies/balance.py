@@ -1,23 +1,20 @@
-"""Queries by image and by class (`balance`), on classes of very different size: python -m benchmarks.balance.
+"""Queries by image and by class (`balance`), on classes of very different size.
 
-The visterms of caltech101 that `benchmarks.choosing` extracts. The largest class keeps all of its images, the smallest
+The visterms of caltech101. The largest class keeps all of its images, the smallest
 a twentieth, training and test images alike, with sizes in geometric steps; which class gets which size is drawn. OASIS
-and AROMA are trained with the settings of the command. Writes benchmarks/balance.json.
+and AROMA are trained with the settings of the command. Writes balance.json.
 """
 
 import json
-import sys
+from pathlib import Path
 
 import numpy as np
 
+from benchmarks.photos import extracted
 from visterm.learners import AROMA, OASIS
-from visterm.pipeline.console import Console
 from visterm.retrieval import evaluate_test_test
 
-from .choosing import open_set
-from .vectors import ROOT
-
-FILE = ROOT / "benchmarks" / "balance.json"
+FILE = Path(__file__).with_name("balance.json")
 SKEW = 20
 EARLY = {"validation_fraction": 0.2, "patience": 5, "refit": True, "random_state": 0}
 LEARNERS = {
@@ -42,7 +39,7 @@ def measure(seeds: int) -> list[dict]:
     """mAP over all test images, and mean over classes, for each learner, balance and seed."""
     from visterm.pipeline import open_run
 
-    run, _ = open_set("caltech101", "visterms", Console(quiet=True))
+    run, _ = extracted("caltech101", "visterms")
     X, y, _, splits, _ = open_run(run.folder)
     found = []
     for seed in range(seeds):
@@ -68,8 +65,8 @@ def measure(seeds: int) -> list[dict]:
     return found
 
 
-def main(seeds: int) -> None:
-    found = measure(seeds)
+def main(arguments: list[str]) -> None:
+    found = measure(int(arguments[0]) if arguments else 3)
     for name in LEARNERS:
         means = {
             balance: [
@@ -80,7 +77,3 @@ def main(seeds: int) -> None:
         }
         for balance, (overall, of_classes) in means.items():
             print(f"{name}, by {balance}: mAP {overall:.3f}, mean over classes {of_classes:.3f}")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

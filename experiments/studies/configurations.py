@@ -1,4 +1,4 @@
-"""Quality that the commands reach with the configurations in `configs`: ``python -m benchmarks configurations``.
+"""Quality that the commands reach with the configurations in `configs`.
 
 ``visterm features``, ``train`` and ``evaluate`` on the classes of Caltech-101 that a configuration names, as a user
 runs them, for each of three splits. Test images query test images.
@@ -6,9 +6,9 @@ runs them, for each of three splits. Test images query test images.
 
 import numpy as np
 
-from .photos import evaluated
-from .records import FIRST, compared, record
-from .vectors import DATA, ROOT
+from benchmarks.photos import evaluated
+from benchmarks.records import FIRST, compared, record
+from benchmarks.vectors import DATA, ROOT
 
 FOLDS = (0, 1, 2)
 RUNS = {

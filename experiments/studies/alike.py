@@ -1,4 +1,4 @@
-"""Copies among photos, as ``visterm duplicates`` and the page find them: ``python -m benchmarks alike [--quick]``.
+"""Copies among photos, as ``visterm duplicates`` and the page find them.
 
 To photos of each set, copies of some of them are added: of half the sides, of JPEG quality 50, without a fortieth of
 each side (a crop of 5 % of width and height), and mirrored. Pairs of originals that are found, too, are real copies in
@@ -21,8 +21,11 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-import scipy.sparse as sp
 
+from benchmarks.photos import extracted, to_dense
+from benchmarks.processes import temporary_folder
+from benchmarks.records import ELAPSED, PROCESS, compared, record, timed
+from benchmarks.vectors import DATA
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features
@@ -32,10 +35,6 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import vectors
 from visterm.teaching.duplicates import find_same_pictures, find_same_scenes
 from visterm.teaching.overview import ALIKE
-
-from .choosing import open_set
-from .records import ELAPSED, PROCESS, compared, record, timed
-from .vectors import DATA
 
 SETS = {"flowers": "flowers", "textures": "textures", "corel5k": "Corel-5K", "caltech101": "Caltech-101"}
 PHOTOS = 400
@@ -79,8 +78,7 @@ def plant(name: str, folder: Path, n: int) -> list[tuple[str, str, str]]:
 
 def measure(name: str, n: int) -> dict:
     """One record: recall, also of each way, and the precision among pairs of which one is a planted copy."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         planted = {tuple(sorted((own, copy))): way for own, copy, way in plant(name, folder, n)}
         paths = sorted(path.name for path in folder.iterdir())
         images = [Image(i, path, path, {}, None, 0, i) for i, path in enumerate(paths)]
@@ -124,12 +122,11 @@ class Near(NamedTuple):
 
 def near_pairs(name: str, kind: str, same: set[tuple[str, ...]]) -> Near:
     """The pairs of a set by one kind of vectors, but those of `same`."""
-    run, _ = open_set(name, kind, Console(quiet=True))
+    run, _ = extracted(name, kind)
     with Collection(run.collection) as collection:
         images = collection.images()
         X = vectors(run, collection, images)
-    cosines = X @ X.T
-    cosines = cosines.toarray() if sp.issparse(cosines) else cosines
+    cosines = to_dense(X @ X.T)
     i, j = np.nonzero(np.triu(cosines >= 0.5, 1))
     paths = [image.path for image in images]
     other = np.array([tuple(sorted((paths[a], paths[b]))) not in same for a, b in zip(i, j, strict=True)], bool)
@@ -227,7 +224,7 @@ def scenes(names: tuple[str, ...], classes: tuple[str, ...], n: int) -> list[dic
     n_pairs, wrong, took = 0, [], 0.0
     for name in classes:
         part = near_pairs(name, "deep", set())
-        run, _ = open_set(name, "deep", Console(quiet=True))
+        run, _ = extracted(name, "deep")
         with Collection(run.collection) as collection:
             images = collection.images()
         pairs = [(a, b) for a, b in part.rows[(part.cosines >= COMPARED) & ~part.same_class].tolist()]

@@ -1,4 +1,4 @@
-"""How much of a score an explanation shows: ``python -m benchmarks explaining [--quick]``.
+"""How much of a score an explanation shows.
 
 Pairs of a photo and one of its ten best results by OASIS, drawn at random, are explained as the command does. Measured
 is the share of the score that the regions shown carry, beside that of the eight strongest pairs of blocks or cells,
@@ -8,18 +8,15 @@ as much as they have of all pairs of cells.
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.photos import SETS, folder_of, settings_of
+from benchmarks.processes import RUN, set_options, temporary_folder, visterm
+from benchmarks.records import ELAPSED, compared, record, timed
 from visterm.pipeline import Searcher, explain_pair
 from visterm.pipeline.store.run import Run
-
-from .photos import SETS, folder_of, settings_of
-from .processes import RUN, set_options, visterm
-from .records import ELAPSED, compared, record, timed
 
 KINDS = {"deep": ["features.kind=deep"], "visterms": []}
 PAIRS, PAIRS_BEFORE = 100, 8
@@ -48,8 +45,7 @@ def explained(searcher: Searcher, n: int) -> np.ndarray:
 
 def measure(name: str, kind: str, n: int) -> dict:
     """The record of a set and a kind of vectors."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         visterm(folder, "features", str(folder_of(name)), *set_options([*settings_of(name), *KINDS[kind]]))
         visterm(folder, "train")
         rows = explained(Searcher(Run(folder / RUN)), n)
