@@ -12,7 +12,7 @@ import typer
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
-from visterm.pipeline.search.request import FILTERS, OPTIONS, SearchRequest
+from visterm.pipeline.search.request import FILTERS, OF_IMAGES, OPTIONS, SearchRequest
 
 from .errors import command
 from .options import (
@@ -84,10 +84,11 @@ def search(
         query_label, label_option = options.pop("label"), "--label"
     asked = _asked(queries, query_label, label_option)
     request = SearchRequest.of(**options)
-    if query_label and (of_images := request.not_for_labels()):
+    of_images = next((name for name in OF_IMAGES if getattr(request, name) != getattr(SearchRequest, name)), None)
+    if query_label and of_images is not None:
         by_itself = "a learner ranks images for a label by itself"
-        why = by_itself if of_images[0] == "learned" else "give an image, or leave it out"
-        raise UserError(f"{_flag(of_images[0])} is for queries that are images; {why}")
+        why = by_itself if of_images == "learned" else "give an image, or leave it out"
+        raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
     searcher, console = open_searcher(run)
     chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
     conditions = {name: options[name] for name in FILTERS if name in options}

@@ -103,26 +103,10 @@ def region_vector(searcher: Any, image: Any, region: Rectangle) -> Any:
 def refined(
     searcher: Any, queries: Queries, request: SearchRequest, *, strict: bool = False
 ) -> tuple[Queries, frozenset[int]]:
-    """Restrict queries to the region of a request, and add its examples to each.
+    """Restrict queries to the region of a request, and add its examples to each; see `Searcher.search`.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    queries : Queries
-    request : SearchRequest
-    strict : bool
-        Raise the error of a query whose region shows nothing, or whose sum cancels out, in place of listing it.
-
-    Returns
-    -------
-    Queries
-    frozenset of int
-        Rows of the examples in the collection.
-
-    Raises
-    ------
-    InvalidQuery
-        An example cannot be read, or the run has imported vectors, which have no regions.
+    Returns the queries, and the rows of the examples in the collection. The errors of queries whose region shows
+    nothing, or whose sum cancels out, are among those of the queries; if `strict`, they are raised.
     """
     from visterm.features import ImageError
 

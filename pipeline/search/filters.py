@@ -58,6 +58,13 @@ class Condition(NamedTuple):
             condition.period("where")
         return condition
 
+    @classmethod
+    def of_date(cls, name: str, operator: str, date: str) -> Condition:
+        """Make the condition of an option that is a date; InvalidFilter where it is none."""
+        condition = cls(_DATE, operator, date)
+        condition.period(name)
+        return condition
+
     def period(self, name: str) -> tuple[Any, Any]:
         """Return the first moment of the date in this condition, and the first one after it."""
         try:
@@ -89,32 +96,6 @@ class Filter(NamedTuple):
     not_label: tuple[str, ...] = ()
     folder: str | None = None
     where: tuple[Condition, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        label: Sequence[str] = (),
-        not_label: Sequence[str] = (),
-        folder: str | None = None,
-        after: str | None = None,
-        before: str | None = None,
-        where: Sequence[str] = (),
-    ) -> Filter:
-        """Make a filter; each condition may be missing.
-
-        ``after`` and ``before`` are dates: from the beginning of the one, up to the beginning of the other.
-
-        Raises
-        ------
-        InvalidFilter
-            A condition or a date cannot be read.
-        """
-        conditions = [Condition.of(text) for text in where]
-        for name, operator, date in (("after", ">=", after), ("before", "<", before)):
-            if date:
-                conditions.append(Condition(_DATE, operator, date))
-                conditions[-1].period(name)
-        return cls(tuple(label), tuple(not_label), folder or None, tuple(conditions))
 
     def rows(self, images: Sequence[Image], albums: AlbumRows, fields: Fields | None = None) -> np.ndarray:
         """Rows of the images that pass, in order; `images` are sorted by path, `fields` are those of `where`."""

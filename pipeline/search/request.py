@@ -105,39 +105,18 @@ class SearchOptions(LabelSearchOptions, total=False):
 
 
 class Option(NamedTuple):
-    """How people give a field of `SearchRequest`.
+    """How people give a field of `SearchRequest`."""
 
-    Attributes
-    ----------
-    kind : type
-        Of one value: str, int, float or bool.
-    help : str
-        As the API describes it.
-    command : str
-        As the help of the command describes it; empty: as the API does.
-    metavar : str, optional
-    several : bool
-        Whether it is a list of values.
-    least, most : float, optional
-        Bounds of a number.
-    served : int
-        The largest number, or the most values, that the service takes; 0: as many as fit.
-    pattern : str, optional
-        Form of a text in the API and in addresses.
-    read : callable, optional
-        Makes the value of the field of what a caller gives; raises UserError.
-    """
-
-    kind: type
-    help: str
-    command: str = ""
+    kind: type  # of one value: str, int, float or bool
+    help: str  # as the API describes it
+    command: str = ""  # as the help of the command describes it, if not as the API does
     metavar: str | None = None
-    several: bool = False
+    several: bool = False  # a list of values
     least: float | None = None
     most: float | None = None
-    served: int = 0
-    pattern: str | None = None
-    read: Callable[[Any], Any] | None = None
+    served: int = 0  # the largest number, or the most values, that the service takes; 0: as many as fit
+    pattern: str | None = None  # form of a text in the API and in addresses
+    read: Callable[[Any], Any] | None = None  # makes the value of what a caller gives
 
     def check(self, name: str, value: float) -> None:
         """Refuse a number out of bounds."""
@@ -282,29 +261,24 @@ class SearchRequest:
 
     @cached_property
     def filter(self) -> Filter:
-        """The conditions on images.
+        """The conditions on images; InvalidFilter where one cannot be read."""
+        from .filters import Condition, Filter
 
-        Raises
-        ------
-        InvalidFilter
-            A condition or a date cannot be read.
-        """
-        from .filters import Filter
-
-        return Filter.of(self.label, self.not_label, self.folder, self.after, self.before, self.where)
+        conditions = [Condition.of(text) for text in self.where]
+        if self.after:
+            conditions.append(Condition.of_date("after", ">=", self.after))
+        if self.before:
+            conditions.append(Condition.of_date("before", "<", self.before))
+        return Filter(self.label, self.not_label, self.folder or None, tuple(conditions))
 
     @property
     def of_whole_images(self) -> bool:
         """Whether each query is one whole image."""
         return self.region is None and not self.example and self.weight == 1
 
-    def not_for_labels(self) -> list[str]:
-        """Names of the fields with a value that a search by label does not take."""
-        of_images = SearchOptions.__annotations__.keys() - LabelSearchOptions.__annotations__.keys()
-        return [one.name for one in fields(self) if one.name in of_images and getattr(self, one.name) != one.default]
-
 
 OPTIONS: dict[str, Option] = {one.name: one.metadata["option"] for one in fields(SearchRequest)}
 FILTERS = tuple(FilterOptions.__annotations__)
+OF_IMAGES = tuple(name for name in SearchOptions.__annotations__ if name not in LabelSearchOptions.__annotations__)
 _READ = [(name, option.read) for name, option in OPTIONS.items() if option.read is not None]
 _BOUNDED = [(name, option) for name, option in OPTIONS.items() if option.least is not None]

@@ -77,7 +77,12 @@ def test_an_option_means_the_same_through_each_door(searcher, finished, api, opt
     assert answers != plain
     assert all(answer["results"] for answer in answers)
     columns = api("/search/columns", {"id": 2} | options).json()
-    assert columns["ids"] == [result["id"] for result in answers[0]["results"]]
+    for column, name in (("ids", "id"), ("scores", "score")):
+        assert columns[column] == [result[name] for result in answers[0]["results"]]
+    conditions = searcher.filter(**{name: options[name] for name in FILTERS if name in options})
+    assert served["n_searched"] == len(
+        conditions.rows(searcher.images, searcher.gallery.albums, searcher.gallery.fields)
+    )
 
 
 @pytest.mark.parametrize("options", [{}, *({name: CASES[i][name]} for i, name in ((4, "folder"), (7, "where")))])
@@ -134,7 +139,7 @@ def test_the_command_refuses_options_that_labels_do_not_take(finished):
 
 def test_the_page_knows_the_names_of_the_table(repository):
     """Its addresses hold what GET /search takes, and lists of values where that takes lists."""
-    script = (repository / "service/web/address.js").read_text()
+    script = (repository / "service/web/core/address.js").read_text()
 
     def names(constant):
         return set(re.findall(r'"(\w+)"', re.search(rf"const {constant} =[^\[]*\[(.*?)\]", script, re.DOTALL)[1]))

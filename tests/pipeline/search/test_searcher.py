@@ -61,6 +61,11 @@ def test_a_share_of_what_was_learned(searcher, name):
         assert row["score"] == pytest.approx(expected, abs=1e-4)
     galleries = [searcher.index(name, share).gallery_ for share in (0.1, 0.6)]
     assert galleries[0] is galleries[1]
+    (few,) = searcher.search("id:7", 29, name, learned=0.3, label="plum")  # an index of its own
+    assert few["results"]
+    assert {(row["id"], row["score"]) for row in few["results"]} <= {
+        (row["id"], row["score"]) for row in mixed["results"]
+    }
     (several,) = searcher.search("id:7", 5, name, example="id:9@0.5", learned=0.3)
     assert len(several["results"]) == 5
 
