@@ -129,7 +129,7 @@ class AccessMiddleware:
         assert self._token is not None
         query = QueryParams(scope["query_string"])
         in_url = scope["method"] == "GET" and "token" in query
-        given = headers.get("authorization", "")
+        authorization = headers.get("authorization", "")
         if in_url:
             self._compare(query["token"])
             rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
@@ -141,9 +141,9 @@ class AccessMiddleware:
         cookie = cookie_parser(headers.get("cookie", "")).get(self._cookie_name, "")
         if hmac.compare_digest(cookie.encode(), self._cookie.encode()):
             return None
-        if given[:7].lower() != "bearer ":
+        if authorization[:7].lower() != "bearer ":
             raise self._unauthorized()
-        self._compare(given[7:].strip())
+        self._compare(authorization[7:].strip())
         return None
 
     def _compare(self, token: str) -> None:
