@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import File, UploadFile
@@ -91,6 +92,7 @@ class SearchParameters(ImageRequest, FilterRequest):
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
 
+    @cached_property
     def request(self) -> SearchRequest:
         """Return what is asked for, besides the query.
 

@@ -66,7 +66,8 @@ class Snapshot:
         images = [searcher.images[row] for row in rows]
         known = [KnownImage(image.sha256, partial(os.path.join, searcher.root, image.path)) for image in images]
         names = [image.path for image in images]
-        return Queries(names, searcher.X[rows], list(range(len(names))), list(rows), {}, known)
+        Q = searcher.X[rows] if len(rows) > 1 else searcher.X[rows[0] : rows[0] + 1]  # faster, where one is enough
+        return Queries(names, Q, list(range(len(names))), list(rows), {}, known)
 
     def pixels_query(self, name: str, key: str, pixels: Callable[[], Any]) -> Queries:
         """Return an image from outside of the collection as a query; `pixels` is called unless the vector is cached."""

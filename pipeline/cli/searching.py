@@ -76,7 +76,7 @@ def search(
     """
     from visterm.pipeline.search.results_page import write_results_page
 
-    wanted, chosen = chosen_format(output, as_json), one_name(learner)
+    form, chosen = chosen_format(output, as_json), one_name(learner)
     if page is not None:
         check_file("--html", page, "page", ".html", ".htm")
     label_option = "--query-label"
@@ -117,7 +117,7 @@ def search(
         for answer in answers
         for r in answer["results"]
     ]
-    if not print_rows(answers, columns, rows, wanted):
+    if not print_rows(answers, columns, rows, form):
         _print_tables(answers, "results", "path", with_probability=likely)
     report_errors(answers)
 
@@ -152,7 +152,7 @@ def annotate(
     """
     from visterm.pipeline.search.label_search import LABELS
 
-    wanted, chosen = chosen_format(output, as_json), one_name(learner)
+    form, chosen = chosen_format(output, as_json), one_name(learner)
     asked = _asked(queries, label, "--label")
     searcher, console = open_searcher(run)
     results = (searcher.similar_labels if label else searcher.annotate)(asked, k or LABELS, chosen)
@@ -161,7 +161,7 @@ def annotate(
         known = count(most, "other label" if label else "label")
         console.warn(f"-k {k}: the learner ranks {known}, no more")
     rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in results for r in answer["labels"]]
-    if not print_rows(results, ["query", "rank", "label", "score"], rows, wanted):
+    if not print_rows(results, ["query", "rank", "label", "score"], rows, form):
         _print_tables(results, "labels", "label")
     report_errors(results)
 

@@ -123,10 +123,11 @@ def refined(
         _check_regions(searcher)
     sums, answerable, errors = [], [], dict(queries.errors)
     for row, i in enumerate(queries.place):
-        Q = queries.Q[row : row + 1]
         try:
             if request.region is not None:
                 Q = _region_of(searcher, queries.images[i], request.region)
+            else:
+                Q = queries.Q if len(queries.place) == 1 else queries.Q[row : row + 1]
             sums.append(Q if not vectors and request.weight == 1 else combine([Q, *vectors], weights))
             answerable.append(row)
         except (UserError, ImageError) as error:

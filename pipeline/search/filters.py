@@ -77,20 +77,7 @@ class Condition(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Conditions on images; an empty filter keeps all.
-
-    Attributes
-    ----------
-    label : tuple of str
-        Keep images with at least one of these labels.
-    not_label : tuple of str
-        Skip images with one of these labels.
-    folder : str or None
-        Keep images in this folder or below it; the path is relative to the image directory. "." keeps the images that
-        lie in that directory itself.
-    where : tuple of Condition
-        Keep images of which all of these hold.
-    """
+    """Conditions on images, as `SearchRequest` describes them; dates are among `where`. An empty filter keeps all."""
 
     label: tuple[str, ...] = ()
     not_label: tuple[str, ...] = ()

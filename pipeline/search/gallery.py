@@ -32,8 +32,8 @@ IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 class Gallery:
     """The searchable images of a run, as they were when it was opened; attributes as of `Searcher`.
 
-    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits. Of
-    an older gallery of the run, `like`, images that have not changed are taken over.
+    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits.
+    Unchanged images are shared with `like`, an older gallery of the run.
     """
 
     def __init__(self, run: Run, tell: Callable[[str], None], like: Gallery | None = None) -> None:
@@ -75,7 +75,7 @@ class Gallery:
         return None if os.path.lexists(name) else self.images.row_of_path(os.path.normpath(name))
 
     def row_of_file(self, file: str) -> int:
-        """Row of the image that a file is, whatever its path; -1 if the file is not in the collection."""
+        """Row of the image with this file, whatever path names it; -1 if the file is not in the collection."""
         real = os.path.realpath(file)
         below = os.path.relpath(real, os.path.realpath(self.root))
         for path in (below, real):  # images outside the root are listed by their absolute path
@@ -107,11 +107,11 @@ class Gallery:
             self._name_indexes[kind] = NameIndex(self.images.paths() if kind == "image" else list(albums[kind]))
         return self._name_indexes[kind]
 
-    def rows_of(self, wanted: Filter) -> np.ndarray:
+    def rows_of(self, condition: Filter) -> np.ndarray:
         """Rows of the images that pass a filter, in order."""
-        if wanted == Filter(label=wanted.label) and len(wanted.label) == 1:
-            return self.albums.rows_of_label(wanted.label[0])
-        return wanted.rows(self.images, self.albums, self.fields if wanted.where else None)
+        if condition == Filter(label=condition.label) and len(condition.label) == 1:
+            return self.albums.rows_of_label(condition.label[0])
+        return condition.rows(self.images, self.albums, self.fields if condition.where else None)
 
     @cached_property
     def fields(self) -> Fields:

@@ -14,7 +14,7 @@ from visterm.pipeline.store.models import check_learners, check_trained
 from .answers import Answer, Answers, LabelAnswer, LabelRow, ResultRow
 from .filters import NO_FILTER
 from .labels import annotators, check_filter, label_numbers, label_results, with_label_vectors
-from .learners import RunLearners, check_probability
+from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
 from .request import OPTIONS, RESULTS, LabelSearchOptions, SearchRequest
@@ -55,9 +55,7 @@ class LabelSearcher(RunLearners):
         from visterm.retrieval.stored import part
 
         annotator, name, names = self._annotator(request.learner)
-        calibration = self.calibration(name, is_plain=False)
-        if request.min_probability is not None:
-            check_probability(name, calibration)
+        calibration = self._calibration_for(request, name, is_plain=False)
         check_filter(request.filter, self.gallery)
         numbers = label_numbers(labels, names, name, self.gallery)
         rows = None if request.filter == NO_FILTER else self.gallery.rows_of(request.filter)

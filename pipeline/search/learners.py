@@ -16,6 +16,7 @@ from visterm.pipeline.store.versions import LearnerVersions
 
 from .indexes import forget_index, make_index
 from .opened import SearchableRun
+from .request import SearchRequest
 from .state import learner_inputs
 
 if TYPE_CHECKING:
@@ -31,13 +32,6 @@ class LoadedLearner(NamedTuple):
     learner: SimilarityLearner
     labels: list[str]
     calibration: Calibration | str
-
-
-def check_probability(learner: str, calibration: Calibration | str) -> Calibration:
-    """Return the calibration by which results are filtered; UserError where it is the reason why there is none."""
-    if isinstance(calibration, str):
-        raise UserError(f"min_probability: {learner} has no probabilities: {calibration}")
-    return calibration
 
 
 class RunLearners(SearchableRun):
@@ -202,3 +196,10 @@ class RunLearners(SearchableRun):
         if learned is not None and learned != self.share(name):
             return "it is known for the share of what was learned that training chose"
         return self._loaded(name).calibration
+
+    def _calibration_for(self, request: SearchRequest, name: str, *, is_plain: bool) -> Calibration | str:
+        """The calibration of a search; UserError where there is none, and the request filters by probability."""
+        calibration = self.calibration(name, request.learned, is_plain=is_plain)
+        if request.min_probability is not None and isinstance(calibration, str):
+            raise UserError(f"min_probability: {name} has no probabilities: {calibration}")
+        return calibration

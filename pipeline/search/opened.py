@@ -21,7 +21,6 @@ from visterm.pipeline.store.run import Run
 from .gallery import Gallery
 from .labels import annotators
 from .queries import Queries, read_queries
-from .rank import FilteredIndexes
 from .state import OnceCache, RecentCache, disk_state, learner_inputs
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ class SearchableRun:
             self._state = disk_state(self.run)
             self._once = OnceCache()
             self.recent = RecentCache(_VECTORS)
-            self.filtered = FilteredIndexes()
             self._exact_since: dict[str, float] = {}  # learners whose index in Milvus could not be updated, and when
             try:
                 if like is None:
@@ -60,6 +58,7 @@ class SearchableRun:
                 if self.is_as_on_disk():
                     raise  # otherwise the run changed while it was read: read it again
         gallery = self.gallery
+        self.filtered = RecentCache(len(gallery.images))  # indexes of images that pass filters, with their rows
         self.root: Path = gallery.root
         self.extractor: Any = gallery.extractor
         self.images: Images = gallery.images
@@ -98,7 +97,7 @@ class SearchableRun:
     def deleted(self, rows: Iterable[int]) -> set[int]:
         """Return the rows whose file is gone since it was extracted; say once how to remove them.
 
-        Nothing where the run has no image files, or their whole directory is away.
+        The set is empty if the run has no image files, or if their whole directory is missing.
         """
         if self.config.collection.vectors.file is not None:
             return set()
@@ -113,7 +112,7 @@ class SearchableRun:
         return gone
 
     def _first_there(self, rows: np.ndarray, n: int) -> list[int]:
-        """Places of the first n of some rows whose files are not deleted."""
+        """Places of the first n of these rows whose files are not deleted."""
         there: list[int] = []
         for start in range(0, len(rows), n):
             part = rows[start : start + n].tolist()
@@ -123,14 +122,14 @@ class SearchableRun:
                 break
         return there[:n]
 
-    def shares_images(self, other: Self) -> bool:
+    def shares_images(self, searcher: Self) -> bool:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
-        return self.gallery is other.gallery
+        return self.gallery is searcher.gallery
 
-    def same_learner(self, other: Self, name: str) -> bool:
-        """Whether a learner is the same in both, over vectors that were made alike."""
-        same_vectors = self.gallery.content == other.gallery.content
-        return same_vectors and self._trained.get(name) == other._trained.get(name)
+    def same_learner(self, searcher: Self, name: str) -> bool:
+        """Whether a learner is the same in both, over vectors made in the same way."""
+        same_vectors = self.gallery.content == searcher.gallery.content
+        return same_vectors and self._trained.get(name) == searcher._trained.get(name)
 
     def queries(self, images: Any) -> Queries:
         """Turn images, folders, ids and files of vectors into query vectors.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
@@ -21,25 +20,6 @@ Ranked = list[tuple[int, float]]  # rows of the gallery and scores, best first
 
 _FEW = 10_000  # images that pass a filter: compared with a query in this process, though Milvus could choose
 _ROUNDS = 5  # of looking for results whose files are there: where nearly all are gone, there are fewer results
-
-
-class FilteredIndexes:
-    """The indexes of images that pass filters, used last, with no more rows together than there are images."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._indexes: dict[Any, tuple[Any, np.ndarray]] = {}  # by learner and filter: index, rows
-
-    def get(self, key: Any) -> tuple[Any, np.ndarray] | None:
-        """Return an index and its rows."""
-        return self._indexes.get(key)
-
-    def add(self, key: Any, index: Any, rows: np.ndarray, n_images: int) -> None:
-        """Keep an index; forget the oldest ones while they are too many."""
-        with self._lock:
-            self._indexes[key] = index, rows
-            while sum(len(rows) for _, rows in self._indexes.values()) > n_images > len(rows):
-                del self._indexes[next(iter(self._indexes))]
 
 
 def rank(
@@ -145,23 +125,20 @@ def _index_of(searcher: Any, request: SearchRequest) -> tuple[Any, np.ndarray | 
     if (cached := searcher.filtered.get(key)) is not None:
         return _by(cached[0], model), cached[1], None
     rows, n_images = searcher.gallery.rows_of(condition), len(searcher.images)
-    if searcher.config.index.kind == "milvus" and len(rows) > _FEW:
-        passes = np.zeros(n_images, bool)  # dates and fields, which Milvus does not have
+    in_milvus = searcher.config.index.kind == "milvus" and len(rows) > _FEW
+    if in_milvus or 2 * len(rows) > n_images:
+        passes = np.zeros(n_images, bool)  # Milvus has no dates and fields
         passes[rows] = True
         index: Any = searcher.index(learner, learned)
-        if hasattr(index, "where"):  # else exact search stands in
+        if in_milvus and hasattr(index, "where"):  # else exact search stands in
             folder = "" if condition.folder == "." else condition.folder and condition.folder.rstrip("/")
             index = index.where(label=condition.label, not_label=condition.not_label, folder=folder)
         return index, None, passes
-    if 2 * len(rows) > n_images:
-        passes = np.zeros(n_images, bool)
-        passes[rows] = True
-        return searcher.index(learner, learned), None, passes
     labels = searcher.labels_for(learner)
     row_labels = None if labels is None else labels[rows]
     n_jobs = searcher.config.compute.n_jobs
     index = ExactIndex(model, part(searcher.X, rows), row_labels, n_jobs=n_jobs) if len(rows) else None
-    searcher.filtered.add(key, index, rows, n_images)
+    searcher.filtered.add(key, (index, rows), len(rows))
     return index, rows, None
 
 

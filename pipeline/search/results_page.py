@@ -1,6 +1,6 @@
 """The answers to a search as one self-contained HTML page: each query at the left, its results in rank order.
 
-The page loads nothing from anywhere. Pictures are small copies, each stored once; links lead to the files themselves.
+The page loads nothing. Pictures are small copies, each stored once; links lead to the files themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_results_page(
 ) -> None:
     """Write the answers of `Searcher.search` or `Searcher.search_label` as a page.
 
-    It shows no more than some 900 different pictures and 5 MB, and says how many queries were left out.
+    It shows at most some 900 different pictures and 5 MB, and says how many queries it skips.
     """
     from visterm.features import read_image
     from visterm.pipeline.report.page import SIZE_WANTED, InlineThumbnails

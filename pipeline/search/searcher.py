@@ -18,7 +18,6 @@ from .examples import refined
 from .filters import Filter
 from .label_search import LabelSearcher, SearchOutcome
 from .labels import check_filter
-from .learners import check_probability
 from .queries import KnownImage
 from .rank import Ranked, rank
 from .request import RESULTS, FilterOptions, SearchOptions, SearchRequest
@@ -144,11 +143,9 @@ class Searcher(LabelSearcher):
             listing it.
         """
         name = request.learner or self.default_learner()
-        request = replace(request, learner=name)
-        self.blend(name, request.learned)  # a learner that is not trained is refused before any query is read
-        calibration = self.calibration(name, request.learned, is_plain=request.of_whole_images)
-        if request.min_probability is not None:
-            calibration = check_probability(name, calibration)
+        request = request if request.learner == name else replace(request, learner=name)
+        self.learner(name)  # a learner that is not trained is refused before any query is read
+        calibration = self._calibration_for(request, name, is_plain=request.of_whole_images)
         check_filter(request.filter, self.gallery)
         read, skipped = self.queries(queries), frozenset[int]()
         contents = None

@@ -193,7 +193,7 @@ class SearchSubject(Subject):
 
     async def _search(self, parameters: SearchParameters) -> SearchResponse:
         """Search without a file."""
-        snapshot, request = self.service.snapshot, parameters.request()
+        snapshot, request = self.service.snapshot, parameters.request
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
         has_index = snapshot.searcher.has_index(parameters.learner or snapshot.default_learner)
         is_plain = request == SearchRequest(request.k, request.learner, offset=request.offset)
@@ -227,7 +227,7 @@ class SearchSubject(Subject):
 
         def respond() -> SearchResponse:
             query, stored = self.service.read_upload(snapshot, name, data)
-            if request.request().region is not None:
+            if request.request.region is not None:
                 raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
             return {**self.search_one(snapshot, request, query), **self._upload_fields(stored)}
 
@@ -336,7 +336,7 @@ class SearchSubject(Subject):
 
     def _find(self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None) -> SearchOutcome:
         """Search for the query of a request."""
-        request, searcher = parameters.request(), snapshot.searcher
+        request, searcher = parameters.request, snapshot.searcher
         if parameters.query_label is not None:
             request = replace(request, learner=_annotator(snapshot, request.learner))
             return searcher.find_labels([parameters.query_label], request)

@@ -85,17 +85,6 @@ def test_an_option_means_the_same_through_each_door(searcher, finished, api, opt
     )
 
 
-@pytest.mark.parametrize("options", [{}, *({name: CASES[i][name]} for i, name in ((4, "folder"), (7, "where")))])
-def test_a_search_by_label_takes_filters_through_each_door(searcher, finished, api, options):
-    answers = searcher.search_label("pear", 5, offset=2, **options)
-    flags = arguments({"query_label": "pear", "k": 5, "offset": 2} | options)
-    assert json_of("search", *flags, cwd=finished) == answers
-    (served,) = api("/search", {"query_label": "pear", "k": 5, "offset": 2} | options).json()
-    assert [(row["rank"], row["id"], row["score"]) for row in served["results"]] == [
-        (row["rank"], row["id"], row["score"]) for row in answers[0]["results"]
-    ]
-
-
 @pytest.mark.parametrize(
     ("options", "bounds"),
     [

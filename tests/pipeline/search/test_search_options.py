@@ -70,8 +70,6 @@ def test_a_page_of_a_query_with_examples(finished, tmp_path):
         (["id:1", "--folder", "fruit/pear"], "no image passes --folder fruit/pear; folders are relative to "),
         (["id:1", "--label", "pear", "--folder", "plum"], "no image passes --label pear --folder plum"),
         (["id:1", "--example", "none.jpg"], "example none.jpg: cannot be read"),
-        (["--query-label", "pear", "--region", "0,0,1,1"], "--region is for queries that are images"),
-        (["--label", "pear", "--exclude-duplicates"], "--exclude-duplicates is for queries that are images"),
         (["--not-label", "pear"], "no query; give an image file"),
     ],
 )
