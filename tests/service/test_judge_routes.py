@@ -1,5 +1,7 @@
 """The human evaluation."""
 
+import sys
+
 from visterm.plugins.judge.judgements import Judgements
 from visterm.plugins.judge.tasks import draw_tasks
 
@@ -34,3 +36,10 @@ def test_judging(own, serving, searcher):
         formula = asked | {"judge": "=HYPERLINK(1)"}
         assert client.post("/api/judge/decisions", json=formula).status_code == 200
         assert ",'=HYPERLINK(1)," in client.get("/api/judge/export", params={"format": "csv"}).text
+
+
+def test_without_the_plug_in_the_service_has_no_judging(made, serving, monkeypatch):
+    monkeypatch.setitem(sys.modules, "visterm.plugins.judge.routes", None)
+    with serving(made) as client:
+        client.check_error(client.get("/api/judge/next", params={"judge": "Ann"}), 404)
+        assert client.get("/search?id=1").status_code == 200
