@@ -31,41 +31,28 @@ from visterm.pipeline.store.run import Run
 
 from . import schemas
 from .middleware import AccessMiddleware
-from .parts import UPLOAD_BYTES, UPLOAD_PIXELS, ServiceParts
+from .parts import UPLOAD_BYTES, ServiceParts
 from .responses import error_response
 from .routes_pages import add_page_routes, is_page_request, missing_page
+from .settings import ServiceSettings
 from .subject import Subjects
 from .subjects import SUBJECTS
 from .thumbnails import ImageFileGone
 
 
 def create_app(
-    run: Run,
-    *,
-    token: str | None = None,
-    local: bool = True,
-    upload_pixels: int = UPLOAD_PIXELS,
-    keep_metadata: bool = False,
-    overview: bool = False,
-    fetch: bool = False,
+    run: Run, settings: ServiceSettings | None = None, *, token: str | None = None, local: bool = True
 ) -> FastAPI:
     """Create the web application of a run.
 
     Parameters
     ----------
     run : Run
+    settings : ServiceSettings, optional
     token : str, optional
         Access token required on every request; None requires no token.
     local : bool, default=True
         Accept only requests for localhost or a loopback address; for services without a token.
-    upload_pixels : int
-        Refuse larger uploads, before they are decoded.
-    keep_metadata : bool, default=False
-        Serve original files as they are; by default without metadata such as place and camera.
-    overview : bool, default=False
-        Draw the map of the collection in the background when images change; without, on request only.
-    fetch : bool, default=False
-        Fetch images from addresses that requests name.
 
     Returns
     -------
@@ -80,9 +67,7 @@ def create_app(
     silence_decoders()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
-    parts = ServiceParts(
-        run, upload_pixels=upload_pixels, keep_metadata=keep_metadata, overview=overview, fetch_urls=fetch
-    )
+    parts = ServiceParts(run, settings or ServiceSettings())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

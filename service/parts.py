@@ -23,15 +23,15 @@ from .metadata import without_metadata
 from .reloader import SnapshotReloader
 from .responses import hide_folders
 from .run_folder import RunFolder
+from .settings import ServiceSettings
 from .snapshot import Snapshot
 from .summaries import Summaries
 from .thumbnails import Thumbnails, read_original
 from .uploads import Uploads
 
 UPLOAD_BYTES = 32 * 2**20
-UPLOAD_PIXELS = 25_000_000  # by default; a photo of 24 megapixels
 UPLOAD_SIDE = 1024  # longer side of a decoded upload, unless images of the run are described at a larger size
-MAX_UPLOAD_WORKERS = 4  # each may hold an image of UPLOAD_PIXELS
+MAX_UPLOAD_WORKERS = 4  # each may hold an image of ServiceSettings.upload_pixels
 # Waiting for a thread
 UPLOAD_SECONDS, UPDATE_SECONDS, OTHER_SECONDS = 10.0, 30.0, 10.0
 
@@ -44,21 +44,10 @@ class ServiceParts:
     A request takes the `snapshot` once and uses it throughout. Work of more than a millisecond runs in threads with one
     of five queues, so that short work never waits behind long work: searches by id, thumbnails, uploads, updates of
     learners (one after the other) and everything else. A request that waits for too long is refused.
-
-    See `create_app` for `upload_pixels` and `keep_metadata`.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        *,
-        upload_pixels: int = UPLOAD_PIXELS,
-        keep_metadata: bool = False,
-        overview: bool = False,
-        fetch_urls: bool = False,
-    ):
-        self.run, self.most_upload_pixels, self.keep_metadata = run, upload_pixels, keep_metadata
-        self.fetch_urls, self.keep_overview = fetch_urls, overview
+    def __init__(self, run: Run, settings: ServiceSettings):
+        self.run, self.settings = run, settings
         self._jobs: list[Job] = []
         self.reloader = SnapshotReloader(run)
         self.run_folder = RunFolder(run)
@@ -97,7 +86,7 @@ class ServiceParts:
 
     def max_pixels(self, snapshot: Snapshot) -> int:
         """Return the limit of an upload in pixels."""
-        return min(self.most_upload_pixels, snapshot.searcher.config.collection.max_pixels)
+        return min(self.settings.upload_pixels, snapshot.searcher.config.collection.max_pixels)
 
     def query(self, snapshot: Snapshot, number: int | None, upload: str | None) -> Queries:
         """Return the query for an image id or the hash of an upload."""
@@ -126,7 +115,7 @@ class ServiceParts:
     def original(self, snapshot: Snapshot, image: Image) -> bytes:
         """Return the file of an image, without its metadata unless they are kept."""
         data = read_original(snapshot.searcher.root, image)
-        if self.keep_metadata:
+        if self.settings.keep_metadata:
             return data
         return without_metadata(data, image.path, snapshot.searcher.config.collection.max_pixels)
 

@@ -167,7 +167,7 @@ class AddingSubject(Subject):
     async def fetch(self, request: FetchRequest) -> FetchedImage:
         """Fetch an image from a public web address and store it as an upload."""
         service = self.service
-        if not service.fetch_urls:
+        if not service.settings.fetch:
             raise HTTPException(403, _NOT_ALLOWED)
         snapshot = service.snapshot
         try:  # a slow server must not hold a place among those that decode

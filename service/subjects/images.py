@@ -158,7 +158,7 @@ class ImageSubject(Subject):
         """
         snapshot = self.service.snapshot
         image = self._image_with_file(snapshot, number)
-        headers = _cache_headers(image.sha256, "" if self.service.keep_metadata else "-plain", v)
+        headers = _cache_headers(image.sha256, "" if self.service.settings.keep_metadata else "-plain", v)
         if http.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
         data = await self.service.general_pool.run(self.service.original, snapshot, image)

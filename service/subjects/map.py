@@ -128,7 +128,7 @@ class OverviewMaker(Job):
 
     def __init__(self, service: ServiceParts):
         super().__init__(service.run)
-        self._keeps_up = service.keep_overview
+        self._keeps_up = service.settings.overview
         self._next: Snapshot | None = None  # what `start` was called with while a process ran
         self._read: tuple[Any, Overview | None] = (None, None)
 

@@ -93,7 +93,7 @@ class RunSubject(Subject):
                 "offset": MAX_OFFSET,
                 "upload_bytes": UPLOAD_BYTES,
                 "upload_pixels": service.max_pixels(snapshot),
-                "fetch_urls": int(service.fetch_urls),
+                "fetch_urls": int(service.settings.fetch),
                 "upload_seconds": int(service.uploads.seconds),
             },
         }

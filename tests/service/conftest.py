@@ -119,8 +119,9 @@ def _serving(run, *, token=None, local=True, settings=None, **options):
 
     from visterm.service.app import create_app
     from visterm.service.server import server_config
+    from visterm.service.settings import ServiceSettings
 
-    app = create_app(run, token=token, local=local, **settings or {})
+    app = create_app(run, ServiceSettings(**settings or {}), token=token, local=local)
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         server = uvicorn.Server(server_config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

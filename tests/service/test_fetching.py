@@ -8,6 +8,7 @@ import pytest
 
 from visterm.service import fetching
 from visterm.service.fetching import FetchError, fetch_image, is_public
+from visterm.service.settings import ServiceSettings
 
 
 @pytest.mark.parametrize(
@@ -127,11 +128,11 @@ def test_the_service_fetches_only_where_it_is_allowed(own, serving, photos, monk
         client.check_error(client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}), 403, "--fetch-urls")
         assert client.get("/api/run").json()["limits"]["fetch_urls"] == 0
         monkeypatch.setattr(adding, "fetch_image", lambda url, most: ("a.jpg", photos.data("pear/1.jpg")))
-        client.parts.fetch_urls = True
+        client.parts.settings = ServiceSettings(fetch=True)
         found = client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}).json()
         assert found["name"] == "a.jpg"
         assert client.get("/search", params={"upload": found["upload"]}).status_code == 200
-        client.parts.most_upload_pixels = 100
+        client.parts.settings = ServiceSettings(100, fetch=True)
         client.check_error(client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}), 413, "too large")
 
         def refuse(url, most):

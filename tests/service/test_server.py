@@ -1,6 +1,5 @@
 """The service as a process, its limits and files."""
 
-import inspect
 import os
 import re
 import signal
@@ -22,8 +21,8 @@ from visterm.pipeline.store.run import Run
 from visterm.plugins.judge.judgements import Judgements
 from visterm.plugins.judge.tasks import draw_tasks
 from visterm.service import bodies, connection, middleware, parts, schemas, server, thumbnails, uploads
-from visterm.service import commands as serving_command
 from visterm.service.app import create_app
+from visterm.service.settings import ServiceSettings
 from visterm.service.subjects import search
 
 PATIENCE = 120  # seconds
@@ -129,7 +128,7 @@ def test_refuses_to_start(made, tmp_path):
 
 
 def test_the_limits_are_those_of_the_docs(repository):
-    mib, pixels = 2**20, parts.UPLOAD_PIXELS // 10**6
+    mib, pixels = 2**20, ServiceSettings.upload_pixels // 10**6
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|", (repository / "docs/serving.md").read_text(), re.MULTILINE))
     expected = {
         "any request but `/health`, for its start": f"{middleware.START_SECONDS:.0f} s",
@@ -155,7 +154,6 @@ def test_the_limits_are_those_of_the_docs(repository):
         "an idle connection": f"{connection.IDLE_SECONDS} s",
     }
     assert {name: rows.get(name) for name in expected} == {name: str(value) for name, value in expected.items()}
-    assert inspect.signature(serving_command.serve).parameters["upload_pixels"].default == parts.UPLOAD_PIXELS
 
 
 def test_every_file_of_a_run_is_described(own, searcher, repository, serving, photos):
