@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from visterm.learners import PAMIR, KNNAnnotator, OneVsRestPA
 from visterm.learners.draws import stream
+from visterm.learners.loop import Training
 from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
 from visterm.learners.pamir import draw_comparisons, pamir_pass
 from visterm.learners.rows import as_rows
@@ -110,7 +111,7 @@ def time_dense_pamir(n_labels: int, quick: bool) -> dict:
         f": 3 x {d} numbers of the image and of W, at the bandwidth of the cache",
         passes(
             "comparison",
-            lambda _: learner._pass(rows, sampler, n_steps),
+            lambda _: learner._pass(Training(rows, sampler), n_steps),
             plain_passes(X, n_labels, sampler, n_steps),
             n_steps,
             quick,
@@ -170,7 +171,7 @@ def time_dense_one_vs_rest(n_labels: int, quick: bool) -> dict:
             f": {d} x {n_labels} numbers of W, two products, at the speed of matrix products",
             passes(
                 "image",
-                lambda _: learner._pass(rows, sampler, n_steps),
+                lambda _: learner._pass(Training(rows, sampler), n_steps),
                 lambda _: peer.partial_fit(images, y, classes),
                 n_steps,
                 quick,

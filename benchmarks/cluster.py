@@ -25,6 +25,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.stages.extraction import ImageSource, extract
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
@@ -72,8 +73,9 @@ def extraction_seconds(run: Run, config: Config, collection: Collection, root: P
     """Extract every image again."""
     collection.use_extractor("")
     collection.use_extractor(extractor_content(run))
-    source, pending = ImageSource.of(run, config, collection, root), collection.pending()
-    spent = seconds(extract, run, config, source, collection, pending, Console(quiet=True), clock=ELAPSED)
+    it = OpenedRun(run, config, collection)
+    source, pending = ImageSource.of(it, root), collection.pending()
+    spent = seconds(extract, it, source, pending, Console(quiet=True), clock=ELAPSED)
     collection.clean()
     return spent
 

@@ -18,10 +18,9 @@ from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .onnx_maps import to_onnx
 from .pamir import PAMIR
-from .teachers import Teachers
+from .teachers import TeacherTable
 from .triplets import TripletSampler
 from .warp import LinearWARP
-from .whitening import WhiteningMixin
 from .wsabie import WSABIE
 
 __all__ = [
@@ -50,23 +49,14 @@ __all__ = [
     "to_onnx",
 ]
 
+Teachers = TeacherTable
+
 # Learners by the name that their folders carry.
-LEARNERS: dict[str, type[SimilarityLearner]] = {
-    "Cosine": Cosine,
-    "OASIS": OASIS,
-    "AROMA": AROMA,
-    "KNNAnnotator": KNNAnnotator,
-    "OneVsRestPA": OneVsRestPA,
-    "PAMIR": PAMIR,
-    "WSABIE": WSABIE,
-    "LinearWARP": LinearWARP,
-    "HIER": HIER,
-    "LEGO": LEGO,
-    "MCML": MCML,
-    "RCA": RCA,
-    "Xing": Xing,
-    "MuSL": MuSL,
-}
+_KINDS = (
+    *(Cosine, OASIS, AROMA, KNNAnnotator, OneVsRestPA, PAMIR, WSABIE),
+    *(LinearWARP, HIER, LEGO, MCML, RCA, Xing, MuSL),
+)
+LEARNERS: dict[str, type[SimilarityLearner]] = {kind.__name__: kind for kind in _KINDS}
 
 
 def load_learner(
@@ -91,7 +81,7 @@ def load_learner(
     name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
     try:
         kind = LEARNERS[name]
-        if "whiten" not in params and issubclass(kind, WhiteningMixin):
+        if "whiten" not in params and "whiten" in kind().get_params():
             params["whiten"] = False  # saved before learners whitened
         learner = kind(**params)
     except KeyError:

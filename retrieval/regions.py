@@ -15,7 +15,7 @@ import numpy as np
 _STEP = 0.1  # added to the required share while there are too many pairs of regions
 
 
-class RegionPair(NamedTuple):
+class RegionMatch(NamedTuple):
     """A region of the query and one of the result, by number, and their contribution to the score."""
 
     query: int
@@ -28,7 +28,7 @@ class Regions(NamedTuple):
 
     query: np.ndarray  # int64 (n_query_cells,): number of the cell's region, -1 for none
     result: np.ndarray
-    pairs: list[RegionPair]
+    pairs: list[RegionMatch]
 
 
 def find_regions(
@@ -74,9 +74,9 @@ def find_regions(
             i, j = np.divmod(best, carried.shape[1])
             amounts = (score * carried.ravel()[best]).tolist()
             (query, of_pairs), (result, to) = _renumber(query, i), _renumber(result, j)
-            return Regions(query, result, [RegionPair(*pair) for pair in zip(of_pairs, to, amounts, strict=True)])
+            return Regions(query, result, [RegionMatch(*pair) for pair in zip(of_pairs, to, amounts, strict=True)])
     n_query, n_result = matrix.shape
-    return Regions(np.zeros(n_query, np.int64), np.zeros(n_result, np.int64), [RegionPair(0, 0, score)])
+    return Regions(np.zeros(n_query, np.int64), np.zeros(n_result, np.int64), [RegionMatch(0, 0, score)])
 
 
 def no_regions(n_query_cells: int, n_result_cells: int) -> Regions:

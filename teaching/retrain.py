@@ -29,13 +29,15 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.held_out import draw_held_out
-from visterm.pipeline.stages.supervision import TrainingData, read_training_data
-from visterm.pipeline.stages.train import LearnerRefused, checkpoint_path, train, train_record
+from visterm.pipeline.stages.fitting import LearnerRefused
+from visterm.pipeline.stages.train import checkpoint_path, train, train_record
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import discard, publish
 from visterm.pipeline.store.models import TRAINED, load_trained, trained_record
-from visterm.pipeline.store.records import read_record
+from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.supervision import TrainingData
 from visterm.pipeline.store.versions import LearnerVersions
 
 from .batches import UPDATABLE
@@ -101,17 +103,16 @@ def train_again(run: Run, console: Console | None = None) -> list[TrainResult]:
     Notes
     -----
     A model is taken unless mean average precision falls by more than `TOLERANCE`. Two trainings that differ in nothing
-    but the seed may differ by as much, so a smaller fall says nothing of the labels. No training continues another:
-    falls by chance do not add up, those that worse labels cause can. Where a learner had learned relevance marks on top
+    but the seed may differ by as much, so a smaller fall says nothing of the labels. Each training starts from scratch,
+    so random losses do not accumulate; losses from bad labels do. Where a learner had learned relevance marks on top
     of its training, the new model learns them, too.
     """
     console = console or Console(quiet=True)
     config = run.configure(None, [])
-    with run.locked(), Collection(run.collection) as collection:
-        training = read_training_data(run, config, collection)
-        names = stale_learners(run, config, training)
+    with opened(run, config) as it:
+        names = stale_learners(it, config, it.training)
         for name in names:
-            _discard_checkpoint(run, name, train_record(run, config, name, training))
+            _discard_checkpoint(it, name, train_record(it, config, name, it.training))
     return [_train_one(run, config, name, console) for name in names]
 
 
@@ -120,7 +121,7 @@ def undoable(run: Run) -> list[TrainResult]:
     trainings = []
     for name in TRAINED:
         with contextlib.suppress(UserError):
-            before, record = read_record(_before(run, name)), read_record(run.learner(name))
+            before, record = run.record(_before(run, name)), run.record(run.learner(name))
             # Without the note a command trained it since; a kill may have left the same model twice.
             if before and record and _NOTED in record and before["created"] != record["created"]:
                 trainings.append(record[_NOTED])
@@ -140,7 +141,7 @@ def undo_training(run: Run) -> list[str]:
         if not names:
             raise UserError(f"run {run.name}: no training to undo")
         for name in names:
-            _copy(_before(run, name), run.learner(name))
+            _copy(run, _before(run, name), run.learner(name))
             discard(_before(run, name))
     for name in names:
         _learn_marks(run, name)
@@ -165,7 +166,7 @@ def _train_one(run: Run, config: Config, name: str, console: Console) -> TrainRe
         "measured_on": None,
     }
 
-    def accept(learner: Any, record: dict[str, Any]) -> None:
+    def accept(learner: Any, record: Record) -> None:
         _measure(run, name, learner, result)
         before, after = result["before"], result["after"]
         if before is not None and after is not None and before - after > TOLERANCE:
@@ -174,10 +175,10 @@ def _train_one(run: Run, config: Config, name: str, console: Console) -> TrainRe
                 f"({result['measured_on']}): the old model stays in use"
             )
         record[_NOTED] = result | {"taken": True}
-        if read_record(run.learner(name)) is None:
+        if run.record(run.learner(name)) is None:
             discard(_before(run, name))
         else:
-            _copy(run.learner(name), _before(run, name))
+            _copy(run, run.learner(name), _before(run, name))
 
     try:
         train(run, config, name, console, accept=accept)
@@ -200,9 +201,9 @@ def _measure(run: Run, name: str, learner: Any, result: TrainResult) -> None:
     result["measured_on"] = f"{len(before)} {held_out.what}"
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(run: Run, source: Path, target: Path) -> None:
     """Publish a model at another place; its files are shared, as they are never written to."""
-    record = read_record(source)
+    record = run.record(source)
     assert record is not None
     with publish(target, record) as folder:  # writes the record
         ignored = shutil.ignore_patterns("record.json")
@@ -216,10 +217,10 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _discard_checkpoint(run: Run, name: str, record: dict[str, Any]) -> None:
+def _discard_checkpoint(run: Run, name: str, record: Record) -> None:
     """Discard the checkpoint of a training that differs in the labels alone: nobody can resume it."""
-    other = read_record(checkpoint_path(run, name))
-    if other is not None and other["config"] == record["config"] and other["inputs"] != record["inputs"]:
+    kept = run.record(checkpoint_path(run, name))
+    if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:
         discard(checkpoint_path(run, name))
 
 
@@ -263,9 +264,11 @@ class _ToldPhase:
             return
         self._told = now
         share = min(done / total, 1.0)
-        left = (now - self._started) * max(total - done, 0) / (done - self._first)
+        seconds_left = (now - self._started) * max(total - done, 0) / (done - self._first)
         # The first steps may have been compiled meanwhile.
-        self._tell({"phase": self._title, "share": share, "seconds_left": round(left, 1) if share > 0.1 else None})
+        self._tell(
+            {"phase": self._title, "share": share, "seconds_left": round(seconds_left, 1) if share > 0.1 else None}
+        )
 
 
 def _main(folder: str) -> int:

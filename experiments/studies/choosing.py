@@ -18,7 +18,8 @@ from benchmarks.vectors import CACHE
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.evaluate import evaluate
-from visterm.pipeline.stages.train import LearnerRefused, train
+from visterm.pipeline.stages.fitting import LearnerRefused
+from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import read_metrics
 

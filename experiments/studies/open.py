@@ -29,7 +29,7 @@ from visterm.learners.blend import effective
 from visterm.learners.validation import SHARES, mean_average_precision
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.stages.train import constructor_parameters
+from visterm.pipeline.stages.fitting import constructor_parameters
 from visterm.pipeline.store.models import TRAINED
 from visterm.retrieval import ExactIndex
 

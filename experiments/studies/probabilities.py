@@ -19,7 +19,7 @@ from benchmarks.records import compared, record
 from visterm.learners import OASIS
 from visterm.learners.triplets import related_images
 from visterm.pipeline.evaluation.calibration import Calibration, calibrate
-from visterm.pipeline.evaluation.held_out import MAX_QUERIES, TEST_IMAGES, HeldOut
+from visterm.pipeline.evaluation.held_out import MAX_QUERIES, TEST_IMAGES, HeldOutSet
 
 SETS = ("flowers", "textures", "caltech101")
 KINDS = ("deep", "visterms")
@@ -35,11 +35,11 @@ def error(probabilities: np.ndarray, relevant: np.ndarray) -> float:
     return float(np.abs(differences).sum() / len(relevant))
 
 
-def held_out(X: Any, y: Any, rows: np.ndarray, n_queries: int) -> HeldOut:
+def held_out(X: Any, y: Any, rows: np.ndarray, n_queries: int) -> HeldOutSet:
     """Return some images as the pipeline holds them out."""
     own = np.arange(min(len(rows), n_queries))
     relevant = related_images(y[rows], own, np.arange(len(rows)))
-    return HeldOut(sp.csr_matrix(X[rows]), own, relevant, np.ones(len(rows), bool), TEST_IMAGES)
+    return HeldOutSet(sp.csr_matrix(X[rows]), own, relevant, np.ones(len(rows), bool), TEST_IMAGES)
 
 
 def fold(X: Any, y: Any, seed: int) -> dict[str, float]:

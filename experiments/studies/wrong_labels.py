@@ -25,7 +25,7 @@ from benchmarks.records import compared, kept_in, record
 from benchmarks.vectors import CACHE
 from visterm.learners import OASIS, Teachers
 from visterm.learners.triplets import related_images
-from visterm.pipeline.evaluation.held_out import MAX_QUERIES, HeldOut
+from visterm.pipeline.evaluation.held_out import MAX_QUERIES, HeldOutSet
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.vectors import vectors
 from visterm.teaching.harmful import margin_terms
@@ -98,7 +98,7 @@ def signals(X: Any, y: np.ndarray, training: np.ndarray, seed: int) -> dict[str,
     others = np.setdiff1d(np.arange(len(y)), training)
     own = np.arange(min(len(others), MAX_QUERIES))
     relevant = related_images(y[others], own, np.arange(len(others)))
-    terms = margin_terms(teachers, HeldOut(X[others], own, relevant, np.ones(len(others), bool), ""), X[others])
+    terms = margin_terms(teachers, HeldOutSet(X[others], own, relevant, np.ones(len(others), bool), ""), X[others])
     judged = judge_labels(X, y)
     given = {
         "neighbours": neighbours_disagree(to_dense(cosine), y)[training],

@@ -19,6 +19,7 @@ from .options import (
     make_console,
     one_name,
     open_run,
+    recommended_learner,
 )
 
 
@@ -46,16 +47,10 @@ def export(
       visterm export --to npz --learned 1 --output exported
     """
     from visterm.pipeline.stages.export import export as stage
-    from visterm.pipeline.store.models import TRAINED
-    from visterm.pipeline.store.recommendation import default_learner
 
     place, configuration = open_run(run, None, None)
     console = make_console()
-    name = one_name(learner)
-    if name is None:
-        trained = [known for known in TRAINED if known in place.learners()]
-        world = configuration.train.world
-        name = default_learner(place, trained, console.say, world, cosine=False) if trained else "oasis"
+    name = one_name(learner) or recommended_learner(place, configuration, console)
     kinds = [kind for text in to for kind in text.replace(",", " ").split()]
     folder = output or Path(f"{place.name}-{name}")
     written = stage(place, name, kinds, folder, console, learned=learned)

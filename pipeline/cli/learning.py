@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ from .options import (
     SetOption,
     make_console,
     open_run,
+    recommended_learner,
     run_named,
     several_names,
     with_scheduler,
@@ -36,6 +37,7 @@ from .tuning import BudgetOption, say_chosen, seconds_of
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
+    from visterm.pipeline.stages.train import Trained
     from visterm.pipeline.store.run import Run
 
 
@@ -88,7 +90,7 @@ def train(
             raise UserError(f"{'--again' if again else '--undo'} takes no other option than --run and --json")
         _train_again(open_run(run, None, None)[0], undo, as_json)
         return
-    from visterm.pipeline.stages.train import LearnerRefused
+    from visterm.pipeline.stages.fitting import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
     from visterm.pipeline.store.models import TRAINED, check_learners
 
@@ -102,7 +104,7 @@ def train(
         names = [name for name in TRAINED if name in place.learners()]
         if not names:
             raise UserError(f"run {place.name} has no trained learner; give one: --learner oasis")
-    summaries = []
+    summaries: list[dict[str, Any]] = []
     seconds = seconds_of(budget)
     for name in names:
         try:
@@ -112,10 +114,11 @@ def train(
         except LearnerRefused as error:
             if len(names) == 1:
                 raise
-            summary = {"learner": name, "error": str(error)}
+            summaries.append({"run": place.name, "learner": name, "error": str(error)})
             print(f"visterm: {one_line(str(error))}", file=sys.stderr)
-        summaries.append({"run": place.name} | summary)
-        if not as_json and "error" not in summary:
+            continue
+        summaries.append({"run": place.name, **summary})
+        if not as_json:
             _say_trained(summary, place, console)
     trained = [summary["learner"] for summary in summaries if "error" not in summary]
     if trained and not as_json:
@@ -153,15 +156,16 @@ def _train_again(place: Run, undo: bool, as_json: bool) -> None:
 
 def _tuned(place: Run, configuration: Config, name: str, seconds: float, console: Console) -> Config:
     """Tune a learner, and return the configuration with the settings that were chosen."""
+    from visterm.pipeline.stages.trials import Budget
     from visterm.pipeline.stages.tune import tune as stage
 
-    result = stage(place, configuration, name, console, budget=seconds, apply=True)
+    result = stage(place, configuration, name, console, budget=Budget(seconds), apply=True)
     say_chosen(result, place, console)
     return place.configure(None, []) if result["applied"] else configuration
 
 
-def _say_trained(summary: dict, place: Run, console: Console) -> None:
-
+def _say_trained(summary: Trained, place: Run, console: Console) -> None:
+    """Say what was trained, for how long and on how many images."""
     name = summary["learner"]
     if name == "cosine":
         console.say("cosine needs no training")
@@ -201,18 +205,13 @@ def evaluate(
     from visterm.pipeline.console import without_password
     from visterm.pipeline.evaluation.worlds import below_cosine
     from visterm.pipeline.stages.evaluate import evaluate as stage
-    from visterm.pipeline.store.models import TRAINED
-    from visterm.pipeline.store.recommendation import default_learner
     from visterm.pipeline.store.records import read_metrics
 
     names = several_names(learner)
     settings = with_scheduler(settings, scheduler)
     place, configuration = open_run(run, config, settings)
     console = make_console()
-    if not names:
-        trained = [name for name in TRAINED if name in place.learners()]
-        world = configuration.train.world
-        names = [default_learner(place, trained, console.say, world, cosine=False) if trained else "oasis"]
+    names = names or [recommended_learner(place, configuration, console)]
     command = ["visterm", "evaluate", "--run", place.name]
     command += [f"--config={config}"] if config else []
     command += [part for name in names for part in ("--learner", name)]
@@ -271,7 +270,7 @@ def _held_out(metrics: dict) -> list[str]:
     """Return one line per learner that was validated on held-out images of classes, with cosine beside."""
     return [
         f"{name}, held-out images (cosine): "
-        + ", ".join(f"{world} {own['map']:.3f} ({own['cosine']:.3f})" for world, own in figures["held_out"].items())
+        + ", ".join(f"{world} {row['map']:.3f} ({row['cosine']:.3f})" for world, row in figures["held_out"].items())
         for name, figures in metrics["systems"].items()
         if "held_out" in figures
     ]
@@ -285,9 +284,9 @@ def _open(metrics: dict) -> list[str]:
     width = max(8, *map(len, metrics["open"]["systems"]))
     for name, worlds in metrics["open"]["systems"].items():
         line = f"{name:>{width}}"
-        for world, own in worlds.items():
-            spread = f" ± {own['map_sd']:.3f}" if "map_sd" in own else ""
-            line += f"  {world} mAP {own['map']:.3f}{spread} P@1 {own['p1']:.3f}"
+        for world, figures in worlds.items():
+            spread = f" ± {figures['map_sd']:.3f}" if "map_sd" in figures else ""
+            line += f"  {world} mAP {figures['map']:.3f}{spread} P@1 {figures['p1']:.3f}"
         lines.append(line)
     return lines
 
@@ -351,9 +350,9 @@ def try_(
     console = make_console()
     configuration = load_config(config, with_world(settings, world))
     result = try_photos(Path(images), configuration, console, budget=seconds_of(budget))
-    given = [*(["--config", str(config)] if config else [])]
-    given += [part for setting in settings or [] for part in ("--set", setting)]
-    result["commands"] = _commands(images, result, given, world)
+    options = [*(["--config", str(config)] if config else [])]
+    options += [part for setting in settings or [] for part in ("--set", setting)]
+    result["commands"] = _commands(images, result, options, world)
     if as_json:
         print(json.dumps(result))
         return
@@ -366,15 +365,15 @@ def try_(
         print(f"  {line}")
 
 
-def _commands(images: str, result: dict, given: list[str], world: ForOption) -> list[str]:
+def _commands(images: str, result: dict, options: list[str], world: ForOption) -> list[str]:
     """Return the commands that make the vectors of all images and train the learner."""
     settings = {key: value for key, value in result["settings"].items() if key != "features.kind"}
     if result["settings"].get("features.kind") == "deep":
-        given = [*given, "--deep"]
+        options = [*options, "--deep"]
         settings = {}
-    given += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    options += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     name = Path(images).resolve().name or "images"
-    commands = [["visterm", "features", images, *given]]
+    commands = [["visterm", "features", images, *options]]
     if result["learner"] == "cosine":
         commands.append(["visterm", "search", "IMAGE", "--run", name])
     else:

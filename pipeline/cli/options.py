@@ -155,20 +155,30 @@ def with_world(settings: list[str] | None, world: World | None) -> list[str]:
     return [*(settings or []), *([] if world is None else [f"train.world={world.value}"])]
 
 
-def several_names(given: list[str] | None) -> list[str]:
+def several_names(named: list[str] | None) -> list[str]:
     """Learners that were named: each by its own option, or some with commas or blanks between them."""
-    names = [name for text in given or [] for name in text.replace(",", " ").split()]
-    if given and not names:
+    names = [name for text in named or [] for name in text.replace(",", " ").split()]
+    if named and not names:
         raise UserError("--learner: the name of a learner is missing")
     return list(dict.fromkeys(names))
 
 
-def one_name(given: str | None) -> str | None:
+def one_name(named: str | None) -> str | None:
     """The learner that was named, where there can be just one."""
-    names = several_names(None if given is None else [given])
+    names = several_names(None if named is None else [named])
     if len(names) > 1:
-        raise UserError(f"--learner {given!r}: only one learner can answer, such as --learner {names[0]}")
+        raise UserError(f"--learner {named!r}: only one learner can answer, such as --learner {names[0]}")
     return names[0] if names else None
+
+
+def recommended_learner(place: Run, configuration: Config, console: Console) -> str:
+    """Return the trained learner that held-out images recommend, "oasis" without one: using it says how to train it."""
+    from visterm.pipeline.store.models import TRAINED
+    from visterm.pipeline.store.recommendation import default_learner
+
+    if not (trained := [name for name in TRAINED if name in place.learners()]):
+        return "oasis"
+    return default_learner(place, trained, console.say, configuration.train.world, cosine=False)
 
 
 def check_file(option: str, file: Path, what: str, *endings: str) -> None:

@@ -28,6 +28,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from visterm.pipeline.stages.tune import Tuned
     from visterm.pipeline.store.run import Run
 
 BudgetOption = Annotated[str, typer.Option("--budget", metavar="TIME", help="Time for tuning, such as 90s, 5m or 1h.")]
@@ -71,11 +72,11 @@ def tune(
     settings = with_world(settings, world)
     place, configuration = open_run(run, config, settings)
     console = make_console()
+    from visterm.pipeline.stages.trials import Budget
     from visterm.pipeline.stages.tune import tune as stage
 
-    result = stage(
-        place, configuration, name, console, budget=seconds, search=search or (), most=trials, apply=apply, force=force
-    )
+    plan = Budget(seconds, trials)
+    result = stage(place, configuration, name, console, budget=plan, search=search or (), apply=apply, force=force)
     if as_json:
         print(json.dumps({"run": place.name} | result))
         return
@@ -88,7 +89,7 @@ def tune(
         console.say(f"Next: visterm tune --apply --run {shlex.quote(place.name)}{named}")
 
 
-def say_chosen(result: dict[str, Any], place: Run, console: Console) -> None:
+def say_chosen(result: Tuned, place: Run, console: Console) -> None:
     """Say which settings were chosen, and where they are."""
     from visterm.pipeline.store.tuning import tuned_text
 
@@ -97,12 +98,12 @@ def say_chosen(result: dict[str, Any], place: Run, console: Console) -> None:
             f"{result['learner']} was tuned already, for {duration(result['seconds'])}: --budget with more time "
             "continues, --force starts again"
         )
-    measure, score, own = result["measure"], result["score"], result["own_score"]
+    measure, score, before = result["measure"], result["score"], result["own_score"]
     if not result["best"]:
-        console.say(f"no trial is clearly better than the settings at the start: {measure} {own:.3f}")
+        console.say(f"no trial is clearly better than the settings at the start: {measure} {before:.3f}")
         return
-    gain = f", {100 * (score / own - 1):+.1f} %" if own else ""
-    console.say(f"chosen: {tuned_text(result['best'])} ({measure} {score:.3f}, before {own:.3f}{gain})")
+    gain = f", {100 * (score / before - 1):+.1f} %" if before else ""
+    console.say(f"chosen: {tuned_text(result['best'])} ({measure} {score:.3f}, before {before:.3f}{gain})")
     if result["applied"]:
         console.say(f"written to {place.folder / 'config.yaml'}")
 
@@ -116,7 +117,7 @@ def seconds_of(text: str, option: str = "--budget") -> float:
     return seconds
 
 
-def table(result: dict[str, Any]) -> list[str]:
+def table(result: Tuned) -> list[str]:
     """Return the trials as lines, those on all folds first, best first."""
     keys = list(result["trials"][0]["settings"])
     rows = [["", *(key.rpartition(".")[2] for key in keys), "steps", "folds", result["measure"], "+-", "seconds"]]

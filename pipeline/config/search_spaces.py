@@ -31,8 +31,8 @@ def search_space(learner: str, config: Config, *, visterms: bool, given: Sequenc
     if given:
         space = dict(_read(text, learner, config, allowed=WEIGHTS if visterms else {}) for text in given)
     for key, values in space.items():
-        own = value_of(config, key)
-        space[key] = [*values, *([] if own in values else [own])]
+        start = value_of(config, key)
+        space[key] = [*values, *([] if start in values else [start])]
     if not any(len(values) > 1 for values in space.values()):
         raise UserError("--search: nothing to choose from; name two values at least, such as --search C=0.1,1")
     return space

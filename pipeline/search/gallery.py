@@ -14,7 +14,7 @@ from visterm.pipeline.errors import NothingToSearch, UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
-from visterm.pipeline.store.images import Image, Images, Places
+from visterm.pipeline.store.images import Image, Images, RowOfId
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
@@ -58,7 +58,7 @@ class Gallery:
                 tell(f"{count(len(self.pending), 'image')} not extracted yet, and not searchable until then")
             self.extractor: Any = extractor_of(run)
             self.X: Any = searched_vectors(run, collection, self.images)
-        self.place: Places = self.images.place
+        self.place: RowOfId = self.images.place
         changes = "" if fields_changes is None else str(fields_changes)
         self.fingerprint = fingerprint(changes, self.images.fingerprint)
         self._name_indexes: dict[str, NameIndex] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.images import Images, Places
+from visterm.pipeline.store.images import Images, RowOfId
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
@@ -63,7 +63,7 @@ class SearchableRun:
         self.extractor: Any = gallery.extractor
         self.images: Images = gallery.images
         self.X: Any = gallery.X
-        self.place: Places = gallery.place
+        self.place: RowOfId = gallery.place
         self.pending: set[int] = gallery.pending
 
     def _open_learners(self, like: Self | None) -> None:
@@ -112,7 +112,7 @@ class SearchableRun:
         return gone
 
     def _first_there(self, rows: np.ndarray, n: int) -> list[int]:
-        """Places of the first n of these rows whose files are not deleted."""
+        """RowOfId of the first n of these rows whose files are not deleted."""
         there: list[int] = []
         for start in range(0, len(rows), n):
             part = rows[start : start + n].tolist()

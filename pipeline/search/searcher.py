@@ -53,7 +53,7 @@ class Searcher(LabelSearcher):
     X : CSR, ndarray or StoredVectors of float32, (n_images, V)
         Their vectors, unit rows, in the same order; imported vectors and those of a model may be dense, and stay on
         disk where they are many.
-    place : Places
+    place : RowOfId
         Row of each image by its id.
     learners : list of str
         Names of the learners that can be used, "cosine" last.

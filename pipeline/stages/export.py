@@ -8,7 +8,7 @@ import io
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from visterm.pipeline.console import Console, count, csv_cells
 from visterm.pipeline.errors import UserError, naming
@@ -55,9 +55,19 @@ class _Similarity(NamedTuple):
         return self.chain
 
 
+class Exported(TypedDict):
+    """What `export` has written."""
+
+    run: str
+    learner: str
+    learned: float  # share of what was learned
+    n_images: int
+    files: list[str]
+
+
 def export(
     run: Run, name: str, kinds: Sequence[str], folder: Path, console: Console, *, learned: float | None = None
-) -> dict[str, Any]:
+) -> Exported:
     """Write a similarity and the gallery for other programs.
 
     Parameters
@@ -72,11 +82,6 @@ def export(
     console : Console
     learned : float, optional
         Share of what was learned; by default what training chose.
-
-    Returns
-    -------
-    dict
-        Run, learner, share, number of images, and the files.
 
     Raises
     ------

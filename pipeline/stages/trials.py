@@ -22,6 +22,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.pipeline.config.models import Settings
+
 BATCH = 8  # trials that are proposed together
 _USED = 0.95  # of the time is planned; the rest is for trials that take longer than others
 _PROPOSALS = 3  # until one of the settings that are left is drawn
@@ -50,27 +52,44 @@ class Trial(NamedTuple):
         """Mean over the folds so far."""
         return sum(self.values) / len(self.values) if self.values else math.nan
 
+    def as_json(self) -> Settings:
+        """Return the trial for the record of a tuning."""
+        return self._asdict() | {"score": self.score if self.values else None}
+
+
+class Budget(NamedTuple):
+    """How long to search."""
+
+    seconds: float = 300.0
+    trials: int | None = None  # in place of those that fit into the seconds
+
+
+DEFAULT_BUDGET = Budget()
+
+
+class Plan(NamedTuple):
+    """How to search."""
+
+    n_folds: int
+    n_jobs: int  # threads that measure
+    seed: int
+    budget: Budget
+
 
 class Search:
     """A search for the best settings.
 
-    ``space`` has the values of each setting, ``own`` the settings to start with. ``measure`` is called in ``n_jobs``
-    threads. ``most`` is the number of trials, in place of what fits into ``budget`` seconds. ``progress`` is called
-    with the seconds spent, the number of trials that ended, and a note.
+    ``space`` has the values of each setting, ``start`` the settings to start with. ``progress`` is called with the
+    seconds spent, the number of trials that ended, and a note.
     """
 
     def __init__(
         self,
         journal: Path,
         space: Mapping[str, Sequence[Any]],
-        own: Mapping[str, Any],
+        start: Mapping[str, Any],
         measure: Measure,
-        *,
-        n_folds: int,
-        n_jobs: int,
-        seed: int,
-        budget: float,
-        most: int | None = None,
+        plan: Plan,
         progress: Callable[[float, int, str], None] = lambda seconds, ended, note: None,
     ):
         import optuna  # of an extra: this module is imported without it, too
@@ -88,22 +107,22 @@ class Search:
         )
         # As JSON, since Optuna's choices are plain values, and a setting may be a list.
         self._choices = {key: [json.dumps(value) for value in values] for key, values in space.items()}
-        self._own = {key: json.dumps(own[key]) for key in space}
-        self._measure, self._n_folds, self._n_jobs, self._seed = measure, n_folds, n_jobs, seed
-        self._budget, self._most, self._progress = budget, most, progress
-        self._rungs = sorted({1, min(2, n_folds), n_folds})  # folds after which the better half goes on
+        self._start = {key: json.dumps(start[key]) for key in space}
+        self._measure, self._progress = measure, progress
+        self._n_folds, self._n_jobs, self._seed, (self._budget, self._most) = plan
+        self._rungs = sorted({1, min(2, plan.n_folds), plan.n_folds})  # folds after which the better half goes on
         self._started = time.perf_counter() - self._clock()
 
     def run(self) -> bool:
         """Try settings until the plan is done; return whether the time was over before."""
         try:
             if not self._asked():
-                self._study.enqueue_trial(self._own)
+                self._study.enqueue_trial(self._start)
             self._run_batch(1)
             if self.trials()[0].state == "refused":
                 return False
-            while (wanted := self._wanted()) > len(self._asked()) or self._running():
-                self._run_batch(min(wanted, 1 + BATCH * math.ceil(len(self._asked()) / BATCH)))
+            while (n_trials := self._wanted()) > len(self._asked()) or self._running():
+                self._run_batch(min(n_trials, 1 + BATCH * math.ceil(len(self._asked()) / BATCH)))
                 if self.exhausted():
                     break
         except OutOfTime:
@@ -140,10 +159,10 @@ class Search:
             each = first / self._n_folds * min(2, self._n_folds)
         else:
             each = (clock - first) / (n - 1)
-        wanted = n + max(0, int((_USED * self._budget - clock) / max(each, 1e-3)))
-        if n > BATCH or wanted <= 1 + BATCH:
-            self._study.set_user_attr("plan", {"budget": self._budget, "trials": wanted})
-            return wanted
+        n_trials = n + max(0, int((_USED * self._budget - clock) / max(each, 1e-3)))
+        if n > BATCH or n_trials <= 1 + BATCH:
+            self._study.set_user_attr("plan", {"budget": self._budget, "trials": n_trials})
+            return n_trials
         return 1 + BATCH
 
     def _clock(self) -> float:
@@ -189,8 +208,8 @@ class Search:
         import numpy as np
         from sklearn.model_selection import ParameterGrid
 
-        left = [settings for settings in ParameterGrid(self._choices) if settings not in tried]
-        return left[int(np.random.default_rng(seed).integers(len(left)))]
+        untried = [settings for settings in ParameterGrid(self._choices) if settings not in tried]
+        return untried[int(np.random.default_rng(seed).integers(len(untried)))]
 
     def _run_batch(self, n_trials: int) -> None:
         """Propose settings until there are so many trials, then run those that are not finished."""
@@ -238,7 +257,7 @@ class Search:
             if ended.is_set():
                 raise OutOfTime
 
-        def work(trial: Any, fold: int) -> dict[str, Any]:
+        def work(trial: Any, fold: int) -> Settings:
             tick()
             started = time.perf_counter()
             try:
@@ -299,7 +318,7 @@ def best_step(curves: Sequence[Curve]) -> tuple[list[float], int | None]:
     return [values[best] for values in by_step], best or None
 
 
-def _settings(trial: Any) -> dict[str, Any]:
+def _settings(trial: Any) -> Settings:
     return {key: json.loads(text) for key, text in trial.params.items()}
 
 

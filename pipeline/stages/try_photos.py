@@ -25,7 +25,8 @@ from visterm.pipeline.store.recommendation import recommend
 from visterm.pipeline.store.run import Run
 
 from .features import features
-from .train import LearnerRefused, train
+from .fitting import LearnerRefused
+from .train import Trained, train
 
 MOST_IMAGES = 600
 MOST_CLASSES = 50  # with twelve images each: fewer say little of what a learner makes of a class
@@ -48,7 +49,8 @@ _PILOT = 30  # images whose vectors are made first, to know how long those of mo
 _FEWEST = 120  # images, below which the slowest kind of vectors is not tried, so that the others can have more
 _OF_TIMING = 0.3  # share of the time after which no further kind is timed
 _OF_VECTORS = 0.5  # share of the time for vectors; learners have the rest
-_OF_PILOT = 0.65  # of the time of an image of these, that of one more: half was starting, but more centres take longer
+# Expected time per further image, relative to the pilot: half of that was start-up, but larger codebooks are slower.
+_OF_PILOT = 0.65
 
 
 class _Silent(Console):
@@ -115,8 +117,8 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
                         skipped[kind] = "the time was over"
                         del kinds[kind], seconds[kind]
                         continue
-                    run, own = Run(folder / "few" / kind), with_settings(timed, settings)
-                    spent = features(run, own, folder / "few" / "photos", silent)["seconds"]
+                    run, configuration = Run(folder / "few" / kind), with_settings(timed, settings)
+                    spent = features(run, configuration, folder / "few" / "photos", silent)["seconds"]
                     seconds[kind] = _OF_PILOT * spent / len(few.labels)
             most = _plan(kinds, seconds, skipped, budget - (time.perf_counter() - started))
             if most < len(sample.labels):
@@ -130,23 +132,23 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
                 if tried and time.perf_counter() - started > budget:
                     skipped[kind] = "the time was over"
                     continue
-                run, own = Run(folder / kind), with_settings(config, settings)
+                run, configuration = Run(folder / kind), with_settings(config, settings)
                 phase.advance_to(done, note=f"{kind}: vectors")
-                vectors = _seconds_of_vectors(run, own, folder / "tried" / "photos", sample, silent)
+                vectors = _seconds_of_vectors(run, configuration, folder / "tried" / "photos", sample, silent)
                 done += 1
                 later = len(sample.labels) * sum(list(seconds.values())[number + 1 :])
-                results: dict[str, dict[str, Any]] = {}
+                results: dict[str, Trained] = {}
                 refusals = []
                 for place, name in enumerate(LEARNERS):
                     phase.advance_to(done, note=f"{kind}: {name}")
-                    left = budget - (time.perf_counter() - started) - later
-                    limit = max(_SECONDS_EACH, left / ((len(kinds) - number) * len(LEARNERS) - place))
+                    seconds_left = budget - (time.perf_counter() - started) - later
+                    limit = max(_SECONDS_EACH, seconds_left / ((len(kinds) - number) * len(LEARNERS) - place))
                     try:
-                        results[name] = train(run, own, name, silent, time_limit=limit)
+                        results[name] = train(run, configuration, name, silent, time_limit=limit)
                     except LearnerRefused as error:
                         refusals.append(error)
                     done += 1
-                recommended = recommend(results, own.train.world)
+                recommended = recommend(results, configuration.train.world)
                 if recommended is None:  # all of them were refused, as images are held out
                     raise refusals[0]
                 shutil.rmtree(run.folder)  # a W of 10,000 visterms is a file of 400 MB
@@ -249,7 +251,7 @@ def _of_classes(label_of: dict[str, str], rng: Any, seed: int, most: int) -> tup
     """Choose about as many images of each class, of at most MOST_CLASSES, and hold some of each class out."""
     import numpy as np
 
-    from visterm.learners.validation import NothingHeldOut, split
+    from visterm.learners.validation import TooFewImages, split
 
     members: dict[str, list[str]] = {}
     for path, label in label_of.items():
@@ -266,7 +268,7 @@ def _of_classes(label_of: dict[str, str], rng: Any, seed: int, most: int) -> tup
     paths = sorted(path for some in drawn for path in some[:each])
     try:
         rows = split(np.array([label_of[path] for path in paths]), HELD_OUT, seed)
-    except NothingHeldOut:
+    except TooFewImages:
         return paths, set()
     return paths, {paths[row] for row in rows}
 
@@ -307,7 +309,7 @@ def _seconds_of_vectors(run: Run, config: Config, photos: Path, sample: _Sample,
 
 
 def _rows(
-    kind: str, recommended: dict[str, Any], results: dict[str, dict[str, Any]], vectors: float, sample: _Sample
+    kind: str, recommended: dict[str, Any], results: dict[str, Trained], vectors: float, sample: _Sample
 ) -> list[dict[str, Any]]:
     """Rows of the table for one kind of vectors: what `recommend` compares."""
     more = max(1.0, sample.n_training / len(sample.labels))  # steps of the learners: as many per image

@@ -12,26 +12,28 @@ import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from visterm.pipeline.config.loading import with_settings
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.config.search_spaces import search_space, value_of
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish, replaced
-from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
-from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
+from visterm.pipeline.store.opened import OpenedRun, opened
+from visterm.pipeline.store.records import is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import extractor_of, identity, supervision
+from visterm.pipeline.store.supervision import check_labels
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, identity
 from visterm.pipeline.workers import connected
 
 from .features import check_features
-from .supervision import check_labels
-from .train import check_one_label, constructor_parameters, world_settings
+from .fitting import constructor_parameters, labels_for
+from .train import world_settings
+from .trials import DEFAULT_BUDGET, Budget
 from .vector_kinds import learned_from, reweight
 
 if TYPE_CHECKING:
@@ -41,18 +43,39 @@ N_FOLDS = 4
 _TF = "features.weighting.tf"
 
 
+class Tuned(TypedDict, total=False):
+    """The settings that a tuning chose, and how it searched."""
+
+    learner: str
+    up_to_date: bool  # was tuned already
+    applied: bool
+    best: Settings  # by full name; empty if none is better than those to start with
+    before: Settings
+    best_trial: int
+    score: float
+    own_score: float  # of the settings to start with
+    measure: str
+    n_folds: int
+    n_images: int
+    seconds: float
+    budget: float
+    most: int | None
+    exhausted: bool
+    trials: list[Settings]
+    plot: str
+
+
 def tune(
     run: Run,
     config: Config,
     learner_name: str,
     console: Console,
     *,
-    budget: float = 300.0,
+    budget: Budget = DEFAULT_BUDGET,
     search: Sequence[str] = (),
-    most: int | None = None,
     apply: bool = False,
     force: bool = False,
-) -> dict[str, Any]:
+) -> Tuned:
     """Choose settings of a learner by cross-validation on the training images; test images are not read.
 
     Parameters
@@ -63,23 +86,14 @@ def tune(
     learner_name : str
         One of TRAINED.
     console : Console
-    budget : float
-        Seconds.
+    budget : Budget
+        Seconds, or a number of trials.
     search : sequence of str
         ``C=0.1,1``: these settings and values instead of those of `search_spaces`.
-    most : int, optional
-        Number of trials in place of those that fit into the budget.
     apply : bool
         Write the chosen settings into the configuration of the run.
     force : bool
         Start again even if the settings were tuned already, or a tuning was interrupted.
-
-    Returns
-    -------
-    dict
-        ``learner``, ``up_to_date`` (was tuned already), ``applied``, ``best`` (settings by full name; empty if none is
-        better than those to start with), ``score``, ``own_score``, ``measure``, ``n_folds``, ``n_images``, ``seconds``,
-        ``budget``, ``plot`` and ``trials``.
 
     Raises
     ------
@@ -90,55 +104,45 @@ def tune(
     if learner_name not in TRAINED:
         raise UserError(f"{learner_name} learns nothing and has no settings to tune; use --learner oasis")
     check_labels(config, "tune")
-    with run.locked(), Collection(run.collection) as collection:
-        check_features(run, config, collection)
-        images = collection.images("train", labelled=True)
+    with opened(run, config) as asked:
+        check_features(asked)
+        images = asked.images("train", labelled=True)
         if not images:
             raise UserError(f"run {run.name} has no labelled training images: {WAYS_TO_LABEL}")
-        visterms = getattr(extractor_of(run), "weighting_", None) is not None
-        start = _settings_before(config, run, learner_name)
-        space = search_space(learner_name, start, visterms=visterms, given=search)
-        record = _record(run, start, learner_name, images, space, visterms)
-        result = None if force else _finished(run.tuning(learner_name), record, budget, most)
+        visterms = getattr(extractor_of(asked), "weighting_", None) is not None
+        it = OpenedRun(asked, _settings_before(asked, learner_name), asked.catalogue)
+        space = search_space(learner_name, it.config, visterms=visterms, given=search)
+        record = _record(it, learner_name, space, visterms)
+        result = None if force else _finished(it, learner_name, record, budget)
         is_tuned = result is not None
         if result is None:
-            data = _Data(run, start, collection, images, learner_name, visterms)
+            data = _Data(it, learner_name, visterms)
             _check_installed()
-            checkpoint = _checkpoint(run, learner_name, record, force)
+            checkpoint = _checkpoint(it, learner_name, record, force)
             if visterms:
-                data.count_as_new(run, start, collection, images, checkpoint / "as_new.npz", console)
-            result = _tune(start, learner_name, data, space, checkpoint, console, budget, most)
-            _check_unchanged(run, config, collection, images, learner_name)
+                data.count_as_new(checkpoint / "as_new.npz", console)
+            result = _tune(it.config, learner_name, data, space, checkpoint, console, budget)
+            _check_unchanged(asked, learner_name)
             _publish(run.tuning(learner_name), record, result)
         if apply:
-            tuned = with_settings(start, result["best"])
-            reweight(run, tuned, collection)
+            tuned = with_settings(it.config, result["best"])
+            reweight(OpenedRun(it, tuned, it.catalogue))
             run.save_config(tuned)
     plot = str(run.tuning(learner_name) / "tuning.png")
-    return {"learner": learner_name, "up_to_date": is_tuned, "applied": apply} | result | {"plot": plot}
+    return {"learner": learner_name, "up_to_date": is_tuned, "applied": apply, **result, "plot": plot}
 
 
 class _Data:
     """The training images of a run, in folds."""
 
-    def __init__(
-        self,
-        run: Run,
-        config: Config,
-        collection: Collection,
-        images: Sequence[Image],
-        learner_name: str,
-        visterms: bool,
-    ):
+    def __init__(self, run: OpenedRun, learner_name: str, visterms: bool):
         from visterm.learners import LEARNERS
 
-        clicks = config.collection.clicks is not None
-        if LEARNERS[TRAINED[learner_name]].one_label:
-            check_one_label(learner_name, images, clicks)
-        self.y, self.names = supervision(images, clicks=clicks)
-        self.fold_of = _folds(self.y, config.seed, run.name)
+        self._run, self._images = run, run.images("train", labelled=True)
+        self.y, self.names = labels_for(LEARNERS[TRAINED[learner_name]], run, learner_name, self._images)
+        self.fold_of = _folds(self.y, run.config.seed, run.name)
         self.n_folds = int(self.fold_of.max()) + 1
-        self._stored = collection.counts(images)
+        self._stored = run.catalogue.counts(self._images)
         self._as_new: Any = None
         self._visterms = visterms
         self.vectors = functools.lru_cache(maxsize=N_FOLDS)(self._vectors)
@@ -159,9 +163,7 @@ class _Data:
         X = weighting.transform(self._stored)
         return X, X if self._as_new is None else weighting.transform(self._as_new)
 
-    def count_as_new(
-        self, run: Run, config: Config, collection: Collection, images: Sequence[Image], file: Path, console: Console
-    ) -> None:
+    def count_as_new(self, file: Path, console: Console) -> None:
         """Count the images of each fold once more, as if they had made no centre of the codebook.
 
         The counts are kept in a file, for an interrupted tuning. Of a forest, and where the codebook would now be made
@@ -173,10 +175,11 @@ class _Data:
         if file.exists():
             self._as_new = sparse.load_npz(file)
             return
+        run, config, images = self._run, self._run.config, self._images
         extractor: Any = copy.copy(extractor_of(run))
         if extractor.palette_ is None:
             return
-        paths, root = learned_from(run, config, collection), collection.root
+        paths, root = learned_from(run), run.catalogue.root
         if paths is None or root is None:
             console.say("the codebook would now be made from other images: folds are measured as it knows them")
             return
@@ -294,27 +297,23 @@ def _tune(
     space: Mapping[str, Sequence[Any]],
     checkpoint: Path,
     console: Console,
-    budget: float,
-    most: int | None,
-) -> dict[str, Any]:
+    budget: Budget,
+) -> Tuned:
     """Search, or resume a search; return the result."""
     import joblib
 
-    from .trials import Search
+    from .trials import Plan, Search
 
     n_images = count(len(data.fold_of), "training image")
-    total, unit = (math.ceil(budget), "s") if most is None else (most, "trials")
+    most = budget.trials
+    total, unit = (math.ceil(budget.seconds), "s") if most is None else (most, "trials")
     with console.phase(f"tuning {learner_name} on {n_images}", total, unit) as phase:
         search = Search(
             checkpoint / "journal",
             space,
             {key: value_of(config, key) for key in space},
             functools.partial(measure_fold, data, config, learner_name),
-            n_folds=data.n_folds,
-            n_jobs=joblib.effective_n_jobs(config.compute.n_jobs),
-            seed=config.seed,
-            budget=budget,
-            most=most,
+            Plan(data.n_folds, joblib.effective_n_jobs(config.compute.n_jobs), config.seed, budget),
             progress=lambda seconds, ended, note: phase.advance_to(
                 min(int(seconds) if most is None else ended, total), note=note
             ),
@@ -329,33 +328,33 @@ def _tune(
         shutil.rmtree(checkpoint)
         raise UserError(f"{learner_name}: {trials[0].reason}")
     if most is None and sum(trial.state in ("complete", "stopped") for trial in trials) < 2:
-        own = f"the settings to start with took {duration(search.seconds())}" if trials[0].state == "complete" else ""
+        first = f" (the settings to start with took {duration(search.seconds())})"
         shutil.rmtree(checkpoint)
         raise UserError(
-            f"--budget: {duration(budget)} is too short for one trial of {learner_name} on {n_images}"
-            f"{own and f' ({own})'}; give more, such as --budget {max(1, math.ceil(budget / 20))}m"
+            f"--budget: {duration(budget.seconds)} is too short for one trial of {learner_name} on {n_images}"
+            f"{first if trials[0].state == 'complete' else ''}; "
+            f"give more, such as --budget {max(1, math.ceil(budget.seconds / 20))}m"
         )
-    return _result(config, learner_name, trials, data, search.seconds(), budget, most, search.exhausted())
+    figures: Tuned = {
+        "n_folds": data.n_folds,
+        "n_images": len(data.fold_of),
+        "seconds": round(search.seconds(), 3),
+        "budget": budget.seconds,
+        "most": most,
+        "exhausted": search.exhausted(),
+    }
+    return {**_chosen(config, learner_name, trials), **figures, "trials": [trial.as_json() for trial in trials]}
 
 
-def _result(
-    config: Config,
-    learner_name: str,
-    trials: Sequence[Trial],
-    data: _Data,
-    seconds: float,
-    budget: float,
-    most: int | None,
-    exhausted: bool,
-) -> dict[str, Any]:
-    """Choose among the trials that were measured on all folds; return what the record keeps."""
+def _chosen(config: Config, learner_name: str, trials: Sequence[Trial]) -> Tuned:
+    """Choose among the trials that were measured on all folds; return the settings and what they gain."""
     from visterm.learners import LEARNERS
 
-    own = trials[0]
+    first = trials[0]
     best = max((trial for trial in trials if trial.state == "complete"), key=lambda trial: trial.score)
-    gains = [a - b for a, b in zip(best.values, own.values, strict=True)]
+    gains = [a - b for a, b in zip(best.values, first.values, strict=True)]
     error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    settings: dict[str, Any] = {}
+    settings: Settings = {}
     # A gain within its standard error is chance, and settings that were chosen by chance can be worse on other images.
     if statistics.mean(gains) > error:
         settings = dict(best.settings)
@@ -368,28 +367,19 @@ def _result(
         "best": settings,
         "before": {key: value_of(config, key) for key in settings},
         "best_trial": best.number if settings else 0,
-        "score": best.score if settings else own.score,
-        "own_score": own.score,
+        "score": best.score if settings else first.score,
+        "own_score": first.score,
         "measure": "P@1" if kind.ranks_labels else kind.validation_measure,
-        "n_folds": data.n_folds,
-        "n_images": len(data.fold_of),
-        "seconds": round(seconds, 3),
-        "budget": budget,
-        "most": most,
-        "exhausted": exhausted,
-        "trials": [trial._asdict() | {"score": trial.score if trial.values else None} for trial in trials],
     }
 
 
 # -- what lies on disk -------------------------------------------------------------------------------------------------
 
 
-def _record(
-    run: Run, config: Config, learner_name: str, images: Sequence[Image], space: Mapping[str, Any], visterms: bool
-) -> dict[str, Any]:
+def _record(run: OpenedRun, learner_name: str, space: Mapping[str, Any], visterms: bool) -> Record:
     """Return the record of a tuning, which does not depend on its budget."""
-    extractor = read_record(run.extractor) or {}
-    counts = extractor["content"]
+    config = run.config
+    counts: Any = extractor_content(run)
     if visterms:  # the weighting is tuned: palette and codebook decide
         counts = [file_sha256(path) for path in sorted((run.extractor / "files").glob("*.npy"))]
     return make_record(
@@ -401,43 +391,43 @@ def _record(
             "space": dict(space),
             "train": world_settings(config, learner_name),
         },
-        {"counts": counts, "images": identity(images), "clicks": config.collection.clicks is not None}
-        | ({"as_new": True} if visterms else {}),  # before, folds were measured as they are
+        {"counts": counts, "images": identity(run.images("train", labelled=True)), "clicks": run.clicks},
     )
 
 
-def _settings_before(config: Config, run: Run, learner_name: str) -> Config:
+def _settings_before(run: OpenedRun, learner_name: str) -> Config:
     """Return the configuration as it was before the settings that a tuning chose were applied, if they were."""
-    result = (read_record(run.tuning(learner_name)) or {}).get("result", {"best": {}})
-    if result["best"] and all(value_of(config, key) == value for key, value in result["best"].items()):
-        return with_settings(config, result["before"])
-    return config
+    result = (run.record(run.tuning(learner_name)) or {}).get("result", {"best": {}})
+    if result["best"] and all(value_of(run.config, key) == value for key, value in result["best"].items()):
+        return with_settings(run.config, result["before"])
+    return run.config
 
 
-def _finished(folder: Path, record: dict[str, Any], budget: float, most: int | None) -> dict[str, Any] | None:
+def _finished(run: OpenedRun, learner_name: str, record: Record, budget: Budget) -> Tuned | None:
     """Return the result of the same tuning, if it is done and had as much time."""
-    if not is_up_to_date(folder, record):
+    if not is_up_to_date(run.tuning(learner_name), record):
         return None
-    result = (read_record(folder) or {})["result"]
-    enough = result["exhausted"] or (
-        len(result["trials"]) >= most if most is not None else result["most"] is None and result["budget"] >= budget
-    )
-    return result if enough else None
+    result = (run.record(run.tuning(learner_name)) or {})["result"]
+    if budget.trials is not None:
+        enough = len(result["trials"]) >= budget.trials
+    else:
+        enough = result["most"] is None and result["budget"] >= budget.seconds
+    return result if enough or result["exhausted"] else None
 
 
-def _checkpoint(run: Run, learner_name: str, record: dict[str, Any], force: bool) -> Path:
+def _checkpoint(run: Run, learner_name: str, record: Record, force: bool) -> Path:
     """Return the folder of the journal: of an interrupted tuning, of a finished one with less time, or a new one."""
     folder = run.tuning(learner_name)
     checkpoint = folder.with_name(f"{learner_name}.checkpoint")
     if force:
         shutil.rmtree(checkpoint, ignore_errors=True)
-    other = read_record(checkpoint)
-    if other is not None and not is_up_to_date(checkpoint, record):
+    kept = run.record(checkpoint)
+    if kept is not None and not is_up_to_date(checkpoint, record):
         raise UserError(
             f"{checkpoint} is of an interrupted tuning with other settings, values, images or labels: tune with those "
             "to resume it, or with --force to start again"
         )
-    if other is None:
+    if kept is None:
         with publish(checkpoint, dict(record)):
             pass
         if not force and is_up_to_date(folder, record):
@@ -445,7 +435,7 @@ def _checkpoint(run: Run, learner_name: str, record: dict[str, Any], force: bool
     return checkpoint
 
 
-def _publish(folder: Path, record: dict[str, Any], result: dict[str, Any]) -> None:
+def _publish(folder: Path, record: Record, result: Tuned) -> None:
     """Keep the result, with its journal and a plot, in place of the checkpoint."""
     from visterm.pipeline.report.tuning_plot import write_tuning_plot
 
@@ -457,13 +447,11 @@ def _publish(folder: Path, record: dict[str, Any], result: dict[str, Any]) -> No
     shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def _check_unchanged(
-    run: Run, config: Config, collection: Collection, images: Sequence[Image], learner_name: str
-) -> None:
+def _check_unchanged(run: OpenedRun, learner_name: str) -> None:
     """Raise if images, labels or features are others than when the tuning began."""
     with contextlib.suppress(UserError):
-        check_features(run, config, collection)
-        if identity(collection.images("train", labelled=True)) == identity(images):
+        check_features(run)
+        if identity(run.catalogue.images("train", labelled=True)) == identity(run.images("train", labelled=True)):
             return
     shutil.rmtree(run.tuning(learner_name).with_name(f"{learner_name}.checkpoint"), ignore_errors=True)
     raise UserError(

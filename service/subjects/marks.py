@@ -21,7 +21,7 @@ from visterm.service.responses import JsonResponse
 from visterm.service.schemas import BEHIND, Body, ImageId, JsonObject, Name, Sha256
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
-from visterm.teaching.feedback import FeedbackTrainer, LearnerUpdate, Reverted
+from visterm.teaching.feedback import FeedbackReverted, FeedbackTrainer
 from visterm.teaching.first import FIRST, can_start
 
 _log = logging.getLogger(__name__)
@@ -92,9 +92,19 @@ class _InUse(TypedDict):
 
 
 @with_config(extra="allow")
-class UpdateResult(LearnerUpdate):
+class UpdateResult(TypedDict):
     """The outcome of an update."""
 
+    learner: str
+    accepted: bool
+    reason: Annotated[str | None, Field(description="Why the update was rejected")]
+    from_version: int
+    to_version: int
+    n_relevant: Annotated[int, Field(description="New marks of relevant images used by this update")]
+    n_not: Annotated[int, Field(description="New marks of images that are not relevant used by this update")]
+    map_before: Annotated[float | None, Field(description="Mean average precision on held-out images without marks")]
+    map_after: float | None
+    milliseconds: float
     changed_in_top: NotRequired[
         Annotated[int | None, Field(description="Positions among the first 20 whose image changed")]
     ]
@@ -102,7 +112,7 @@ class UpdateResult(LearnerUpdate):
     behind: Annotated[str | None, Field(description=BEHIND)]
 
 
-class RevertResult(Reverted):
+class RevertResult(FeedbackReverted):
     """The outcome of an undo or a reset."""
 
     version: str

@@ -11,8 +11,8 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
-from visterm.pipeline.stages.supervision import TrainingData, read_training_data
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.supervision import TrainingData, read_training_data
 from visterm.service.jobs import Job
 from visterm.service.parts import ServiceParts
 from visterm.service.snapshot import Snapshot

@@ -23,8 +23,9 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.report.tuning_plot import write_tuning_plot
 from visterm.pipeline.stages import tune as stage
-from visterm.pipeline.stages.trials import Search, best_step
+from visterm.pipeline.stages.trials import Budget, Plan, Search, best_step
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 
 FEW = ("--trials", "4")
@@ -191,11 +192,9 @@ def test_folds_hold_out_each_image_once_and_two_of_a_class():
 
 def test_idf_is_learned_without_held_out_images(finished):
     run = Run(finished / "runs/fruit")
-    collection = Collection(run.collection)
-    images = collection.images("train")
-    data = stage._Data(run, Config(), collection, images, "oasis", True)
-    stored = collection.counts(images)
-    collection.close()
+    with opened(run, Config(), lock=False) as it:
+        data = stage._Data(it, "oasis", True)
+        stored = it.catalogue.counts(it.images("train"))
     training, held_out = data.rows(1)
     assert len(held_out) == 6
     expected = VistermWeighting(tf="sqrt").fit(stored[training])
@@ -209,12 +208,12 @@ def test_idf_is_learned_without_held_out_images(finished):
 def test_held_out_images_are_measured_as_new(mine, learner, tmp_path, monkeypatch):
     run = Run(mine / "runs/fruit")
     config, file = run.configure(None, []), tmp_path / "as_new.npz"
-    with Collection(run.collection) as collection:
-        images = collection.images("train")
-        plain, data, resumed = (stage._Data(run, config, collection, images, learner, True) for _ in range(3))
-        data.count_as_new(run, config, collection, images, file, Console(quiet=True))
+    with opened(run, config, lock=False) as it:
+        images = it.images("train")
+        plain, data, resumed = (stage._Data(it, learner, True) for _ in range(3))
+        data.count_as_new(file, Console(quiet=True))
         monkeypatch.delattr(VistermExtractor, "count_as_new")  # an interrupted tuning has the counts
-        resumed.count_as_new(run, config, collection, images, file, Console(quiet=True))
+        resumed.count_as_new(file, Console(quiet=True))
     np.testing.assert_array_equal(data._as_new.sum(axis=1), plain._stored.sum(axis=1))
     for row in range(len(images)):  # some of its blocks had a centre of their own
         assert (data._as_new[[row]] != plain._stored[[row]]).nnz
@@ -238,10 +237,9 @@ def test_images_that_the_codebook_was_not_learned_from_are_measured_as_they_are(
 @pytest.mark.parametrize("learner", ["wsabie", "musl", "knn"])
 def test_learners_with_and_without_steps_are_measured(finished, learner):
     run = Run(finished / "runs/fruit")
-    collection = Collection(run.collection)
     config = run.configure(None, [])
-    data = stage._Data(run, config, collection, collection.images("train"), learner, True)
-    collection.close()
+    with opened(run, config, lock=False) as it:
+        data = stage._Data(it, learner, True)
     curve = stage.measure_fold(data, config, learner, {}, 0, lambda: None)
     assert curve["steps"][-1] == (4000 if learner == "wsabie" else 0)
     assert all(0 <= value <= 1 for value in curve["values"])
@@ -287,10 +285,10 @@ def figure(settings, fold, tick):
     return {"steps": [0], "values": [1 - 0.1 * abs(settings["a"] - 4) + 0.05 * (settings["b"] == "y") + fold / 100]}
 
 
-def search(folder, measure=figure, **options):
-    options = {"n_folds": 4, "n_jobs": 2, "seed": 0, "budget": 60, "most": 16} | options
+def search(folder, measure=figure, n_jobs=2, **options):
+    budget = Budget(**{"seconds": 60, "trials": 16} | options)
     folder.mkdir(exist_ok=True)
-    return Search(folder / "journal", SPACE, OWN, measure, **options)
+    return Search(folder / "journal", SPACE, OWN, measure, Plan(4, n_jobs, 0, budget))
 
 
 def test_halving_stops_the_worse_half_and_finds_the_best(tmp_path):
@@ -331,7 +329,7 @@ def test_threads_and_an_interruption_change_nothing(tmp_path):
 
 
 def test_all_settings_are_tried_once_and_then_it_ends(tmp_path):
-    searching = search(tmp_path, most=None)
+    searching = search(tmp_path, trials=None)
     assert not searching.run()
     assert len(searching.trials()) == 36
     assert searching.exhausted()
@@ -343,7 +341,7 @@ def test_keeps_the_budget(tmp_path):
         tick()
         return figure(settings, fold, tick)
 
-    searching = search(tmp_path, slow, most=None, budget=0.8)
+    searching = search(tmp_path, slow, trials=None, seconds=0.8)
     searching.run()
     assert 0 < len(searching.trials()) < 36  # all would take longer than the budget, whatever the machine
 
@@ -354,7 +352,7 @@ def test_refused_settings_do_not_end_the_search(tmp_path):
             raise ValueError("b must be given")
         return {"steps": [0], "values": [np.inf]} if settings["a"] == 6 else figure(settings, fold, tick)
 
-    searching = search(tmp_path, picky, most=36)
+    searching = search(tmp_path, picky, trials=36)
     searching.run()
     trials = searching.trials()
     states = {trial.state for trial in trials if trial.settings["b"] is None or trial.settings["a"] == 6}
@@ -374,18 +372,14 @@ def test_one_step_for_all_folds():
 def test_keeps_the_settings_at_the_start_without_a_clear_gain():
     from visterm.pipeline.stages.trials import Trial
 
-    class Folds:
-        n_folds, fold_of = 3, np.zeros(9)
-
     own = Trial(0, {"oasis.C": 0.1}, [0.5, 0.6, 0.7], 100, 1.0, "complete")
     lucky = Trial(1, {"oasis.C": 1.0}, [0.8, 0.55, 0.5], 200, 1.0, "complete")
     clear = Trial(2, {"oasis.C": 0.3}, [0.55, 0.66, 0.75], 300, 1.0, "complete")
-    arguments = (Folds, 1.0, 60.0, None, False)
-    assert stage._result(Config(), "oasis", [own, lucky], *arguments)["best"] == {}
-    assert stage._result(Config(), "oasis", [own, clear], *arguments)["best"] == {"oasis.C": 0.3}
+    assert stage._chosen(Config(), "oasis", [own, lucky])["best"] == {}
+    assert stage._chosen(Config(), "oasis", [own, clear])["best"] == {"oasis.C": 0.3}
     best = {"oasis.C": 0.3, "oasis.n_steps": 300, "oasis.validation_fraction": None}
     fixed = with_settings(Config(), {"train.learned": 1})  # there is no share to choose
-    assert stage._result(fixed, "oasis", [own, clear], *arguments)["best"] == best
+    assert stage._chosen(fixed, "oasis", [own, clear])["best"] == best
 
 
 def test_tunes_for_the_world_that_the_learner_is_for(mine, monkeypatch):

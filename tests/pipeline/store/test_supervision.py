@@ -143,6 +143,7 @@ def test_updates_from_marks_alone_start_at_the_identity(flat, tmp_path, kind):
         of_others = shutil.ignore_patterns("learners", "*feedback*")
         shutil.copytree(flat / "runs", tmp_path / "runs", ignore=of_others)
     run = Run(tmp_path / "runs" / "fruit")
+    run.save_config(run.configure(None, ["collection.triplets=null"]))
     trainer, searcher = FeedbackTrainer(run), Searcher(run)
     query = searcher.images[0]
     (before,) = searcher.search(f"id:{query.id}", k=17)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.images import Image
-from visterm.pipeline.store.labels import WAYS_TO_LABEL
-from visterm.pipeline.store.marks import RelevanceMarks
-from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.tables import read_rows
-from visterm.pipeline.store.vectors import extractor_content
+
+from .catalogue import Collection
+from .images import Image
+from .labels import WAYS_TO_LABEL
+from .marks import RelevanceMarks
+from .run import Run
+from .tables import read_rows
+from .vectors import extractor_content
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +140,7 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> TrainingData 
             uploads[key] = vector
         numbers += [mark.number for mark in here]
         n_left_out += len(marks) - len(here)
-        rows += [[query, one, other] for one in relevant for other in others]
+        rows += [[query, one, irrelevant] for one in relevant for irrelevant in others]
     if not rows:
         return None
     warnings = []
