@@ -56,14 +56,16 @@ class RefusedPhoto(TypedDict):
     reason: str
 
 
-class Added(TypedDict):
+class AddedPhotos(TypedDict):
     """The number of photos that were added, and those that could not be."""
 
     added: int
     refused: list[RefusedPhoto]
 
 
-def add_waiting(run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False) -> Added:
+def add_waiting(
+    run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False
+) -> AddedPhotos:
     """Add the photos given to the service, some at a time.
 
     Parameters
@@ -76,7 +78,7 @@ def add_waiting(run: Run, tell: Callable[[int, int], None], is_cancelled: Callab
 
     Returns
     -------
-    Added
+    AddedPhotos
 
     Raises
     ------

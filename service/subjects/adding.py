@@ -18,7 +18,7 @@ from visterm.features.decoding import decode_picture
 from visterm.features.images import EXTENSIONS
 from visterm.pipeline.console import one_line
 from visterm.pipeline.store.files import write_bytes
-from visterm.service.add_files import Added, RefusedPhoto, discard_waiting
+from visterm.service.add_files import AddedPhotos, RefusedPhoto, discard_waiting
 from visterm.service.fetching import FetchError, fetch_image
 from visterm.service.jobs import Job
 from visterm.service.parts import UPLOAD_BYTES, ServiceParts
@@ -106,7 +106,7 @@ class PhotoAdder(Job):
                 pass
             self.launch({"done": 0, "total": 0})
 
-    def finish(self, result: Added | None) -> AddResult:
+    def finish(self, result: AddedPhotos | None) -> AddResult:
         """Let searches use the new images; delete photos of a cancelled job that are not added yet."""
         self._service.reloader.refresh()
         n_cancelled = discard_waiting(self.run) if self.cancelled else 0
