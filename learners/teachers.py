@@ -359,3 +359,6 @@ class TeacherTable:
     def _likeness(self, sides: Any) -> np.ndarray:
         """Inner products of the training images and others: dense (n_images, n)."""
         return dense(self._Z @ sides.T)
+
+
+Teachers = TeacherTable  # the public name

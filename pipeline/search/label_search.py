@@ -13,7 +13,7 @@ from visterm.pipeline.store.models import check_learners, check_trained
 
 from .answers import Answer, Answers, LabelAnswer, LabelRow, ResultRow
 from .filters import NO_FILTER
-from .labels import annotators, check_filter, label_numbers, label_results, with_label_vectors
+from .labels import check_filter, label_numbers, label_results, ranking_labels, with_label_vectors
 from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
@@ -246,7 +246,7 @@ class LabelSearcher(RunLearners):
     def _annotator(self, name: str | None) -> tuple[Any, str, list[str]]:
         """A trained learner that ranks labels, its name, and those of its labels by number."""
         check_learners([name] if name is not None else [])
-        known = annotators()
+        known = ranking_labels()
         chosen = name or self.default_learner(of_labels=True)
         if chosen not in known:
             raise UserError(f"{chosen} ranks images, not labels; {', '.join(known)} rank labels")

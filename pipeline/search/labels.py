@@ -19,11 +19,11 @@ class UnknownLabel(UserError):
     """A label that no image of the run has."""
 
 
-def annotators() -> list[str]:
-    """Names of the learners that rank labels, trained or not."""
+def ranking_labels(names: Iterable[str] = TRAINED) -> list[str]:
+    """Return those of some learners, by default of all, that rank labels."""
     from visterm.learners import LEARNERS
 
-    return [name for name, kind in TRAINED.items() if LEARNERS[kind].ranks_labels]
+    return [name for name in names if LEARNERS[TRAINED[name]].ranks_labels]
 
 
 def with_label_vectors() -> list[str]:

@@ -19,7 +19,7 @@ from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
 from .gallery import Gallery
-from .labels import annotators
+from .labels import ranking_labels
 from .queries import Queries, read_queries
 from .state import OnceCache, RecentCache, disk_state, learner_inputs
 
@@ -67,12 +67,11 @@ class SearchableRun:
         self.pending: set[int] = gallery.pending
 
     def _open_learners(self, like: Self | None) -> None:
-        ranking_labels = annotators()  # first, as it imports the learners: what follows is read at one moment
         run, content = self.run, self.gallery.content
         self.config = run.configure(None, [])
         self._trained = {name: inputs for name in TRAINED if (inputs := learner_inputs(run, name, content))}
         self.learners: list[str] = [*self._trained, "cosine"]
-        self.annotators: list[str] = [name for name in self._trained if name in ranking_labels]
+        self.annotators: list[str] = ranking_labels(self._trained)
         self.version: str = fingerprint(content, self.gallery.fingerprint, self._trained)
         if like is not None and like.gallery is self.gallery:
             same = {name for name in self.learners if self._trained.get(name) == like._trained.get(name)}
