@@ -58,6 +58,7 @@ ADDITIONS = {
     "the service": "service.commands:start_service",
     "teachers": "teaching.teachers",
 }
+SUBJECTS = ("plugins.judge.routes:JudgeSubject",)  # of the service's API, besides its own
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
     "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.queries import KnownImage, Queries
@@ -22,6 +23,12 @@ from visterm.pipeline.store.vectors import extractor_content
 _log = logging.getLogger(__name__)
 _SAMPLE = 128  # images whose best scores tell what is usual
 _UNLIKE_SHARE = 0.02  # of these best scores are low
+
+
+class RankingMetric(TypedDict, total=False):
+    """The number of the metric that ranks an image, for a learner with several."""
+
+    metric: int
 
 
 class Snapshot:
@@ -101,8 +108,8 @@ class Snapshot:
         """Whether a learner has several metrics."""
         return bool(self._metrics_of(learner))
 
-    def metric(self, learner: str, row: int) -> dict[str, int]:
-        """Return ``{"metric": number}``, the learner's metric that ranks an image; ``{}`` if it has one metric."""
+    def metric(self, learner: str, row: int) -> RankingMetric:
+        """Return the learner's metric that ranks an image."""
         labels = self.searcher.images[row].labels
         number = self._metrics_of(learner).get(next(iter(labels), ""))
         return {} if number is None or len(labels) != 1 else {"metric": number}

@@ -12,7 +12,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.evaluation.calibration import NO_CALIBRATION, calibrate
@@ -87,6 +90,26 @@ class _Made(NamedTuple):
     model: SimilarityLearner
     scores: dict[str, np.ndarray]  # of held-out images: "base", "before" and "after"
     refused: str | None  # the reason
+
+
+class UpdatedModel(TypedDict):
+    """The version in force of a learner, and the marks that it learned."""
+
+    version: int
+    marks: int
+    waiting: Annotated[int, Field(description="Marks that the next update learns")]
+    set_aside: int
+    void: Annotated[bool, Field(description="Its versions were of a learner that was retrained since")]
+    map_base: Annotated[
+        float | None, Field(description="Mean average precision on held-out images, of the trained learner")
+    ]
+    map_after: float | None
+    undo: Annotated[list[int], Field(description="Versions to go back to")]
+
+
+FeedbackStatus = TypedDict(
+    "FeedbackStatus", {"file": str, "queries": int, "relevant": int, "not": int, "learners": dict[str, UpdatedModel]}
+)
 
 
 class FeedbackTrainer:
@@ -281,20 +304,11 @@ class FeedbackTrainer:
             self._versions.put_in_force(learner, state)
         return {"learner": learner, "from_version": before, "to_version": 0}
 
-    def status(self) -> dict[str, Any]:
-        """Counts of marks, and the versions of the learners.
-
-        Returns
-        -------
-        dict
-            ``file``, ``queries``, ``relevant`` and ``not`` (marks that stand), and under ``learners`` for each that is
-            trained and can learn from marks: ``version``, ``marks`` it learned, those of its training included,
-            ``waiting`` to be learned, ``set_aside``, ``void`` (there were versions of a base that was retrained since),
-            ``map_base`` and ``map_after`` of the version in force, ``undo`` (versions it can go back to).
-        """
+    def status(self) -> FeedbackStatus:
+        """Count the marks that stand; describe the versions of trained learners that can learn from marks."""
         standing = self.marks.standing()
         marks = {mark.number: mark for of_query in standing.values() for mark in of_query}
-        learners = {}
+        learners: dict[str, UpdatedModel] = {}
         for name in UPDATABLE:
             if name not in self.run.learners():
                 continue

@@ -20,7 +20,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
@@ -66,7 +69,19 @@ def _is_stale(run: Run, config: Config, name: str, training: TrainingData) -> bo
         return False
 
 
-def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]]:
+class TrainResult(TypedDict):
+    """The outcome of the training of a learner."""
+
+    learner: str
+    taken: bool
+    reason: Annotated[str | None, Field(description="Why the old model stays in use")]
+    before: Annotated[float | None, Field(description="Mean average precision on held-out images, of the old model")]
+    after: Annotated[float | None, Field(description="That of the new model, on the same images")]
+    measured_on: str | None
+    created: str
+
+
+def train_again(run: Run, console: Console | None = None) -> list[TrainResult]:
     """Train the learners that have not learned the labels of now; keep each old model that ranks better.
 
     Parameters
@@ -76,10 +91,9 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
 
     Returns
     -------
-    list of dict
-        Per learner ``learner``, ``taken``, ``reason`` (None where taken); ``before`` and ``after``, mean average
-        precision on the same held-out images (None where there are none), before the first training of how images look
-        (cosine); ``measured_on`` (these images in words); ``created``, the time of the training.
+    list of TrainResult
+        One per learner; the figures are None without held-out images, and those before the first training are of the
+        cosine.
 
     Raises
     ------
@@ -102,7 +116,7 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
     return [_train_one(run, config, name, console) for name in names]
 
 
-def undoable(run: Run) -> list[dict[str, Any]]:
+def undoable(run: Run) -> list[TrainResult]:
     """Return the results of the trainings, as of `train_again`, whose old models can be brought back."""
     trainings = []
     for name in TRAINED:
@@ -139,21 +153,25 @@ def _before(run: Run, name: str) -> Path:
     return run.learner(name).with_name(f"{name}.before")
 
 
-def _result(name: str, **fields: Any) -> dict[str, Any]:
-    unknown = dict.fromkeys(("reason", "before", "after", "measured_on"))
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    return {"learner": name, "taken": False, "created": created} | unknown | fields
-
-
-def _train_one(run: Run, config: Config, name: str, console: Console) -> dict[str, Any]:
+def _train_one(run: Run, config: Config, name: str, console: Console) -> TrainResult:
     """Train a learner, and measure it before its model takes the place of the old one."""
-    result = _result(name)
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    result: TrainResult = {
+        "learner": name,
+        "taken": False,
+        "created": created,
+        "reason": None,
+        "before": None,
+        "after": None,
+        "measured_on": None,
+    }
 
     def accept(learner: Any, record: Record) -> None:
-        result.update(_measure(run, name, learner))
-        if result["after"] is not None and result["before"] - result["after"] > TOLERANCE:
+        _measure(run, name, learner, result)
+        before, after = result["before"], result["after"]
+        if before is not None and after is not None and before - after > TOLERANCE:
             raise LearnerRefused(
-                f"held-out mAP would fall from {result['before']:.3f} to {result['after']:.3f} "
+                f"held-out mAP would fall from {before:.3f} to {after:.3f} "
                 f"({result['measured_on']}): the old model stays in use"
             )
         record[_NOTED] = result | {"taken": True}
@@ -170,17 +188,17 @@ def _train_one(run: Run, config: Config, name: str, console: Console) -> dict[st
     return result | {"taken": True}
 
 
-def _measure(run: Run, name: str, learner: Any) -> dict[str, Any]:
-    """Return the figures of the old model and the new one on held-out images; none without such images."""
+def _measure(run: Run, name: str, learner: Any, result: TrainResult) -> None:
+    """Enter the figures of the old model and the new one on held-out images, if there are such images."""
     try:
         old = load_trained(run, name if name in run.learners() else "cosine")
         with Collection(run.collection) as collection:
             held_out = draw_held_out(run, name, collection, collection.images(), set())
     except UserError:  # no image is labelled; or the old model is damaged, or of other features
-        return {}
+        return
     before, after = (held_out.precisions(held_out.scores(model), held_out.unmarked) for model in (old, learner))
-    figures = {"before": round(float(before.mean()), 4), "after": round(float(after.mean()), 4)}
-    return figures | {"measured_on": f"{len(before)} {held_out.what}"}
+    result["before"], result["after"] = round(float(before.mean()), 4), round(float(after.mean()), 4)
+    result["measured_on"] = f"{len(before)} {held_out.what}"
 
 
 def _copy(run: Run, source: Path, target: Path) -> None:
@@ -263,7 +281,7 @@ def _main(folder: str) -> int:
         print(json.dumps(what), flush=True)
 
     try:
-        tell({"results": train_again(Run(Path(folder)), _Telling(tell))})
+        tell({"result": train_again(Run(Path(folder)), _Telling(tell))})
     except (UserError, OSError) as error:
         with contextlib.suppress(OSError):  # the service that reads it has been killed
             tell({"error": str(error)})

@@ -251,7 +251,7 @@ def explain(
             print(line)
 
 
-def _explanation_in_words(explanation: dict, *, with_pairs: bool) -> list[str]:
+def _explanation_in_words(explanation: Any, *, with_pairs: bool) -> list[str]:
     """Return an explanation as a sentence, a table of its regions and, if asked for, one of its strongest pairs."""
     names = [one_line(explanation[side]["name"]) for side in ("query", "result")]
     lines = [
@@ -275,7 +275,7 @@ def _explanation_in_words(explanation: dict, *, with_pairs: bool) -> list[str]:
     return lines + (_pairs_in_words(explanation) if with_pairs else [])
 
 
-def _pairs_in_words(explanation: dict) -> list[str]:
+def _pairs_in_words(explanation: Any) -> list[str]:
     """Return the strongest pairs of blocks as lines of a table."""
     lines = []
     of_query, of_result = (f"{explanation['parts']} in the {side}" for side in ("query", "result"))

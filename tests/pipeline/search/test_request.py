@@ -27,7 +27,7 @@ def api(finished):
     with asyncio.Runner() as runner:
         yield lambda path, parameters: runner.run(client.get(path, params=parameters))
         runner.run(client.aclose())
-        app.state.handlers.close()
+        app.state.parts.close()
 
 
 def arguments(options):
@@ -168,7 +168,7 @@ class Planted(Searcher):
     def find(self, queries, request): raise SystemExit(f"Searcher.search: {request.sharpness}")
 from visterm.service import app as service
 from visterm.pipeline.store.run import Run
-with patch.object(service, "RequestHandlers"):
+with patch.object(service, "ServiceParts"):
     description = service.create_app(Run(Path("runs/none"))).openapi()
 print([p for p in description["paths"]["/search"]["get"]["parameters"] if p["name"] == "sharpness"])
 print(description["components"]["schemas"]["UploadSearchRequest"]["properties"]["sharpness"])
