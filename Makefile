@@ -147,7 +147,7 @@ node_modules/.installed: package.json package-lock.json
 	@touch $@
 
 # Types of what the service returns, for the page's code.
-$(API): $(BIN)/.installed node_modules/.installed $(wildcard service/*.py service/*/*.py) tests/describe_api.py
+$(API): $(BIN)/.installed node_modules/.installed $(wildcard service/*.py service/subjects/*.py) tests/describe_api.py
 	@mkdir -p $(@D)
 	@$(BIN)/python tests/describe_api.py >$(@D)/openapi.json
 	@npm run --silent types

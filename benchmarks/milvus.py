@@ -22,7 +22,8 @@ from visterm.retrieval import ExactIndex
 
 from .processes import peak_memory
 from .records import ELAPSED, compared, record, seconds
-from .two_stage import N_QUERIES, SAMPLE, SET, D, K, alone, recall, repeated
+from .search import recall
+from .two_stage import N_QUERIES, SAMPLE, SET, D, K, alone, repeated
 from .vectors import load_vectors
 
 N_ALONE = 20

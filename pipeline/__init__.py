@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _MODULES = {  # the types are in __init__.pyi
     "FeedbackTrainer": "teaching.feedback",
     "LabelEditor": "teaching.labels",
+    "SearchRequest": "pipeline.search.request",
     "Searcher": "pipeline.search.searcher",
     "explain_pair": "pipeline.search.explanation",
     "find_duplicates": "teaching.overview",

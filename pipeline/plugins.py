@@ -17,7 +17,7 @@ from .errors import UserError
 COMMANDS = {
     "Start": (
         "pipeline.cli.learning:demo",
-        "pipeline.cli.learning:try_",
+        "plugins.choosing.commands:try_",
         "pipeline.cli.collection:features",
         "pipeline.cli.learning:train",
         "pipeline.cli.learning:evaluate",
@@ -29,7 +29,7 @@ COMMANDS = {
         "service.commands:serve",
     ),
     "Improve": (
-        "pipeline.cli.tuning:tune",
+        "plugins.choosing.commands:tune",
         "teaching.commands_labels:commands",
         "teaching.commands_doctor:doctor",
         "teaching.commands_feedback:commands",
@@ -38,7 +38,7 @@ COMMANDS = {
     "Keep": (
         "pipeline.cli.collection:add",
         "pipeline.cli.collection:remove",
-        "pipeline.cli.exporting:export",
+        "plugins.export.commands:export",
         "teaching.commands_duplicates:duplicates",
         "pipeline.cli.collection:info",
     ),
@@ -54,9 +54,11 @@ ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",
     "Milvus": "plugins.milvus.milvus_index",
     "retraining": "teaching.retrain",
+    "tuning": "plugins.choosing.commands:tuned",
     "the service": "service.commands:start_service",
     "teachers": "teaching.teachers",
 }
+SUBJECTS = ("plugins.judge.routes:JudgeSubject",)  # of the service's API, besides its own
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
     "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),

@@ -32,9 +32,11 @@ from .metrics import (
     recall_at,
 )
 from .ranking import Ranking
-from .regions import RegionPair, Regions, find_regions, no_regions
+from .regions import RegionMatch, Regions, find_regions, no_regions
 from .stored import StoredVectors
 from .two_stage import TwoStageIndex
+
+RegionPair = RegionMatch
 
 __all__ = [
     "Comparison",
@@ -43,6 +45,7 @@ __all__ = [
     "ExactIndex",
     "Pair",
     "Ranking",
+    "RegionMatch",
     "RegionPair",
     "Regions",
     "StoredVectors",

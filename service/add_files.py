@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.stages.edit import add
@@ -47,9 +49,23 @@ def discard_waiting(run: Run) -> int:
     return len(files)
 
 
+class RefusedPhoto(TypedDict):
+    """A photo that could not be added."""
+
+    name: str
+    reason: str
+
+
+class AddedPhotos(TypedDict):
+    """The number of photos that were added, and those that could not be."""
+
+    added: int
+    refused: list[RefusedPhoto]
+
+
 def add_waiting(
     run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False
-) -> dict[str, Any]:
+) -> AddedPhotos:
     """Add the photos given to the service, some at a time.
 
     Parameters
@@ -62,8 +78,7 @@ def add_waiting(
 
     Returns
     -------
-    dict
-        ``added``, their number, and ``refused``: ``{"name", "reason"}`` of each that could not be added.
+    AddedPhotos
 
     Raises
     ------
@@ -72,7 +87,8 @@ def add_waiting(
     """
     config, console = run.configure(None, []), Console(quiet=True)
     files = waiting_files(run)
-    n_added, refused = 0, []
+    n_added = 0
+    refused: list[RefusedPhoto] = []
     for start in range(0, len(files), AT_ONCE):
         if is_cancelled():
             break

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -19,63 +21,38 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from visterm.features import ImageError, silence_decoders
+from visterm.pipeline import plugins
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
-from visterm.pipeline.search.examples import InvalidQuery
 from visterm.pipeline.search.filters import InvalidFilter
 from visterm.pipeline.search.labels import UnknownLabel
+from visterm.pipeline.search.request import InvalidQuery
 from visterm.pipeline.store.run import Run
 
 from . import schemas
-from .collection_handlers import CollectionHandlers
-from .feedback_handlers import FeedbackHandlers
-from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
-from .label_handlers import LabelHandlers
 from .middleware import AccessMiddleware
+from .parts import UPLOAD_BYTES, ServiceParts
 from .responses import error_response
-from .routes_add import add_add_routes
-from .routes_browse import add_browse_routes
-from .routes_feedback import add_feedback_routes
-from .routes_fetch import add_fetch_routes
-from .routes_figures import add_figure_routes
-from .routes_human_eval import add_human_eval_routes
-from .routes_images import add_image_routes
-from .routes_labels import add_label_routes
 from .routes_pages import add_page_routes, is_page_request, missing_page
-from .routes_run import add_run_routes
-from .routes_search import UPLOAD_PATHS, add_search_routes
-from .routes_selection import add_selection_routes
-from .routes_train import add_train_routes
+from .settings import ServiceSettings
+from .subject import Subjects
+from .subjects import SUBJECTS
 from .thumbnails import ImageFileGone
 
 
 def create_app(
-    run: Run,
-    *,
-    token: str | None = None,
-    local: bool = True,
-    upload_pixels: int = UPLOAD_PIXELS,
-    keep_metadata: bool = False,
-    overview: bool = False,
-    fetch: bool = False,
+    run: Run, settings: ServiceSettings | None = None, *, token: str | None = None, local: bool = True
 ) -> FastAPI:
     """Create the web application of a run.
 
     Parameters
     ----------
     run : Run
+    settings : ServiceSettings, optional
     token : str, optional
         Access token required on every request; None requires no token.
     local : bool, default=True
         Accept only requests for localhost or a loopback address; for services without a token.
-    upload_pixels : int
-        Refuse larger uploads, before they are decoded.
-    keep_metadata : bool, default=False
-        Serve original files as they are; by default without metadata such as place and camera.
-    overview : bool, default=False
-        Draw the map of the collection in the background when images change; without, on request only.
-    fetch : bool, default=False
-        Fetch images from addresses that requests name.
 
     Returns
     -------
@@ -90,18 +67,16 @@ def create_app(
     silence_decoders()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
-    handlers = RequestHandlers(
-        run, upload_pixels=upload_pixels, keep_metadata=keep_metadata, overview=overview, fetch_urls=fetch
-    )
+    parts = ServiceParts(run, settings or ServiceSettings())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        handlers.start()
+        parts.start()
         yield
-        handlers.close()
+        parts.close()
 
     access = Middleware(
-        AccessMiddleware, token=token, local=local, upload_paths=UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES
+        AccessMiddleware, token=token, local=local, upload_paths=_UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES
     )
     app = FastAPI(
         title="visterm",
@@ -114,27 +89,17 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    _handle_errors(app, handlers)
-    feedback, collection = FeedbackHandlers(handlers), CollectionHandlers(handlers)
-    labels = LabelHandlers(handlers)
-    add_search_routes(app, handlers)
-    add_image_routes(app, collection)
-    add_selection_routes(app, collection)
-    add_browse_routes(app, collection, labels)
-    add_label_routes(app, labels)
-    add_train_routes(app, handlers)
-    add_add_routes(app, handlers)
-    add_fetch_routes(app, handlers)
-    add_run_routes(app, feedback)
-    add_figure_routes(app, feedback)
-    add_feedback_routes(app, feedback)
-    add_human_eval_routes(app, handlers)
+    _handle_errors(app, parts)
+    subjects = Subjects(parts)
+    for kind in plugins.load_all((*SUBJECTS, *plugins.SUBJECTS)):
+        subjects.of(kind).add_routes(app)
     add_page_routes(app)
     _describe_when_asked(app)
-    app.state.handlers, app.state.feedback = handlers, feedback
+    app.state.parts, app.state.subjects = parts, subjects
     return app
 
 
+_UPLOAD_PATHS = ("/search", "/annotate", "/api/add/photo")
 _COMPRESSION = 4  # 0.2 ms for 100 results; above it, places on the map take a hundred times as long
 
 _DESCRIPTION = """\
@@ -150,8 +115,12 @@ def _describe_when_asked(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         with lock:
             if app.openapi_schema is None:
-                _describe_absence(make())
-            return make()
+                # Some answers are called Answer only to differ from classes of other rooms.
+                described = json.loads(re.sub(r"(?<=[\w/])Answer(?=\")", "", json.dumps(make())))
+                described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))
+                _describe_absence(described)
+                app.openapi_schema = described
+            return app.openapi_schema
 
     # FastAPI's documentation replaces this method so; mypy allows no assignment to one.
     app.openapi = openapi  # type: ignore[method-assign]
@@ -174,7 +143,7 @@ def _describe_absence(description: dict[str, Any]) -> None:
             field |= kinds[0] | {key: field[key] for key in ("description", "title") if key in field}
 
 
-def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
+def _handle_errors(app: FastAPI, parts: ServiceParts) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404 and is_page_request(request):
@@ -203,7 +172,7 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     async def user_error(request: Request, error: UserError) -> Response:
         cause = error.__context__  # an error of the OS or SQLite, such as a mark that cannot be written
         status = _status(cause) if isinstance(cause, OSError | sqlite3.Error) else 409
-        return error_response(status, handlers.public(str(error)))
+        return error_response(status, parts.public(str(error)))
 
     @app.exception_handler(ImageFileGone)
     async def image_file_gone(request: Request, error: ImageFileGone) -> Response:
@@ -218,7 +187,7 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     async def system_error(request: Request, error: Exception) -> Response:
         reason = one_line(system_reason(error) or str(error))
         logging.getLogger(__name__).warning("%s: %s", one_line(request.url.path), reason)
-        return error_response(_status(error), f"{handlers.public(reason)}; nothing was changed, try again")
+        return error_response(_status(error), f"{parts.public(reason)}; nothing was changed, try again")
 
 
 def _allowed_methods(app: FastAPI, path: str) -> list[str]:

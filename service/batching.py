@@ -22,7 +22,7 @@ _NICENESS = 10  # of pictures: on a busy machine, the event loop, searches and t
 _TRIM_SECONDS = 1.0  # after the last picture
 
 
-class Places:
+class RequestPlaces:
     """A semaphore; a request that waits for it for longer than `max_seconds` is refused with status 429."""
 
     def __init__(self, places: int, max_seconds: float):
@@ -48,7 +48,7 @@ class Places:
             self.n_pending -= 1
 
 
-class Pool(Places):
+class Pool(RequestPlaces):
     """A number of threads, and a queue of calls that wait for one.
 
     When the service stops, waiting calls are dropped and running ones end before the process does.

@@ -11,6 +11,8 @@ from visterm.pipeline.cli.errors import command
 from visterm.pipeline.cli.options import HostOption, PortOption, RunOption, TokenOption, make_console, open_run
 from visterm.pipeline.errors import UserError
 
+from .settings import ServiceSettings
+
 
 @command
 def serve(
@@ -21,7 +23,7 @@ def serve(
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     upload_pixels: Annotated[
         int, typer.Option("--upload-pixels", min=1, metavar="N", help="Refuse uploads of more pixels.")
-    ] = 25_000_000,
+    ] = ServiceSettings.upload_pixels,
     keep_metadata: Annotated[
         bool, typer.Option("--keep-metadata", help="Serve original files with metadata such as place and camera.")
     ] = False,
@@ -43,13 +45,11 @@ def serve(
     start_service()(
         place,
         make_console(),
+        ServiceSettings(upload_pixels, keep_metadata, overview=True, fetch=fetch),
         host=host,
         port=port,
         token=token,
         browse=browse,
-        upload_pixels=upload_pixels,
-        keep_metadata=keep_metadata,
-        fetch=fetch,
     )
 
 

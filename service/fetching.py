@@ -83,10 +83,10 @@ def _connect(parts: SplitResult, deadline: float) -> http.client.HTTPConnection:
     addresses = [entry[4][0] for entry in entries]
     if not addresses or not all(is_public(str(address)) for address in addresses):
         raise FetchError(f"{host[:100]} is not a public address; this service fetches from no other")
-    left = max(deadline - time.monotonic(), 0.1)
-    connection = http.client.HTTPConnection(host, port, timeout=left)
+    seconds = max(deadline - time.monotonic(), 0.1)
+    connection = http.client.HTTPConnection(host, port, timeout=seconds)
     try:
-        connected = socket.create_connection((str(addresses[0]), port), timeout=left)
+        connected = socket.create_connection((str(addresses[0]), port), timeout=seconds)
         if parts.scheme == "https":
             with contextlib.ExitStack() as undo:  # a refused certificate must not leave the socket open
                 undo.callback(connected.close)
@@ -120,11 +120,11 @@ def _read(
     parts: list[bytes] = []
     size = 0
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
             raise TimeoutError
         if connection.sock is not None:
-            connection.sock.settimeout(left)
+            connection.sock.settimeout(seconds)
         part = response.read1(_CHUNK)
         if not part:
             return b"".join(parts)

@@ -22,7 +22,7 @@ from visterm.pipeline.store.images import Image
 from visterm.teaching.duplicates import group_copies, small_versions
 
 from .snapshot import Snapshot
-from .thumbnails import ImageFileGone, read_original
+from .thumbnails import ImageFileGone, open_cache, read_original
 
 _log = logging.getLogger(__name__)
 _BATCH = 64  # images per transaction
@@ -44,18 +44,9 @@ class Looks:
         self._cells: dict[str, bytes] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._db: sqlite3.Connection | None = None
-        try:
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.execute(_SCHEMA)
-            for sha256, color, cells in self._db.execute("SELECT sha256, color, cells FROM looks"):
-                self.colors[sha256], self._cells[sha256] = color, cells
-        except (OSError, sqlite3.Error) as error:
-            self.close()
-            _log.warning("%s: %s; mean colours are not stored", file, error)
+        self._db, stored = open_cache(file, _SCHEMA, "SELECT sha256, color, cells FROM looks", "mean colours")
+        for sha256, color, cells in stored:
+            self.colors[sha256], self._cells[sha256] = color, cells
 
     def follow(self, snapshot: Snapshot) -> None:
         """Read the images of a snapshot in the background; an earlier reading ends first."""

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.pipeline.console import one_line
 
-from .batching import Places, too_busy
+from .batching import RequestPlaces, too_busy
 from .bodies import (
     JSON_BYTES,
     MAX_CONCURRENT_UPLOADS,
@@ -63,7 +63,7 @@ class AccessMiddleware:
         self.app = app
         self._local, self._upload_paths, self._upload_bytes = local, upload_paths, upload_bytes
         self._token = token.encode() if token else None
-        self._upload_places = Places(MAX_CONCURRENT_UPLOADS, UPLOAD_TURN_SECONDS)
+        self._upload_places = RequestPlaces(MAX_CONCURRENT_UPLOADS, UPLOAD_TURN_SECONDS)
         if token:
             digest = hmac.new(token.encode(), b"visterm cookie", hashlib.sha256).hexdigest()
             # Cookies are per host, not per port: two services on one machine need different names.
@@ -129,7 +129,7 @@ class AccessMiddleware:
         assert self._token is not None
         query = QueryParams(scope["query_string"])
         in_url = scope["method"] == "GET" and "token" in query
-        given = headers.get("authorization", "")
+        authorization = headers.get("authorization", "")
         if in_url:
             self._compare(query["token"])
             rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
@@ -141,9 +141,9 @@ class AccessMiddleware:
         cookie = cookie_parser(headers.get("cookie", "")).get(self._cookie_name, "")
         if hmac.compare_digest(cookie.encode(), self._cookie.encode()):
             return None
-        if given[:7].lower() != "bearer ":
+        if authorization[:7].lower() != "bearer ":
             raise self._unauthorized()
-        self._compare(given[7:].strip())
+        self._compare(authorization[7:].strip())
         return None
 
     def _compare(self, token: str) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 SECURITY_HEADERS = {
     # Scripts and styles only from the service and never inline, so markup in a file name stays text.
@@ -24,10 +24,8 @@ SECURITY_HEADERS = {
 }
 
 
-class JsonResponse(Response):
+class JsonResponse(JSONResponse):
     """JSON in ASCII: file names may hold bytes that are not UTF-8, which only escapes can represent."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """Encode; NaN and infinity raise, because browsers reject them."""

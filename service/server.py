@@ -20,8 +20,8 @@ from visterm.pipeline.store.run import Run
 
 from .app import create_app
 from .connection import IDLE_SECONDS, LimitedConnection
-from .handlers import UPLOAD_PIXELS
 from .middleware import is_loopback
+from .settings import ServiceSettings
 from .waiting import WaitingApp
 
 MIN_TOKEN = 22  # letters and digits of 128 random bits: guessing them needs no limit
@@ -30,14 +30,12 @@ MIN_TOKEN = 22  # letters and digits of 128 random bits: guessing them needs no 
 def serve(
     run: Run,
     console: Console,
+    settings: ServiceSettings | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
     browse: bool = False,
-    upload_pixels: int = UPLOAD_PIXELS,
-    keep_metadata: bool = False,
-    fetch: bool = False,
 ) -> None:
     """Serve a run until Ctrl-C, and print the URL on standard output.
 
@@ -45,6 +43,8 @@ def serve(
     ----------
     run : Run
     console : Console
+    settings : ServiceSettings, optional
+        By default with the map of the collection kept up to date.
     host : str
         Address to listen on. An address that other machines can reach requires a token.
     port : int
@@ -53,8 +53,6 @@ def serve(
         Access token required on every request.
     browse : bool
         Open the page in a browser.
-    upload_pixels, keep_metadata, fetch
-        As for `create_app`.
 
     Raises
     ------
@@ -66,14 +64,7 @@ def serve(
     with _listen(host, port) as listening:
         local = is_loopback(host) and token is None
         create = functools.partial(
-            create_app,
-            run,
-            token=token,
-            local=local,
-            upload_pixels=upload_pixels,
-            keep_metadata=keep_metadata,
-            overview=True,
-            fetch=fetch,
+            create_app, run, settings or ServiceSettings(overview=True), token=token, local=local
         )
         try:
             app: ASGIApp = create()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import mmap
-import threading
+import os
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.search.examples import Region, region_vector
+from visterm.pipeline.search.queries import KnownImage, Queries
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.vectors import extractor_content
@@ -21,17 +23,12 @@ from visterm.pipeline.store.vectors import extractor_content
 _log = logging.getLogger(__name__)
 _SAMPLE = 128  # images whose best scores tell what is usual
 _UNLIKE_SHARE = 0.02  # of these best scores are low
-_MAX_VECTORS = 256  # of uploads, for the next page, another learner and explanations
 
 
-class QueryVector(NamedTuple):
-    """A query and its vector."""
+class RankingMetric(TypedDict, total=False):
+    """The number of the metric that ranks an image, for a learner with several."""
 
-    name: str
-    key: str  # SHA-256 of the image's bytes; "" for several images or a part of one, which take no marks
-    Q: Any  # CSR or ndarray (1, n_features), as the gallery
-    row: int  # of the collection; -1 for other images
-    others: frozenset[int] = frozenset()  # rows of further examples, which are no results either
+    metric: int
 
 
 class Snapshot:
@@ -43,7 +40,6 @@ class Snapshot:
 
     def __init__(self, searcher: Searcher, like: Snapshot | None = None):
         self.searcher = searcher
-        self._vectors: dict[str, Any] = {}
         self.labels: Counter[str]
         self.sizes: np.ndarray
         self.extractor: str
@@ -59,45 +55,30 @@ class Snapshot:
         self._low: dict[str, float] = {}
         if like is not None:
             self._low |= {name: low for name, low in like._low.items() if self._ranks_as(like, name)}
-        self._lock = threading.Lock()
 
     def image(self, number: int) -> Image:
         """Return an image by its id; raise KeyError if the collection has none."""
         return self.searcher.images[self.searcher.place[number]]
 
-    def image_query(self, number: int) -> QueryVector:
-        """Return an image of the collection as a query; raise KeyError as `image` does."""
-        row = self.searcher.place[number]
-        image = self.searcher.images[row]
-        return QueryVector(image.path, image.sha256, self.searcher.X[row : row + 1], row)
+    def image_queries(self, rows: Sequence[int]) -> Queries:
+        """Return images of the collection as queries."""
+        searcher = self.searcher
+        images = [searcher.images[row] for row in rows]
+        known = [KnownImage(image.sha256, partial(os.path.join, searcher.root, image.path)) for image in images]
+        names = [image.path for image in images]
+        Q = searcher.X[rows] if len(rows) > 1 else searcher.X[rows[0] : rows[0] + 1]  # faster, where one is enough
+        return Queries(names, Q, list(range(len(names))), list(rows), {}, known)
 
-    def pixels_query(self, name: str, key: str, pixels: Any) -> QueryVector:
+    def pixels_query(self, name: str, key: str, pixels: Callable[[], Any]) -> Queries:
         """Return an image from outside of the collection as a query; `pixels` is called unless the vector is cached."""
 
-        def vector(image: np.ndarray) -> Any:
-            queries = self.searcher.queries([image])
+        def vector() -> Any:
+            queries = self.searcher.queries([pixels()])
             if queries.errors:
                 raise UserError(f"{name}: {queries.errors[0]}")
             return queries.Q
 
-        return QueryVector(name, key, self._vector(key, lambda: vector(pixels())), -1)
-
-    def region_query(self, query: QueryVector, region: Region, image: Any) -> QueryVector:
-        """Return a part of an image as a query; `image` gives its file or pixels and is called unless it is cached."""
-        Q = self._vector(f"{query.key} {region}", lambda: region_vector(self.searcher, image(), region))
-        return query._replace(key="", Q=Q)
-
-    def _vector(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return a vector by key, made unless it is among the last ones."""
-        with self._lock:
-            Q = self._vectors.get(key)
-        if Q is None:
-            Q = make()
-            with self._lock:
-                if len(self._vectors) >= _MAX_VECTORS:
-                    del self._vectors[next(iter(self._vectors))]
-                self._vectors[key] = Q
-        return Q
+        return Queries([name], self.searcher.recent(key, vector), [0], [-1], {}, [KnownImage(key, pixels)])
 
     def is_unlike(self, learner: str, ranked: list[tuple[int, float]]) -> bool:
         """Whether the best score is lower than nearly all images of the collection get as queries.
@@ -127,8 +108,8 @@ class Snapshot:
         """Whether a learner has several metrics."""
         return bool(self._metrics_of(learner))
 
-    def metric(self, learner: str, row: int) -> dict[str, int]:
-        """Return ``{"metric": number}``, the learner's metric that ranks an image; ``{}`` if it has one metric."""
+    def metric(self, learner: str, row: int) -> RankingMetric:
+        """Return the learner's metric that ranks an image."""
         labels = self.searcher.images[row].labels
         number = self._metrics_of(learner).get(next(iter(labels), ""))
         return {} if number is None or len(labels) != 1 else {"metric": number}

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 from visterm.features.decoding import ImageError, decode_picture
 from visterm.features.images import read_file
@@ -59,23 +60,30 @@ def media_type(data: bytes) -> str:
     return next((kind for start, kind in _TYPES if data.startswith(start)), "application/octet-stream")
 
 
+def open_cache(file: Path, schema: str, query: str, lost: str) -> tuple[sqlite3.Connection | None, list[Any]]:
+    """Open or create an SQLite file of what can be made again, and read rows; warn of what is lost if that fails."""
+    db = None
+    try:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(schema)
+        return db, db.execute(query).fetchall()
+    except (OSError, sqlite3.Error) as error:
+        if db is not None:
+            db.close()
+        _log.warning("%s: %s; %s are not stored", file, error, lost)
+        return None, []
+
+
 class Thumbnails:
     """Thumbnails by the SHA-256 of their image, in one SQLite file; not stored if the file cannot be written."""
 
     def __init__(self, file: Path):
-        self.colors: dict[str, str] = {}  # mean colour by SHA-256
         self._lock = threading.Lock()
-        self._db: sqlite3.Connection | None = None
-        try:
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.execute(_SCHEMA)
-            self.colors.update(self._db.execute("SELECT sha256, color FROM thumbnails"))
-        except (OSError, sqlite3.Error) as error:
-            self.close()
-            _log.warning("%s: %s; thumbnails are not stored", file, error)
+        self._db, stored = open_cache(file, _SCHEMA, "SELECT sha256, color FROM thumbnails", "thumbnails")
+        self.colors: dict[str, str] = dict(stored)  # mean colour by SHA-256
 
     def get(self, root: Path, image: Image, size: int, max_pixels: int) -> bytes:
         """Return the thumbnail of an image, in the smallest of SIZES that is large enough."""

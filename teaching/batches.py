@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.held_out import HeldOut, NothingHeldOut, draw_held_out, sparse_vectors
+from visterm.pipeline.evaluation.held_out import HeldOutSet, NoHeldOutSet, draw_held_out, sparse_vectors
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.marks import Mark, RelevanceMarks
@@ -33,22 +33,22 @@ class FeedbackBatch(NamedTuple):
     numbers: list[int]  # of the marks
 
 
-class TrainingData(NamedTuple):
+class FeedbackData(NamedTuple):
     """What an update learns from and is measured on."""
 
     batches: list[FeedbackBatch]
     marks: dict[int, Mark]  # that count, by number
     n_left_out: int  # of them: image or query is gone, or the query has marks of one kind only
-    held_out: HeldOut | None  # None: no images are labelled
+    held_out: HeldOutSet | None  # None: no images are labelled
 
 
-def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Container[int] = ()) -> TrainingData:
+def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Container[int] = ()) -> FeedbackData:
     """Collect the marks that a learner can learn from, except those set aside, and the images to measure it on."""
     from scipy import sparse
 
     standing = {
-        key: [mark for mark in some if mark.number not in set_aside and mark.sha256 != key]
-        for key, some in marks.standing().items()
+        key: [mark for mark in of_query if mark.number not in set_aside and mark.sha256 != key]
+        for key, of_query in marks.standing().items()
     }
     content = extractor_content(run)
     with Collection(run.collection) as collection:
@@ -56,29 +56,32 @@ def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Co
         by_content: dict[str, Image] = {}
         for image in images:
             by_content.setdefault(image.sha256, image)
-        wanted = {key for key in standing if key in by_content}
-        wanted.update(mark.sha256 for some in standing.values() for mark in some if mark.sha256 in by_content)
+        contents = {key for key in standing if key in by_content}
+        contents.update(mark.sha256 for of_query in standing.values() for mark in of_query if mark.sha256 in by_content)
         held_out = None
-        with contextlib.suppress(NothingHeldOut):
-            held_out = draw_held_out(run, learner, collection, images, wanted)
-        place = {sha256: row for row, sha256 in enumerate(sorted(wanted))}
+        with contextlib.suppress(NoHeldOutSet):
+            held_out = draw_held_out(run, learner, collection, images, contents)
+        place = {sha256: row for row, sha256 in enumerate(sorted(contents))}
         X = sparse_vectors(run, collection, [by_content[sha256] for sha256 in place]) if place else None
     batches: list[FeedbackBatch] = []
     n_left_out = 0
-    for key, some in standing.items():
+    for key, of_query in standing.items():
         query = X[[place[key]]] if key in place and X is not None else marks.vector(key, content)
-        here = [mark for mark in some if mark.sha256 in place]
+        here = [mark for mark in of_query if mark.sha256 in place]
         relevant = [mark for mark in here if mark.mark > 0]
         others = [mark for mark in here if mark.mark < 0]
         if query is None or not relevant or not others or X is None:
-            n_left_out += len(some)
+            n_left_out += len(of_query)
             continue
-        n_left_out += len(some) - len(here)
+        n_left_out += len(of_query) - len(here)
         chosen = [*relevant, *others]
         rows = sparse.vstack([query, X[[place[mark.sha256] for mark in chosen]]], format="csr")
         batches.append(FeedbackBatch(rows, len(relevant), [mark.number for mark in chosen]))
-    return TrainingData(
-        batches, {mark.number: mark for some in standing.values() for mark in some}, n_left_out, held_out
+    return FeedbackData(
+        batches,
+        {mark.number: mark for of_query in standing.values() for mark in of_query},
+        n_left_out,
+        held_out,
     )
 
 

@@ -22,7 +22,9 @@ from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 
 if TYPE_CHECKING:
-    from .feedback import FeedbackTrainer
+    from visterm.pipeline.evaluation.held_out import FallFigures
+
+    from .feedback import FeedbackReverted, FeedbackTrainer
 
 
 def _trainer(run: str | None) -> FeedbackTrainer:
@@ -121,14 +123,14 @@ def forget(
     )
 
 
-def _figures(result: dict) -> str:
+def _figures(result: FallFigures) -> str:
     """Say what an update did to held-out images."""
     if result["map_after"] is None:
         return "no image is labelled, so that nothing was measured; 'visterm feedback undo' goes back"
     return f"held-out mAP {result['map_before']:.4f} to {result['map_after']:.4f}"
 
 
-def _say_in_force(change: dict, as_json: bool) -> None:
+def _say_in_force(change: FeedbackReverted, as_json: bool) -> None:
     if as_json:
         print(json.dumps(change))
         return

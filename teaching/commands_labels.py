@@ -16,7 +16,7 @@ from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 if TYPE_CHECKING:
-    from .labels import LabelEditor
+    from .labels import LabelEditCounts, LabelEditor
 
 LabelArgument = Annotated[str, typer.Argument(metavar="LABEL", help="The label.")]
 ImagesArgument = Annotated[
@@ -70,7 +70,7 @@ def _in_json(value: Any) -> Iterator[str]:
                 yield from _in_json(value.get(key))
 
 
-def _say(done: dict[str, Any], what: str, as_json: bool) -> None:
+def _say(done: LabelEditCounts, what: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(done))
         return

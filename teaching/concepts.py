@@ -3,7 +3,7 @@
 A logistic regression tells the images that show it from those that do not. The images that nobody was asked about count
 as further ones that do not show it: all of them together as much as the images that show it, for they are mostly other
 things. The image to ask about is the one that it is least sure of (uncertainty sampling, Lewis and Gale, SIGIR 1994).
-`benchmarks/labelling.py` compares this with other ways to ask.
+`experiments/studies/labelling.py` compares this with other ways to ask.
 """
 
 from __future__ import annotations

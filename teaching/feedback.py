@@ -12,11 +12,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.evaluation.calibration import NO_CALIBRATION, calibrate
-from visterm.pipeline.evaluation.held_out import HeldOut, largest_fall
+from visterm.pipeline.evaluation.held_out import FallFigures, HeldOutSet, largest_fall
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import locked
 from visterm.pipeline.store.marks import Mark, RelevanceMarks
@@ -30,7 +33,7 @@ from .batches import (
     STEPS_PER_MARK,
     UPDATABLE,
     FeedbackBatch,
-    TrainingData,
+    FeedbackData,
     collect_batches,
     learn_batch,
     prepare_learner,
@@ -47,12 +50,66 @@ if TYPE_CHECKING:
 MAX_FALL = 0.005  # of held-out mAP below the base: a version that loses more is refused
 
 
+_UNMEASURED: FallFigures = {
+    "map_base": None,
+    "map_before": None,
+    "map_after": None,
+    "map_error": None,
+    "measured_on": None,
+}
+
+
+class FeedbackUpdate(FallFigures, total=False):
+    """What became of an update, or of forgetting."""
+
+    learner: str
+    accepted: bool
+    reason: str | None  # None where accepted
+    from_version: int
+    to_version: int
+    n_relevant: int  # this and what follows, of an update: of the marks that are new
+    n_not: int
+    n_marks: int  # learned in all
+    n_left_out: int  # image or query is gone, or the query has marks of one kind only
+    images: list[dict[str, Any]]  # of forgetting: id and path of each that is forgotten
+    marks: list[int]  # of forgetting: the numbers of those that the learner does not learn from any more
+    milliseconds: float
+
+
+class FeedbackReverted(TypedDict):
+    """The versions before and after an undo or a reset."""
+
+    learner: str
+    from_version: int
+    to_version: int
+
+
 class _Made(NamedTuple):
     """A version that is not saved yet."""
 
     model: SimilarityLearner
     scores: dict[str, np.ndarray]  # of held-out images: "base", "before" and "after"
     refused: str | None  # the reason
+
+
+class UpdatedModel(TypedDict):
+    """The version in force of a learner, and the marks that it learned."""
+
+    version: int
+    marks: int
+    waiting: Annotated[int, Field(description="Marks that the next update learns")]
+    set_aside: int
+    void: Annotated[bool, Field(description="Its versions were of a learner that was retrained since")]
+    map_base: Annotated[
+        float | None, Field(description="Mean average precision on held-out images, of the trained learner")
+    ]
+    map_after: float | None
+    undo: Annotated[list[int], Field(description="Versions to go back to")]
+
+
+FeedbackStatus = TypedDict(
+    "FeedbackStatus", {"file": str, "queries": int, "relevant": int, "not": int, "learners": dict[str, UpdatedModel]}
+)
 
 
 class FeedbackTrainer:
@@ -95,23 +152,13 @@ class FeedbackTrainer:
         """Load the version of a learner that is in force."""
         return self._versions.load_in_force(learner)
 
-    def update(self, learner: str = "oasis") -> dict[str, Any]:
+    def update(self, learner: str = "oasis") -> FeedbackUpdate:
         """Learn the standing marks, and use the new version unless held-out precision falls by more than `MAX_FALL`.
 
         Parameters
         ----------
         learner : str
             "oasis" or "aroma".
-
-        Returns
-        -------
-        dict
-            ``learner``, ``accepted``, ``reason`` (None where accepted), ``from_version``, ``to_version``;
-            ``n_relevant`` and ``n_not`` of the marks that are new, ``n_marks`` learned in all, ``n_left_out`` (image or
-            query is gone, or the query has marks of one kind only); ``map_base``, ``map_before``, ``map_after`` of
-            held-out images that no mark names (of all, where these are few; None where nothing could be measured),
-            ``map_error`` (standard error of the difference of base and after), ``measured_on`` (these images in words);
-            ``milliseconds``.
 
         Raises
         ------
@@ -120,12 +167,12 @@ class FeedbackTrainer:
         """
         started = time.perf_counter()
         with self._changing(learner, starts=True) as state:
-            own = self._versions.marks(learner, state.version)
-            known = self._with_training(learner, own)
+            learned = self._versions.marks(learner, state.version)
+            known = self._with_training(learner, learned)
             data = collect_batches(self.run, self.marks, learner, set(state.set_aside))
             numbers = sorted(number for batch in data.batches for number in batch.numbers)
             new = [number for number in numbers if number not in known]
-            answer: dict[str, Any] = {
+            answer: FeedbackUpdate = {
                 "learner": learner,
                 "accepted": False,
                 "reason": None,
@@ -135,9 +182,9 @@ class FeedbackTrainer:
                 "n_not": sum(data.marks[number].mark < 0 for number in new),
                 "n_marks": len(numbers),
                 "n_left_out": data.n_left_out,
-                **dict.fromkeys(("map_base", "map_before", "map_after", "map_error", "measured_on")),
+                **_UNMEASURED,
             }
-            of_training = known.difference(own)
+            of_training = known.difference(learned)
             if known.symmetric_difference(numbers) <= of_training:  # training again takes these out, an update cannot
                 answer["reason"] = _nothing_new(data, bool(known))
             else:
@@ -150,7 +197,7 @@ class FeedbackTrainer:
                 self._train_version(learner, state, data, new, answer)
         return answer | {"milliseconds": _since(started)}
 
-    def forget(self, given: Iterable[str], learner: str = "oasis") -> dict[str, Any]:
+    def forget(self, given: Iterable[str], learner: str = "oasis") -> FeedbackUpdate:
         """Take out of a learner all that some images or marks taught it, without training it again.
 
         Of an image of the training, its steps leave W exactly (`visterm.learners.Teachers.without`), and the marks on
@@ -163,12 +210,6 @@ class FeedbackTrainer:
             Images as ``"id:12"`` or by path, removed ones included; folders; marks as ``"mark:7"``.
         learner : str
             "oasis" or "aroma", which forgets marks only.
-
-        Returns
-        -------
-        dict
-            As `update`, with ``images`` (``{"id", "path"}`` of each that is forgotten) and ``marks`` (the numbers of
-            those that the learner does not learn from any more), and without ``n_...``.
 
         Raises
         ------
@@ -207,7 +248,7 @@ class FeedbackTrainer:
             data = collect_batches(
                 self.run, self.marks, learner, {*state.set_aside, *unlearned, *taken_back, *set_aside}
             )
-            answer: dict[str, Any] = {
+            answer: FeedbackUpdate = {
                 "learner": learner,
                 "accepted": True,
                 "reason": None,
@@ -215,7 +256,7 @@ class FeedbackTrainer:
                 "to_version": state.version,
                 "images": [{"id": id_, "path": path} for id_, path in images.items()],
                 "marks": sorted(taken_back | set_aside),
-                **dict.fromkeys(("map_base", "map_before", "map_after", "map_error", "measured_on")),
+                **_UNMEASURED,
             }
             forgotten = sorted(before | images.keys())
             made = None
@@ -235,18 +276,13 @@ class FeedbackTrainer:
                     self._use_version(learner, state, data, made, answer)
         return answer | {"milliseconds": _since(started)}
 
-    def undo(self, learner: str = "oasis") -> dict[str, Any]:
+    def undo(self, learner: str = "oasis") -> FeedbackReverted:
         """Go back to the version before the last update or reset, exactly as it was; marks stay.
 
         After a refused update, undo makes the next update learn the marks that were set aside.
-
-        Returns
-        -------
-        dict
-            ``learner``, ``from_version``, ``to_version``.
         """
         with self._changing(learner) as state:
-            self.marks.standing()  # refuses a file that is gone: without a version that learned it, it looks never made
+            self.marks.standing()  # raises if the file is missing; once no version uses it, that looks like no marks
             if not state.before:
                 why = "the base is in force" if not state.version else "older versions are not kept"
                 raise UserError(f"{learner}: nothing to undo, {why}; 'visterm feedback reset' goes back to the base")
@@ -257,14 +293,8 @@ class FeedbackTrainer:
             self._versions.put_in_force(learner, state)
         return {"learner": learner, "from_version": before, "to_version": state.version}
 
-    def reset(self, learner: str = "oasis") -> dict[str, Any]:
-        """Go back to the base. Marks so far stay in the file but are set aside, until `undo`.
-
-        Returns
-        -------
-        dict
-            ``learner``, ``from_version``, ``to_version``.
-        """
+    def reset(self, learner: str = "oasis") -> FeedbackReverted:
+        """Go back to the base. Marks so far stay in the file but are set aside, until `undo`."""
         with self._changing(learner, damaged=True) as state:
             before = state.version
             state.before.append((before, state.set_aside))
@@ -274,20 +304,11 @@ class FeedbackTrainer:
             self._versions.put_in_force(learner, state)
         return {"learner": learner, "from_version": before, "to_version": 0}
 
-    def status(self) -> dict[str, Any]:
-        """Counts of marks, and the versions of the learners.
-
-        Returns
-        -------
-        dict
-            ``file``, ``queries``, ``relevant`` and ``not`` (marks that stand), and under ``learners`` for each that is
-            trained and can learn from marks: ``version``, ``marks`` it learned, those of its training included,
-            ``waiting`` to be learned, ``set_aside``, ``void`` (there were versions of a base that was retrained since),
-            ``map_base`` and ``map_after`` of the version in force, ``undo`` (versions it can go back to).
-        """
+    def status(self) -> FeedbackStatus:
+        """Count the marks that stand; describe the versions of trained learners that can learn from marks."""
         standing = self.marks.standing()
-        marks = {mark.number: mark for some in standing.values() for mark in some}
-        learners = {}
+        marks = {mark.number: mark for of_query in standing.values() for mark in of_query}
+        learners: dict[str, UpdatedModel] = {}
         for name in UPDATABLE:
             if name not in self.run.learners():
                 continue
@@ -328,7 +349,7 @@ class FeedbackTrainer:
         return {*marks, *trained_record(self.run, learner).get("marks", ())}
 
     def _train_version(
-        self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]
+        self, learner: str, state: InForce, data: FeedbackData, new: list[int], answer: FeedbackUpdate
     ) -> None:
         """Train the next version, measure it, and use or refuse it; fill in the answer."""
         forgotten = self._versions.forgotten(learner, state.version)
@@ -344,7 +365,7 @@ class FeedbackTrainer:
         self._use_version(learner, state, data, made, answer)
 
     def _make_version(
-        self, learner: str, state: InForce, data: TrainingData, forgotten: Sequence[int], answer: dict[str, Any]
+        self, learner: str, state: InForce, data: FeedbackData, forgotten: Sequence[int], answer: FeedbackUpdate
     ) -> _Made:
         """Train a version, without what some images taught, and measure it; fill in the figures of the answer."""
         import numpy as np
@@ -379,10 +400,10 @@ class FeedbackTrainer:
         self,
         learner: str,
         state: InForce,
-        data: TrainingData,
+        data: FeedbackData,
         forgotten: Sequence[int],
         made: _Made,
-        answer: dict[str, Any],
+        answer: FeedbackUpdate,
     ) -> None:
         """Save what was made as the version after the last one."""
         import numpy as np
@@ -412,7 +433,7 @@ class FeedbackTrainer:
         self._versions.save(learner, state.last + 1, model, visterms, record, taught)
 
     def _use_version(
-        self, learner: str, state: InForce, data: TrainingData, made: _Made, answer: dict[str, Any]
+        self, learner: str, state: InForce, data: FeedbackData, made: _Made, answer: FeedbackUpdate
     ) -> None:
         """Put the version in force that was saved last."""
         state.version = state.last = state.last + 1
@@ -443,7 +464,7 @@ class FeedbackTrainer:
             raise UserError(f"{given}: this mark {problem}; 'visterm feedback export' lists all marks")
         return number
 
-    def _held_out_scores(self, learner: str, state: InForce, version: int, held_out: HeldOut) -> np.ndarray:
+    def _held_out_scores(self, learner: str, state: InForce, version: int, held_out: HeldOutSet) -> np.ndarray:
         key = (learner, state.base, version, held_out.digest())
         if key not in self._scores:
             self._scores[key] = held_out.scores(self._versions.load(learner, version))
@@ -472,14 +493,14 @@ def _since(started: float) -> float:
     return round(1000 * (time.perf_counter() - started), 1)
 
 
-def _rows(batch: FeedbackBatch, data: TrainingData) -> list[dict[str, Any]]:
+def _rows(batch: FeedbackBatch, data: FeedbackData) -> list[dict[str, Any]]:
     """What is known of the rows of a batch, as `TaughtImages` has it."""
     marks = [data.marks[number] for number in batch.numbers]
     query = {"sha256": marks[0].query, "mark": None}
     return [query, *({"sha256": one.sha256, "mark": {"number": one.number, "time": one.time}} for one in marks)]
 
 
-def _nothing_new(data: TrainingData, has_learned: bool) -> str:
+def _nothing_new(data: FeedbackData, has_learned: bool) -> str:
     """Why there is nothing to learn."""
     if not data.marks:
         return "there are no marks to learn from"

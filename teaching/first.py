@@ -37,9 +37,9 @@ def start_learner(run: Run) -> None:
     with Collection(run.collection) as collection:
         no_vectors = vectors(run, collection, collection.images()[:1])[:0]
     section = getattr(config, FIRST).model_dump()
-    own = {"init": "identity", "whiten": False, "click_cutoff": None, "validation_fraction": None}
-    own |= {"record_teachers": True, "random_state": config.seed, "n_jobs": config.compute.n_jobs}
-    learner = kind(**section | own).start(no_vectors.shape[1])
+    settings = {"init": "identity", "whiten": False, "click_cutoff": None, "validation_fraction": None}
+    settings |= {"record_teachers": True, "random_state": config.seed, "n_jobs": config.compute.n_jobs}
+    learner = kind(**section | settings).start(no_vectors.shape[1])
     inputs = {"extractor": extractor_content(run), "images": identity([]), "clicks": False}
     record = make_record("train", {FIRST: section, "seed": config.seed}, inputs)
     record["calibration"] = dict(NO_CALIBRATION)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import one_line
-from visterm.pipeline.evaluation.held_out import HeldOut, draw_held_out
+from visterm.pipeline.evaluation.held_out import HeldOutSet, draw_held_out
 from visterm.pipeline.store.catalogue import Collection
 
 from .teachers import because, open_teachers, shown
@@ -86,7 +86,7 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
     return {"learner": learner, "map": round(before, 6), "measured_on": held_out.what, "images": images}
 
 
-def margin_terms(teachers: Teachers, held_out: HeldOut, X: Any) -> Any:
+def margin_terms(teachers: Teachers, held_out: HeldOutSet, X: Any) -> Any:
     """What each teacher adds to the margins of held-out queries, CSR (n_images, n_images); X are their vectors."""
     import numpy as np
     from scipy import sparse

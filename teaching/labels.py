@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from typing_extensions import TypedDict
+
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
@@ -17,6 +19,14 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
 from visterm.pipeline.store.run import Run, runs_folder
+
+
+class LabelEditCounts(TypedDict):
+    """Numbers of images that an edit changed and left; the step is None if it changed none."""
+
+    step: int | None
+    changed: int
+    unchanged: int
 
 
 class LabelEditor:
@@ -49,13 +59,8 @@ class LabelEditor:
         self.run = run
         self._config: Config = run.configure(None, [])
 
-    def add(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> dict[str, Any]:
+    def add(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> LabelEditCounts:
         """Add a label to images: ids, ``id:12``, files, or folders, whose images all get it.
-
-        Returns
-        -------
-        dict
-            ``step`` (None if every image had the label), ``changed`` and ``unchanged``: numbers of images.
 
         Raises
         ------
@@ -64,7 +69,7 @@ class LabelEditor:
         """
         return self._edit_all(check_label(label), images, 1, source)
 
-    def remove(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> dict[str, Any]:
+    def remove(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> LabelEditCounts:
         """Remove a label from images, as `add` adds one."""
         return self._edit_all(label, images, -1, source)
 
@@ -133,7 +138,7 @@ class LabelEditor:
         if rows:
             yield from ((image, rows[image.id]) for image in collection.images() if image.id in rows)
 
-    def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> dict[str, Any]:
+    def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> LabelEditCounts:
         with self._collection() as collection:
             ids = image_ids(self.run, collection, images, "no label was changed")
             edits = [(id_, label, change) for id_ in ids]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.not_same import DifferentPictures
@@ -17,7 +18,14 @@ from .labels import collection_of, image_ids
 _NOTHING = "nothing was kept"
 
 
-def say_different(run: Run, parts: Sequence[Iterable[int | str | Path]]) -> dict[str, Any]:
+class DifferenceStep(TypedDict):
+    """A step in which images were said to show different pictures, and their number."""
+
+    step: int | None
+    images: int
+
+
+def say_different(run: Run, parts: Sequence[Iterable[int | str | Path]]) -> DifferenceStep:
     """Say that images of different parts show different pictures: no group of duplicates has them together again.
 
     Parameters
@@ -25,11 +33,6 @@ def say_different(run: Run, parts: Sequence[Iterable[int | str | Path]]) -> dict
     run : Run
     parts : sequence of iterables
         Of images: ids, ``id:12``, files, or folders. Nothing is said of images of one part.
-
-    Returns
-    -------
-    dict
-        ``step``, and ``images``, their number.
 
     Raises
     ------
@@ -57,8 +60,8 @@ def say_different(run: Run, parts: Sequence[Iterable[int | str | Path]]) -> dict
     return {"step": store.last_step()[0].step, "images": len(own)}
 
 
-def undo_different(run: Run) -> dict[str, Any]:
-    """Undo the last `say_different` that is not undone; return its ``step``, None without one, and ``images``."""
+def undo_different(run: Run) -> DifferenceStep:
+    """Undo the last `say_different` that is not undone, and return it; without one, the step is None."""
     run.check_exists()
     rows = DifferentPictures(run.different).undo()
     return {"step": rows[0].step if rows else None, "images": len(rows)}

@@ -82,7 +82,7 @@ class Overview(NamedTuple):
 
 
 def alike_limit(config: Config) -> float:
-    """Cosine from which two images look alike, by their vectors; ``python -m benchmarks alike`` chose it."""
+    """Cosine from which two images look alike, by their vectors; ``python -m experiments.studies alike`` chose it."""
     if config.collection.vectors.file is not None or config.features.kind == "onnx":
         return ALIKE_OTHER
     if config.features.kind == "deep":

@@ -20,19 +20,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.held_out import draw_held_out
-from visterm.pipeline.stages.supervision import TrainingData, read_training_data
-from visterm.pipeline.stages.train import LearnerRefused, checkpoint_path, train, train_record
+from visterm.pipeline.stages.fitting import LearnerRefused
+from visterm.pipeline.stages.train import checkpoint_path, train, train_record
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import discard, publish
 from visterm.pipeline.store.models import TRAINED, load_trained, trained_record
-from visterm.pipeline.store.records import read_record
+from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.supervision import TrainingData
 from visterm.pipeline.store.versions import LearnerVersions
 
 from .batches import UPDATABLE
@@ -64,7 +69,19 @@ def _is_stale(run: Run, config: Config, name: str, training: TrainingData) -> bo
         return False
 
 
-def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]]:
+class TrainResult(TypedDict):
+    """The outcome of the training of a learner."""
+
+    learner: str
+    taken: bool
+    reason: Annotated[str | None, Field(description="Why the old model stays in use")]
+    before: Annotated[float | None, Field(description="Mean average precision on held-out images, of the old model")]
+    after: Annotated[float | None, Field(description="That of the new model, on the same images")]
+    measured_on: str | None
+    created: str
+
+
+def train_again(run: Run, console: Console | None = None) -> list[TrainResult]:
     """Train the learners that have not learned the labels of now; keep each old model that ranks better.
 
     Parameters
@@ -74,10 +91,9 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
 
     Returns
     -------
-    list of dict
-        Per learner ``learner``, ``taken``, ``reason`` (None where taken); ``before`` and ``after``, mean average
-        precision on the same held-out images (None where there are none), before the first training of how images look
-        (cosine); ``measured_on`` (these images in words); ``created``, the time of the training.
+    list of TrainResult
+        One per learner; the figures are None without held-out images, and those before the first training are of the
+        cosine.
 
     Raises
     ------
@@ -87,26 +103,25 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
     Notes
     -----
     A model is taken unless mean average precision falls by more than `TOLERANCE`. Two trainings that differ in nothing
-    but the seed may differ by as much, so a smaller fall says nothing of the labels. No training continues another:
-    falls by chance do not add up, those that worse labels cause can. Where a learner had learned relevance marks on top
+    but the seed may differ by as much, so a smaller fall says nothing of the labels. Each training starts from scratch,
+    so random losses do not accumulate; losses from bad labels do. Where a learner had learned relevance marks on top
     of its training, the new model learns them, too.
     """
     console = console or Console(quiet=True)
     config = run.configure(None, [])
-    with run.locked(), Collection(run.collection) as collection:
-        training = read_training_data(run, config, collection)
-        names = stale_learners(run, config, training)
+    with opened(run, config) as it:
+        names = stale_learners(it, config, it.training)
         for name in names:
-            _discard_checkpoint(run, name, train_record(run, config, name, training))
+            _discard_checkpoint(it, name, train_record(it, config, name, it.training))
     return [_train_one(run, config, name, console) for name in names]
 
 
-def undoable(run: Run) -> list[dict[str, Any]]:
+def undoable(run: Run) -> list[TrainResult]:
     """Return the results of the trainings, as of `train_again`, whose old models can be brought back."""
     trainings = []
     for name in TRAINED:
         with contextlib.suppress(UserError):
-            before, record = read_record(_before(run, name)), read_record(run.learner(name))
+            before, record = run.record(_before(run, name)), run.record(run.learner(name))
             # Without the note a command trained it since; a kill may have left the same model twice.
             if before and record and _NOTED in record and before["created"] != record["created"]:
                 trainings.append(record[_NOTED])
@@ -126,7 +141,7 @@ def undo_training(run: Run) -> list[str]:
         if not names:
             raise UserError(f"run {run.name}: no training to undo")
         for name in names:
-            _copy(_before(run, name), run.learner(name))
+            _copy(run, _before(run, name), run.learner(name))
             discard(_before(run, name))
     for name in names:
         _learn_marks(run, name)
@@ -138,28 +153,32 @@ def _before(run: Run, name: str) -> Path:
     return run.learner(name).with_name(f"{name}.before")
 
 
-def _result(name: str, **fields: Any) -> dict[str, Any]:
-    unknown = dict.fromkeys(("reason", "before", "after", "measured_on"))
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    return {"learner": name, "taken": False, "created": created} | unknown | fields
-
-
-def _train_one(run: Run, config: Config, name: str, console: Console) -> dict[str, Any]:
+def _train_one(run: Run, config: Config, name: str, console: Console) -> TrainResult:
     """Train a learner, and measure it before its model takes the place of the old one."""
-    result = _result(name)
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    result: TrainResult = {
+        "learner": name,
+        "taken": False,
+        "created": created,
+        "reason": None,
+        "before": None,
+        "after": None,
+        "measured_on": None,
+    }
 
-    def accept(learner: Any, record: dict[str, Any]) -> None:
-        result.update(_measure(run, name, learner))
-        if result["after"] is not None and result["before"] - result["after"] > TOLERANCE:
+    def accept(learner: Any, record: Record) -> None:
+        _measure(run, name, learner, result)
+        before, after = result["before"], result["after"]
+        if before is not None and after is not None and before - after > TOLERANCE:
             raise LearnerRefused(
-                f"held-out mAP would fall from {result['before']:.3f} to {result['after']:.3f} "
+                f"held-out mAP would fall from {before:.3f} to {after:.3f} "
                 f"({result['measured_on']}): the old model stays in use"
             )
         record[_NOTED] = result | {"taken": True}
-        if read_record(run.learner(name)) is None:
+        if run.record(run.learner(name)) is None:
             discard(_before(run, name))
         else:
-            _copy(run.learner(name), _before(run, name))
+            _copy(run, run.learner(name), _before(run, name))
 
     try:
         train(run, config, name, console, accept=accept)
@@ -169,22 +188,22 @@ def _train_one(run: Run, config: Config, name: str, console: Console) -> dict[st
     return result | {"taken": True}
 
 
-def _measure(run: Run, name: str, learner: Any) -> dict[str, Any]:
-    """Return the figures of the old model and the new one on held-out images; none without such images."""
+def _measure(run: Run, name: str, learner: Any, result: TrainResult) -> None:
+    """Enter the figures of the old model and the new one on held-out images, if there are such images."""
     try:
         old = load_trained(run, name if name in run.learners() else "cosine")
         with Collection(run.collection) as collection:
             held_out = draw_held_out(run, name, collection, collection.images(), set())
     except UserError:  # no image is labelled; or the old model is damaged, or of other features
-        return {}
+        return
     before, after = (held_out.precisions(held_out.scores(model), held_out.unmarked) for model in (old, learner))
-    figures = {"before": round(float(before.mean()), 4), "after": round(float(after.mean()), 4)}
-    return figures | {"measured_on": f"{len(before)} {held_out.what}"}
+    result["before"], result["after"] = round(float(before.mean()), 4), round(float(after.mean()), 4)
+    result["measured_on"] = f"{len(before)} {held_out.what}"
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(run: Run, source: Path, target: Path) -> None:
     """Publish a model at another place; its files are shared, as they are never written to."""
-    record = read_record(source)
+    record = run.record(source)
     assert record is not None
     with publish(target, record) as folder:  # writes the record
         ignored = shutil.ignore_patterns("record.json")
@@ -198,10 +217,10 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _discard_checkpoint(run: Run, name: str, record: dict[str, Any]) -> None:
+def _discard_checkpoint(run: Run, name: str, record: Record) -> None:
     """Discard the checkpoint of a training that differs in the labels alone: nobody can resume it."""
-    other = read_record(checkpoint_path(run, name))
-    if other is not None and other["config"] == record["config"] and other["inputs"] != record["inputs"]:
+    kept = run.record(checkpoint_path(run, name))
+    if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:
         discard(checkpoint_path(run, name))
 
 
@@ -245,9 +264,11 @@ class _ToldPhase:
             return
         self._told = now
         share = min(done / total, 1.0)
-        left = (now - self._started) * max(total - done, 0) / (done - self._first)
+        seconds_left = (now - self._started) * max(total - done, 0) / (done - self._first)
         # The first steps may have been compiled meanwhile.
-        self._tell({"phase": self._title, "share": share, "seconds_left": round(left, 1) if share > 0.1 else None})
+        self._tell(
+            {"phase": self._title, "share": share, "seconds_left": round(seconds_left, 1) if share > 0.1 else None}
+        )
 
 
 def _main(folder: str) -> int:
@@ -260,7 +281,7 @@ def _main(folder: str) -> int:
         print(json.dumps(what), flush=True)
 
     try:
-        tell({"results": train_again(Run(Path(folder)), _Telling(tell))})
+        tell({"result": train_again(Run(Path(folder)), _Telling(tell))})
     except (UserError, OSError) as error:
         with contextlib.suppress(OSError):  # the service that reads it has been killed
             tell({"error": str(error)})

@@ -141,7 +141,7 @@ def _vector(searcher: Searcher, given: Any) -> tuple[str, Any]:
         raise UserError(f"{read.names[place]}: {reason}")
     if len(read.place) != 1:
         raise UserError(f"{given} is {len(read.place)} images; give one image")
-    row = read.own[0]
+    row = read.rows[0]
     return (read.names[0] if row < 0 else searcher.images[row].path), read.Q
 
 

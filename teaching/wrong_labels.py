@@ -2,7 +2,7 @@
 
 How well a label fits is its probability p, by a logistic regression that is trained without the image, times 1 + s,
 where s is the share of the nearest images that have it, the nearer the more weight. The score is the rank from 0 to 1,
-the worst fit last. `python -m benchmarks teachers` compares this with each signal alone.
+the worst fit last. `python -m experiments.studies wrong_labels` compares this with each signal alone.
 """
 
 from __future__ import annotations

@@ -7,5 +7,5 @@ from unittest.mock import patch
 from visterm.pipeline.store.run import Run
 from visterm.service import app
 
-with patch.object(app, "RequestHandlers"):  # the description needs no run
+with patch.object(app, "ServiceParts"):  # the description needs no run
     print(json.dumps(app.create_app(Run(Path("runs/none"))).openapi()))

@@ -118,13 +118,16 @@ def test_the_page_is_that_of_the_records(repository, records):
 
 def test_a_command_replaces_its_own_records_alone(tmp_path):
     command = pytest.importorskip("benchmarks.__main__", reason="benchmarks lie in the repository")
-    names = {"a": "oasis", "b": "musl", "c": "experiments.musl_records", "d": "search", "gone": "deleted"}
-    old = [{"name": name, "command": f"python -m {module}"} for name, module in names.items()]
+    oasis, musl, search = (f"python -m benchmarks {name}" for name in ("oasis", "musl", "search"))
+    study, new_study = (f"python -m experiments.studies {name}" for name in ("musl", "open"))
+    names = {"a": oasis, "b": musl, "c": study, "d": search, "gone": "python -m benchmarks deleted"}
+    old = [{"name": name, "command": of} for name, of in names.items()]
     results = tmp_path / "results.json"
     results.write_text(json.dumps(old))
-    for module, expected in (("musl", "a new c d"), ("experiments.musl_records", "a b new d"), ("search", "a b c new")):
-        new = {"name": "new", "command": f"python -m {module}"}
-        assert " ".join(record["name"] for record in command.merge(results, [new], module)) == expected
+    expected = {musl: "a new c d", study: "a b new d", search: "a b c new", new_study: "a b c d new"}
+    for of, names_after in expected.items():
+        merged = command.merge(results, [{"name": "new", "command": of}], of)
+        assert " ".join(record["name"] for record in merged) == names_after
 
 
 def test_records_say_how_they_were_measured(records):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -26,7 +27,7 @@ def say_kept(place: Run, configuration: Config, settings: list[str] | None, cons
         console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
 
 
-def print_rows(results: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
+def print_rows(results: Sequence[Mapping[str, Any]], columns: list[str], rows: list[list], output: Format) -> bool:
     """Print results as JSON or CSV and return True, or return False for a table."""
     if output is Format.json:
         print(json.dumps(results, indent=1))
@@ -40,7 +41,7 @@ def print_rows(results: list[dict], columns: list[str], rows: list[list], output
     return output is not Format.table
 
 
-def report_errors(results: list[dict]) -> None:
+def report_errors(results: Sequence[Mapping[str, Any]]) -> None:
     """Report queries that could not be read, and exit with code 2 if there are any."""
     errors = [answer for answer in results if "error" in answer]
     for answer in errors:

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
 
-from .held_out import TEST_IMAGES, HeldOut, NothingHeldOut, draw_held_out
+from .held_out import TEST_IMAGES, HeldOutSet, NoHeldOutSet, draw_held_out
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
 _PRIOR_PAIRS = 5  # of the base rate, that each step of the function is averaged with
@@ -42,7 +39,7 @@ class Calibration(NamedTuple):
         return np.interp(scores, self.scores, self.probabilities).round(4)
 
 
-def calibrate(held_out: HeldOut, scores: np.ndarray) -> dict[str, Any]:
+def calibrate(held_out: HeldOutSet, scores: np.ndarray) -> dict[str, Any]:
     """Fit a calibration to the scores of held-out images, float32 (n_queries, n); see `measure_calibration`."""
     import numpy as np
     from sklearn.isotonic import IsotonicRegression
@@ -69,24 +66,21 @@ def calibrate(held_out: HeldOut, scores: np.ndarray) -> dict[str, Any]:
     }
 
 
-def measure_calibration(run: Run, learner: str, model: Any, collection: Collection, images: Sequence[Image]) -> Any:
+def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
     """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason`` for none.
 
     Parameters
     ----------
-    run : Run
+    run : OpenedRun
     learner : str
     model : SimilarityLearner
         Fitted.
-    collection : Collection
-    images : sequence of Image
-        All of them.
     """
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
     try:
-        held_out = draw_held_out(run, learner, collection, images, set())
-    except NothingHeldOut:
+        held_out = draw_held_out(run, learner, run.catalogue, run.images(), set())
+    except NoHeldOutSet:
         return dict(NO_CALIBRATION)
     return calibrate(held_out, held_out.scores(model))
 
@@ -102,7 +96,5 @@ def calibration_in_force(run: Run, learner: str) -> Calibration | str:
 
 def read_calibration(record: Mapping[str, Any]) -> Calibration | str:
     """Return the calibration in the record of a learner or a version, or why there is none."""
-    kept = record.get("calibration")
-    if kept is None:
-        return "it was trained before probabilities were measured"
+    kept = record.get("calibration", NO_CALIBRATION)
     return kept["reason"] if "reason" in kept else Calibration(**kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
@@ -23,11 +23,11 @@ TEST_IMAGES = "test images"
 MIN_QUERIES = 20  # among images without marks; with fewer these are not measured on their own
 
 
-class NothingHeldOut(UserError):
+class NoHeldOutSet(UserError):
     """A run without labelled images to measure a learner on."""
 
 
-class HeldOut(NamedTuple):
+class HeldOutSet(NamedTuple):
     """Labelled images that a version is measured on: some of them are queries, and all are ranked for each."""
 
     X: sparse.csr_matrix
@@ -51,8 +51,8 @@ class HeldOut(NamedTuple):
         columns = np.flatnonzero(among)
         precisions = []
         for row in self.queries(among):
-            here, own = np.ix_([row], columns), np.searchsorted(columns, self.own[[row]])
-            precisions.append(mean_average_precision(scores[here], self.relevant[here], own))
+            here, place = np.ix_([row], columns), np.searchsorted(columns, self.own[[row]])
+            precisions.append(mean_average_precision(scores[here], self.relevant[here], place))
         return np.array(precisions)
 
     def scores(self, model: Any) -> np.ndarray:
@@ -77,16 +77,26 @@ class Fall(NamedTuple):
     measured_on: str
 
 
-def largest_fall(held_out: HeldOut, scores: Mapping[str, np.ndarray]) -> tuple[Fall, dict[str, Any]]:
+class FallFigures(TypedDict, total=False):
+    """Mean average precisions of an update on held-out images; None where nothing could be measured."""
+
+    map_base: float | None
+    map_before: float | None
+    map_after: float | None
+    map_error: float | None  # standard error of the difference of base and after
+    measured_on: str | None  # these images in words: those that no mark names, or all, where these are few
+
+
+def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tuple[Fall, FallFigures]:
     """Return the larger fall of precision from "base" to "after", and figures for the result of an update.
 
     Measured among all images and among those without marks. The figures are of the latter if there are enough queries,
-    since marks flatter the others. `scores` has `HeldOut.scores` of "base", "before" and "after".
+    since marks flatter the others. `scores` has `HeldOutSet.scores` of "base", "before" and "after".
     """
     import numpy as np
 
     falls: list[Fall] = []
-    figures: dict[str, Any] = {}
+    figures: FallFigures = {}
     for among, which in ((np.ones_like(held_out.unmarked), ""), (held_out.unmarked, " that no mark names")):
         if which and len(held_out.queries(among)) < MIN_QUERIES:
             continue
@@ -94,8 +104,14 @@ def largest_fall(held_out: HeldOut, scores: Mapping[str, np.ndarray]) -> tuple[F
         fall = precisions["base"] - precisions["after"]
         error = float(fall.std() / np.sqrt(len(fall)))
         falls.append(Fall(float(fall.mean()), error, f"{len(fall)} {held_out.what}{which}"))
-        figures = {f"map_{when}": round(float(values.mean()), 4) for when, values in precisions.items()}
-        figures |= {"map_error": round(error, 4), "measured_on": falls[-1].measured_on}
+        means = {when: round(float(values.mean()), 4) for when, values in precisions.items()}
+        figures = {
+            "map_base": means["base"],
+            "map_before": means["before"],
+            "map_after": means["after"],
+            "map_error": round(error, 4),
+            "measured_on": falls[-1].measured_on,
+        }
     return max(falls), figures
 
 
@@ -106,12 +122,14 @@ def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
     return sparse.csr_matrix(vectors(run, collection, images))
 
 
-def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]) -> HeldOut:
+def draw_held_out(
+    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]
+) -> HeldOutSet:
     """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split.
 
     Raises
     ------
-    NothingHeldOut
+    NoHeldOutSet
         No two labelled images are relevant to each other.
     """
     import numpy as np
@@ -127,11 +145,11 @@ def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequen
             continue
         rng = np.random.default_rng(0)
         chosen = [chosen[row] for row in np.sort(rng.permutation(len(chosen))[:MAX_HELD_OUT])]
-        own = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
+        queries = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
         y, _ = supervision(chosen, clicks=clicks)
         cutoff = getattr(getattr(config, learner), "click_cutoff", None) if clicks else None
-        relevant = related_images(y, own, np.arange(len(chosen)), cutoff=cutoff)
-        if relevant.sum() > len(own):  # each is related to itself
+        relevant = related_images(y, queries, np.arange(len(chosen)), cutoff=cutoff)
+        if relevant.sum() > len(queries):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
-            return HeldOut(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
-    raise NothingHeldOut(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")
+            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what)
+    raise NoHeldOutSet(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")

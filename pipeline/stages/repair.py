@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
@@ -14,15 +14,26 @@ from visterm.pipeline.plugins import STORES, find
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.marks import RelevanceMarks
-from visterm.pipeline.store.records import damage, read_metrics, read_record, repair_hint
+from visterm.pipeline.store.records import damage, read_metrics, repair_hint
 from visterm.pipeline.store.restore import damage_of, restore_catalogue
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
 
-from .features import features
+from .features import FeaturesSummary, features
 
 
-def repair(run: Run, config: Config, root: Path | None, console: Console) -> dict[str, Any]:
+class Repaired(TypedDict):
+    """What `repair` found and did, as lines."""
+
+    catalogue: bool  # whether it was damaged
+    kept: list[str]
+    lost: list[str]
+    damaged: list[str]  # what another command must make again, with the command
+    features: FeaturesSummary
+    seconds: float
+
+
+def repair(run: Run, config: Config, root: Path | None, console: Console) -> Repaired:
     """Check every file of a run; restore a damaged catalogue, and extract the images of damaged segments again.
 
     A damaged file of people's work (`visterm.pipeline.plugins.STORES`) is made again from its copy and the rows that
@@ -35,12 +46,6 @@ def repair(run: Run, config: Config, root: Path | None, console: Console) -> dic
     root : Path or None
         The directory of images, if the catalogue no longer tells it, or if it has moved.
     console : Console
-
-    Returns
-    -------
-    dict
-        ``catalogue``: whether it was damaged; ``kept`` and ``lost``: lines that say what; ``damaged``: what another
-        command must make again, with the command; and the summary of `features` under ``features``.
 
     Raises
     ------
@@ -113,14 +118,14 @@ def damaged_artifacts(run: Run) -> list[str]:
 def _problem(run: Run, folder: Path) -> str | None:
     """Return what is damaged in an artifact, or None; read it again if it was replaced while it was read."""
     while True:
-        record, problem = read_record(folder), None
+        record, problem = run.record(folder), None
         if record is not None:
             problem = damage(folder, record)
         elif folder != run.collection and os.path.lexists(folder):  # `features` writes that of the collection last
             problem = "record.json: no such file or directory"
         if problem is None and record is not None and folder.parent.name == "evaluations":
-            read_metrics(folder)  # those of earlier versions have no checksum
-        if problem is None or read_record(folder) == record:
+            read_metrics(folder)
+        if problem is None or run.record(folder) == record:
             return problem
 
 

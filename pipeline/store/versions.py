@@ -26,6 +26,8 @@ from visterm.pipeline.store.records import damage, fingerprint, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import TaughtImages, load_teachers, no_table, save_teachers, taught_images
 
+from .checksums import Record
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -105,7 +107,7 @@ class LearnerVersions:
             if path.is_dir() and path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def read_in_force(self, learner: str) -> tuple[InForce, dict[str, Any]]:
+    def read_in_force(self, learner: str) -> tuple[InForce, Record]:
         """Read which version is used, and its record; that of the base is empty."""
         while True:
             state = self.in_force(learner)
@@ -119,7 +121,7 @@ class LearnerVersions:
         """Number of the version in force; 0 is the trained learner itself."""
         return self.in_force(learner).version if learner in _ARRAY else 0
 
-    def record_in_force(self, learner: str) -> dict[str, Any]:
+    def record_in_force(self, learner: str) -> Record:
         """Read the record of the version that is used, or of the trained learner."""
         record = self.read_in_force(learner)[1] if learner in _ARRAY else {}
         return record or trained_record(self.run, learner)
@@ -130,7 +132,7 @@ class LearnerVersions:
             if learner in self.run.learners():
                 self.read_in_force(learner)
 
-    def record(self, learner: str, version: int) -> dict[str, Any]:
+    def record(self, learner: str, version: int) -> Record:
         """Read the record of a version."""
         folder = self.run.feedback(learner) / str(version)
         record = read_record(folder)
@@ -159,7 +161,7 @@ class LearnerVersions:
         version: int,
         model: Any,
         visterms: np.ndarray,
-        record: dict[str, Any],
+        record: Record,
         taught: TaughtImages | None = None,
     ) -> None:
         """Save a new version: the submatrix of W for some visterms, int (n,), and what taught it, with a table."""

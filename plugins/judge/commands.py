@@ -119,9 +119,9 @@ def results(
         share = f"{row['done']}/{row['total']}"
         print(f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {share:>7}  {row['judge']}")
     print(f"{at:>5}  coherence   judges  query")
-    for row in summary["queries"]:
-        figures = f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {shown(row['judge_coherence']):>7}"
-        print(f"{figures}  {one_line(row['path'])}")
+    for query in summary["queries"]:
+        coherences = f"{shown(query['coherence']):>9}  {shown(query['judge_coherence']):>7}"
+        print(f" {shown(query['precision_at'][k])}  {coherences}  {one_line(query['path'])}")
 
 
 class _Judged(enum.StrEnum):

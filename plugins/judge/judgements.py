@@ -20,9 +20,11 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.console import csv_cells
 from visterm.pipeline.errors import UserError
@@ -53,6 +55,72 @@ Say of each image whether it is relevant to the query image, or that you cannot 
 
 
 _ENOUGH, _RECENT = 3, 30  # decisions that the time left follows from: at least, and at most
+
+
+class JudgingTask(TypedDict):
+    """An image to judge and its query, without rank, learner and path (which often names the class)."""
+
+    task: int
+    query: int
+    image: int
+    position: int
+
+
+class JudgingProgress(TypedDict):
+    """A judge's progress in the latest study, and the next image; paths stay hidden, as they often name the class."""
+
+    judge: str
+    study: int
+    done: int
+    total: int
+    query_index: int
+    n_queries: int
+    seconds_left: Annotated[
+        float | None, Field(description="Time for the rest at this judge's pace; null: not known yet")
+    ]
+    task: Annotated[JudgingTask | None, Field(description="null: all images are judged")]
+
+
+class JudgeFigures(TypedDict):
+    """A judge's progress and figures."""
+
+    judge: str
+    done: int
+    total: int
+    tasks_done: int
+    unsure: int
+    seconds: Annotated[float | None, Field(description="Median per decision")]
+    precision_at: dict[str, float | None]
+    coherence: float | None
+
+
+class JudgedQuery(TypedDict):
+    """The figures of one judged query."""
+
+    query: int
+    path: str
+    judges: int
+    precision_at: dict[str, float | None]
+    deviation: float | None
+    coherence: float | None
+    judge_coherence: float | None
+
+
+class JudgingResults(TypedDict):
+    """The figures of a human evaluation; null without decisions."""
+
+    study: int
+    learner: str
+    version: str
+    time: str
+    k: int
+    precision_at: dict[str, float | None]
+    standard_error_at: dict[str, float | None]
+    random_relevant: Annotated[float | None, Field(description="Share of random images that judges found relevant")]
+    deviation_over_queries: float | None
+    deviation_over_judges: float | None
+    judges: list[JudgeFigures]
+    queries: list[JudgedQuery]
 
 
 class Judgements(AppendOnlyStore):
@@ -120,32 +188,34 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         ]
         return Study._make((*row[:6], tasks))
 
-    def next(self, judge: str) -> dict[str, Any]:
-        """Return a judge's progress in the latest study and the next ``task``, an image to decide on; None at the end.
-
-        ``seconds_left`` is the time that the rest takes at the judge's own pace; None before there are some decisions.
-        Rank, learner and others' decisions stay hidden, and so do paths, which often name the class.
-        """
+    def next(self, judge: str) -> JudgingProgress:
+        """Return a judge's progress in the latest study and the next image; others' decisions stay hidden."""
         judge, study = _check_judge(judge), self.study()
         decided = self._standing(study.number, judge)
         total = sum(len(task.candidates) for task in study.tasks)
-        answer = {"judge": judge, "study": study.number, "done": len(decided), "total": total, "task": None}
-        answer |= {"query_index": len(study.tasks), "n_queries": len(study.tasks)}
         recent = [seconds for decision in decided.values() if (seconds := decision["seconds"]) is not None][-_RECENT:]
         enough = len(recent) >= _ENOUGH
-        answer["seconds_left"] = round(float(np.median(recent)) * (total - len(decided)), 1) if enough else None
+        progress: JudgingProgress = {
+            "judge": judge,
+            "study": study.number,
+            "done": len(decided),
+            "total": total,
+            "task": None,
+            "query_index": len(study.tasks),
+            "n_queries": len(study.tasks),
+            "seconds_left": round(float(np.median(recent)) * (total - len(decided)), 1) if enough else None,
+        }
         for number, task in enumerate(study.tasks):
             for position, candidate in enumerate(_order(study, number, judge)):
                 if (judge, number, candidate.id) not in decided:
-                    answer["query_index"] = number
-                    answer["task"] = {
+                    asked: JudgingTask = {
                         "task": number,
                         "query": task.query.id,
                         "image": candidate.id,
                         "position": position,
                     }
-                    return answer
-        return answer
+                    return {**progress, "query_index": number, "task": asked}
+        return progress
 
     def decide(self, judge: str, task: int, image: int, decision: str, *, seconds: float | None = None) -> int:
         """Save a decision in the latest study on disk and return its number; the last one on an image counts."""
@@ -210,12 +280,11 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     decisions[row, number, : len(own)] = [DECISIONS[made["decision"]] for made in own if made]
         return judges, decisions
 
-    def results(self, number: int | None = None) -> dict[str, Any]:
-        """Figures of a study, by default the latest, ready for JSON; None for a figure without decisions.
+    def results(self, number: int | None = None) -> JudgingResults:
+        """Return the figures of a study, by default the latest.
 
-        Precision of the study is the mean over queries of the mean over judges, its standard error is over queries, and
-        ``random_relevant`` is the share of the random images that judges found relevant. ``seconds`` of a judge is the
-        median per decision; a query has the ``coherence`` of the learner and the ``judge_coherence`` of its judges.
+        Precision of the study is the mean over queries of the mean over judges, its standard error is over queries. A
+        query has the ``coherence`` of the learner and the ``judge_coherence`` of its judges.
         """
         study = self.study(number)
         judges, decisions = self.decisions(study)

@@ -28,11 +28,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 
 from visterm.pipeline.console import without_password
 from visterm.retrieval.graph import BREADTH, LINKS
 from visterm.retrieval.index import ExactIndex, SupportsSimilarity
-from visterm.retrieval.two_stage import CANDIDATES_PER_RESULT, _fingerprints
+from visterm.retrieval.two_stage import CANDIDATES_PER_RESULT
 
 from .milvus_connection import CONNECT_SECONDS, MilvusError, connect, said
 
@@ -41,11 +42,11 @@ CANDIDATES, DENSE_CANDIDATES = 1_000, 128  # by default: of embeddings, and of v
 KINDS = ("autoindex", "hnsw", "ivf", "flat")
 LONGEST = 16_384  # results that Milvus gives for a query
 ROWS_AT_ONCE = 2_000  # sent to Milvus: 4 MB
+ROWS_HASHED = 16_384  # at once
 HITS_AT_ONCE = 8_000  # asked for by one request: a second or two of milvus-lite
 ANSWER_SECONDS = 30.0
 WORK_SECONDS = 300.0  # for what may wait for a collection to be loaded or tidied up
 _FIELDS = ("id", "fingerprint", "folder", "labels", "embedding")
-_OLD_FIELDS = ("id", "fingerprint", "embedding")  # of versions up to 0.3
 _LONGEST_TEXT, _MOST_LABELS = 65_535, 4_096  # bytes of a folder or a label, and labels of an image: Milvus's limits
 _STAMP = -1  # the id of the row that tells what the others are
 _NAMES = dict(zip(KINDS, ("AUTOINDEX", "HNSW", "IVF_FLAT", "FLAT"), strict=True))
@@ -434,8 +435,6 @@ def _is_there(client: Any, uri: str, collection: str) -> bool:
         return False
     description = client.describe_collection(collection, timeout=WORK_SECONDS)
     names = tuple(field["name"] for field in description["fields"])
-    if names == _OLD_FIELDS:
-        return False  # it is rebuilt
     if names != _FIELDS:
         raise MilvusError(
             f"{collection} in Milvus at {without_password(uri)} is no index of visterm; remove or rename it"
@@ -459,6 +458,36 @@ def _quoted(value: Any) -> str:
 def _sendable(text: str) -> str:
     """A text as Milvus holds it: UTF-8, and not too long."""
     return text.encode("utf-8", "replace")[:_LONGEST_TEXT].decode("utf-8", "ignore")
+
+
+@njit(cache=True, nogil=True)
+def _hash_rows(indptr: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    """A 64-bit number for the entries (uint64) of each row: FNV-1a over whole entries, mixed after each."""
+    hashes = np.empty(len(indptr) - 1, np.uint64)
+    for r in range(len(hashes)):
+        value = np.uint64(0xCBF29CE484222325)
+        for p in range(indptr[r], indptr[r + 1]):
+            value = (value ^ entries[p]) * np.uint64(0x100000001B3)
+            value ^= value >> np.uint64(29)
+            value *= np.uint64(0xBF58476D1CE4E5B9)
+            value ^= value >> np.uint64(32)
+        hashes[r] = value
+    return hashes
+
+
+def _fingerprints(sides: Any) -> np.ndarray:
+    """A 64-bit number for the content of each gallery side: uint64 (n,)."""
+    hashes = []
+    for start in range(0, sides.shape[0], ROWS_HASHED):
+        part = sides[start : start + ROWS_HASHED]
+        if sp.issparse(part):
+            entries = part.indices.astype(np.uint64) << np.uint64(32) | part.data.view(np.uint32)
+            indptr = part.indptr
+        else:
+            entries = part.view(np.uint32).ravel().astype(np.uint64)
+            indptr = np.arange(len(part) + 1) * part.shape[1]
+        hashes.append(_hash_rows(indptr, entries))
+    return np.concatenate(hashes)
 
 
 def _scalar_fingerprints(scalars: Scalars) -> np.ndarray:

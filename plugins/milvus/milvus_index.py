@@ -17,7 +17,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count, without_password
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.gallery import Gallery
-from visterm.pipeline.search.recall import measure_recall
+from visterm.pipeline.search.recall import Recall, measure_recall
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import damage, fingerprint, make_record, read_record
 from visterm.pipeline.store.run import Run
@@ -99,7 +99,7 @@ def index_in_milvus(
                 f"Milvus finds {recall['recall']:.1%} of the {recall['k']} nearest images for {name} (measured with "
                 f"{count(recall['queries'], 'query')})"
             )
-        record["recall"] = recall | {"milvus": without_password(uri), "held": index.n_gallery}
+        record["recall"] = {**recall, "milvus": without_password(uri), "held": index.n_gallery}
         with publish(folder, record) as target:
             np.save(target / _ENTRIES, np.array([index.entries.ids, index.entries.fingerprints]))
     if removed or written < index.n_gallery:
@@ -150,7 +150,7 @@ def _last_entries(folder: Path) -> Entries | None:
     return Entries(ids, fingerprints)
 
 
-def _last_recall(folder: Path) -> dict[str, Any] | None:
+def _last_recall(folder: Path) -> Recall | None:
     """The recall that was measured when the index was first made."""
     with contextlib.suppress(UserError):
         record = read_record(folder)

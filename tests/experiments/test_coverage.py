@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import coverage
 from experiments.__main__ import NAMES
 from experiments.pages import Finding

@@ -30,7 +30,7 @@ class Toy(visterm.learners.SimilarityLearner):
         if self.power > 9:
             raise ValueError(f"power={self.power} of {vectors} visterms is too much; use power=2")
 
-    def _fit(self, X, y, callback, progress):
+    def _fit(self, X, y, options):
         X = self._check_images(X, reset=True)
         means = np.stack([np.asarray(X[y == label].mean(axis=0)).ravel() for label in np.unique(y)])
         self.weights_ = (0.01 + means.std(axis=0) ** self.power).astype(np.float32)

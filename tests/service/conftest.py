@@ -1,5 +1,6 @@
 """A small run, and clients of the service over it."""
 
+import functools
 import json
 import re
 import shutil
@@ -37,9 +38,33 @@ if any(find_spec(name) is None for name in ("fastapi", "httpx", "uvicorn")):
 def _client_class():
     """Make the class of the clients; here, because httpx may be missing."""
     import httpx
+    from pydantic import TypeAdapter
+    from starlette.routing import Match
+
+    adapter = functools.cache(TypeAdapter)
 
     class ServiceClient(httpx.Client):
-        """A client of one service, and its application (`handlers`, `feedback`)."""
+        """A client of one service, and its application (`parts`, `subjects`).
+
+        Answers must have exactly the fields that their routes declare, unless `declared` is False.
+        """
+
+        declared = True
+
+        def request(self, method, url, **options):
+            response = super().request(method, url, **options)
+            kind = response.headers.get("content-type")
+            if self.declared and response.content and (response.status_code, kind) == (200, "application/json"):
+                answer = response.json()
+                if (model := self._model(method, response.request.url.path)) is not None:
+                    assert model.validate_python(answer, strict=True) == answer
+            return response
+
+        def _model(self, method, path):
+            scope = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
+            route = next(route for route in self.app.routes if route.matches(scope)[0] is Match.FULL)
+            model = getattr(route, "response_model", None)
+            return model and adapter(model)
 
         def upload(self, data, name="a.jpg", **fields):
             return self.post("/search", files={"file": (name, data)}, data=fields)
@@ -62,7 +87,7 @@ def _client_class():
 
         def wait_for_colors(self):
             """Answers have the mean colours of images from some moment after the start."""
-            looks = self.handlers.looks
+            looks = self.parts.looks
             self.wait_until(lambda: looks._thread is not None and not looks._thread.is_alive())
 
         @staticmethod
@@ -71,12 +96,6 @@ def _client_class():
             while not condition():
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-
-        def described(self, model, path, **params):
-            """Get JSON whose fields are exactly those of its schema."""
-            answer = self.get(path, params=params).json()
-            assert model.model_validate(answer, strict=True).model_dump(exclude_unset=True) == answer
-            return answer
 
         @staticmethod
         def check_error(response, status, *words):
@@ -100,8 +119,9 @@ def _serving(run, *, token=None, local=True, settings=None, **options):
 
     from visterm.service.app import create_app
     from visterm.service.server import server_config
+    from visterm.service.settings import ServiceSettings
 
-    app = create_app(run, token=token, local=local, **settings or {})
+    app = create_app(run, ServiceSettings(**settings or {}), token=token, local=local)
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         server = uvicorn.Server(server_config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -112,7 +132,7 @@ def _serving(run, *, token=None, local=True, settings=None, **options):
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
             # Certificates, which no test needs, take 30 ms to read.
             with _client_class()(base_url=address, timeout=PATIENCE, verify=False, **options) as client:
-                client.handlers, client.feedback = app.state.handlers, app.state.feedback
+                client.app, client.parts, client.subjects = app, app.state.parts, app.state.subjects
                 client.connections, client.requests = server.server_state.connections, server.server_state.tasks
                 yield client
                 for page in _open_pages:

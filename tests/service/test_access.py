@@ -5,6 +5,7 @@ import time
 import pytest
 
 from visterm.service import bodies, middleware
+from visterm.service.subjects.search import SearchSubject
 
 
 def test_token(made, serving):
@@ -119,9 +120,9 @@ def test_no_path_but_those_described(client):
 
 def test_internal_errors_show_no_traceback(made, serving):
     with serving(made) as client:
-        client.handlers.search_one = lambda *_: 1 / 0
+        client.subjects.of(SearchSubject).search_one = lambda *_: 1 / 0
         answer = client.get("/search?id=1&label=fig")
-        client.handlers.search_batcher.function = lambda *_: 1 / 0
+        client.subjects.of(SearchSubject).batcher.function = lambda *_: 1 / 0
         client.check_error(client.get("/search?id=1"), 500, "ZeroDivisionError")
     client.check_error(answer, 500, "ZeroDivisionError")
     assert answer.headers["x-content-type-options"] == "nosniff"

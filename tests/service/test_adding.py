@@ -8,8 +8,8 @@ import time
 import pytest
 
 from visterm.pipeline import Searcher
-from visterm.service import adding, schemas
 from visterm.service.add_files import add_waiting, waiting_files
+from visterm.service.subjects.adding import AddingSubject, PhotoAdder
 
 pytestmark = pytest.mark.timeout(900)  # a process of low priority adds, on a busy machine
 
@@ -23,7 +23,7 @@ def ended(client):
     while client.get("/api/add").json()["running"]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return schemas.AddState.model_validate(client.get("/api/add").json())
+    return client.get("/api/add").json()
 
 
 def paths(run):
@@ -42,8 +42,7 @@ def test_photos_are_kept_added_and_searched(own, serving, photos, pictures):
     with serving(own) as client:
         before = client.health()["images"]
         for name, data in pictures.items():
-            kept = schemas.KeptPhoto.model_validate(keep(client, f"holiday/{name}", data).json())
-            assert (kept.name, kept.copy_of) == (name, None)
+            assert keep(client, f"holiday/{name}", data).json() == {"name": name, "copy_of": None}
         there = keep(client, "again.jpg", photos.data("pear/1.jpg")).json()
         assert there == {"name": "again.jpg", "copy_of": "pear/1.jpg"}
         for data, name, status, word in ((b"text", "bad.jpg", 415, "not an image"), (b"text", "a.txt", 415, "not the")):
@@ -52,7 +51,7 @@ def test_photos_are_kept_added_and_searched(own, serving, photos, pictures):
         assert client.health()["images"] == before
         assert client.post("/api/add").json()["running"]
         state = ended(client)
-        assert (state.result.added, state.result.refused, state.problem) == (4, [], None)
+        assert (state["result"], state["problem"]) == ({"added": 4, "refused": [], "cancelled": 0}, None)
         assert client.health()["images"] == before + 4
         listed = client.get("/api/images", params={"order": "recent", "limit": 4}).json()
         assert {os.path.basename(image["path"]) for image in listed} == set(pictures)
@@ -83,18 +82,18 @@ def test_cancelled_photos_are_deleted_and_what_a_kill_left_is_added_next_time(ow
     with serving(own) as client:
         for name, data in pictures.items():
             keep(client, name, data)
-        monkeypatch.setattr(adding, "COMMAND", (sys.executable, "-c", waiting))
+        monkeypatch.setattr(PhotoAdder, "command", (sys.executable, "-c", waiting))
         client.post("/api/add")
         client.wait_until(lambda: client.get("/api/add").json()["total"] == 4)
         client.check_error(client.post("/api/add"), 409, "photos are being added")
-        os.kill(client.handlers.adder._process.pid, signal.SIGKILL)
+        os.kill(client.subjects.of(AddingSubject).job.process.pid, signal.SIGKILL)
         state = ended(client)
-        assert "was killed" in state.problem
+        assert "was killed" in state["problem"]
         assert len(waiting_files(own)) == 4
         client.post("/api/add")
         client.delete("/api/add")
         state = ended(client)
-        assert (state.result.cancelled, state.problem, waiting_files(own)) == (4, None, [])
+        assert (state["result"]["cancelled"], state["problem"], waiting_files(own)) == (4, None, [])
         keep(client, "one.jpg", pictures["1.jpg"])
         client.delete("/api/add")  # before it was started
         assert waiting_files(own) == []

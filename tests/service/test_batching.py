@@ -8,14 +8,17 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from visterm.service import batching
-from visterm.service.batching import MicroBatcher, NicePool, Places
+from visterm.service.batching import MicroBatcher, NicePool, RequestPlaces
+from visterm.service.subjects.marks import MarkSubject
+from visterm.service.subjects.search import SearchSubject
 
 
 def test_requests_that_wait_for_too_long(made, serving, photos):
     """Searches by id, uploads and everything else have queues of their own; none holds up the state of the service."""
     number = photos.id("fig/1.jpg")
     with serving(made) as client:
-        handlers, release = client.handlers, threading.Event()
+        client.declared, parts, release = False, client.parts, threading.Event()
+        searches = client.subjects.of(SearchSubject)
         held, answered = [], []
 
         def hold(*asked):
@@ -23,13 +26,13 @@ def test_requests_that_wait_for_too_long(made, serving, photos):
             assert release.wait(300)
             return [{}] * len(asked[0]) if isinstance(asked[0], list) else {}
 
-        handlers.search_batcher.function = handlers.search_one = hold
-        handlers.read_upload = lambda *_: hold({}) and None
+        searches.batcher.function = searches.search_one = hold
+        parts.read_upload = lambda *_: hold({}) and None
         by_id, within_label = f"/search?id={number}", f"/search?id={number}&label=fig"
         kinds = (
-            (lambda: client.get(by_id), handlers.search_batcher.workers),
-            (lambda: client.get(within_label), handlers.general_pool.places),
-            (lambda: client.upload(photos.data("fig/1.jpg")), handlers.upload_pool.places),
+            (lambda: client.get(by_id), searches.batcher.workers),
+            (lambda: client.get(within_label), parts.general_pool.places),
+            (lambda: client.upload(photos.data("fig/1.jpg")), parts.upload_pool.places),
         )
         threads = []
         for ask, n_threads in kinds:
@@ -37,11 +40,11 @@ def test_requests_that_wait_for_too_long(made, serving, photos):
                 threads.append(threading.Thread(target=lambda ask=ask: answered.append(ask())))
                 threads[-1].start()
                 client.wait_until(lambda: len(held) == len(threads))
-        for queue in (handlers.search_batcher, handlers.general_pool, handlers.upload_pool):
+        for queue in (searches.batcher, parts.general_pool, parts.upload_pool):
             queue.max_seconds = 0.1  # from now on: a busy machine may need longer to begin with those above
         threads.append(threading.Thread(target=client.get, args=(by_id,)))  # waits: the next is refused at once
         threads[-1].start()
-        client.wait_until(lambda: handlers.search_batcher.n_waiting == 1)
+        client.wait_until(lambda: searches.batcher.n_waiting == 1)
         time.sleep(0.1)
         for ask, _ in kinds:
             answer = ask()
@@ -57,7 +60,7 @@ def test_place_that_comes_too_late():
     """A request that gave up passes its place on, and places are given in the order of the requests."""
 
     async def ask():
-        places, order = Places(1, 0.01), []
+        places, order = RequestPlaces(1, 0.01), []
 
         async def request(name):
             async with places.place():
@@ -132,11 +135,12 @@ def test_client_that_disconnects_while_a_batch_runs():
 def test_updates_and_new_indexes_delay_no_search(made, serving):
     """Updates have a thread of their own, and so have searches with learners that have an index."""
     with serving(made) as client:
-        shared, release = client.handlers, threading.Event()
-        client.feedback.trainer.update = lambda _: release.wait() and {"accepted": False}
+        shared, release = client.parts, threading.Event()
+        client.declared = False
+        client.subjects.of(MarkSubject).trainer.update = lambda _: release.wait() and {"accepted": False}
         searcher, index = shared.snapshot.searcher, shared.snapshot.searcher.index
         searcher.index = lambda name, learned=1.0: index(name) if name == "oasis" or release.wait() else None
-        shared.search_batcher.workers = 1
+        client.subjects.of(SearchSubject).batcher.workers = 1
         asked = [
             threading.Thread(target=client.post, args=("/feedback/update",), kwargs={"json": {}}) for _ in range(4)
         ] + [threading.Thread(target=client.get, args=("/search?id=1&learner=cosine",))]

@@ -8,6 +8,7 @@ import pytest
 
 from visterm.service import fetching
 from visterm.service.fetching import FetchError, fetch_image, is_public
+from visterm.service.settings import ServiceSettings
 
 
 @pytest.mark.parametrize(
@@ -121,21 +122,21 @@ def test_answers_that_are_refused(web, path, reason):
 
 
 def test_the_service_fetches_only_where_it_is_allowed(own, serving, photos, monkeypatch):
-    from visterm.service import routes_fetch
+    from visterm.service.subjects import adding
 
     with serving(own) as client:
         client.check_error(client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}), 403, "--fetch-urls")
         assert client.get("/api/run").json()["limits"]["fetch_urls"] == 0
-        monkeypatch.setattr(routes_fetch, "fetch_image", lambda url, most: ("a.jpg", photos.data("pear/1.jpg")))
-        client.handlers.fetch_urls = True
+        monkeypatch.setattr(adding, "fetch_image", lambda url, most: ("a.jpg", photos.data("pear/1.jpg")))
+        client.parts.settings = ServiceSettings(fetch=True)
         found = client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}).json()
         assert found["name"] == "a.jpg"
         assert client.get("/search", params={"upload": found["upload"]}).status_code == 200
-        client.handlers.most_upload_pixels = 100
+        client.parts.settings = ServiceSettings(100, fetch=True)
         client.check_error(client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}), 413, "too large")
 
         def refuse(url, most):
             raise FetchError("x is not a public address")
 
-        monkeypatch.setattr(routes_fetch, "fetch_image", refuse)
+        monkeypatch.setattr(adding, "fetch_image", refuse)
         client.check_error(client.post("/api/fetch", json={"url": "http://10.0.0.1/"}), 422, "not a public address")

@@ -12,7 +12,7 @@ from PIL import Image as Pillow
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.edit import add
 from visterm.pipeline.stages.features import features as features_stage
-from visterm.service import reloader, schemas, thumbnails
+from visterm.service import reloader, thumbnails
 
 MARKUP = "fig/<img src=x onerror=alert(1)>.jpg"
 
@@ -24,8 +24,8 @@ def test_images(client, searcher):
     assert {image["labels"][0] for image in some} == {"plum"}
     assert some == client.get("/api/images", params={"sample": 6, "seed": 3, "label": "plum"}).json()
     assert client.get("/api/images", params={"label": "none such"}).json() == []
-    one = schemas.ImageDetails.model_validate(client.get(f"/api/images/{listed[0]['id']}").json())
-    assert one.bytes == (searcher.root / one.path).stat().st_size
+    one = client.get(f"/api/images/{listed[0]['id']}").json()
+    assert one["bytes"] == (searcher.root / one["path"]).stat().st_size
 
 
 def test_thumbnails_are_kept_by_content(client, photos):
@@ -85,7 +85,7 @@ def test_name_that_is_not_utf8(own, own_photos, serving):
 def test_removed_image_and_its_thumbnail(own, own_photos, serving, photos, searcher, monkeypatch):
     monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
     with serving(own) as client:
-        version, thumbnails = client.health()["version"], client.handlers.thumbnails
+        version, thumbnails = client.health()["version"], client.parts.thumbnails
         removed, kept = (photos.id(f"plum/{i}.jpg") for i in (4, 5))
         for number in (removed, kept):
             assert client.get(f"/images/{number}/thumbnail").status_code == 200
@@ -158,7 +158,7 @@ def test_an_archive_has_each_photo_once_and_names_no_folder_of_the_machine(own, 
         file.write(b"\0")  # another content
     add(own, own.configure(None, []), [outside], Console(quiet=True), labels=["pear"])
     with serving(own) as client:
-        numbers = {image.path: image.id for image in client.handlers.snapshot.searcher.images}
+        numbers = {image.path: image.id for image in client.parts.snapshot.searcher.images}
         inside, added = numbers["pear/1.jpg"], numbers[str(outside)]
         answer = client.post("/images/download", data={"ids": f"{inside},0{inside},{added}"})
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:

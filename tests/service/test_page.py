@@ -201,7 +201,7 @@ def few_first(page):
 
     def shorten(route):
         route.fulfill(
-            body=(WEB / "state.js").read_text().replace("PAGE = 100", "PAGE = 20"), content_type="text/javascript"
+            body=(WEB / "core/state.js").read_text().replace("PAGE = 100", "PAGE = 20"), content_type="text/javascript"
         )
 
     page.route(re.compile(r"^http://[^/]+/(\?|$)"), lambda route: route.fulfill(path=WEB / "index.html"))

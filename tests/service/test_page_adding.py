@@ -2,11 +2,12 @@
 
 import re
 import shutil
+import sys
 
 import pytest
 from playwright.sync_api import expect
 
-from visterm.service import adding
+from visterm.service.subjects.adding import PhotoAdder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -67,7 +68,7 @@ def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, own_sho
         expect(page.get_by_role("heading", level=1)).to_have_text("2.jpg")
         expect(page.locator("#end")).to_contain_text("results shown")
         code = 'import time; print(\'{"done": 0, "total": 1}\', flush=True); time.sleep(60)'
-        monkeypatch.setattr(adding, "COMMAND", (adding.sys.executable, "-c", code))
+        monkeypatch.setattr(PhotoAdder, "command", (sys.executable, "-c", code))
         drop(page, holiday / "2.jpg")
         page.get_by_role("button", name="Add to the collection").click()
         line = page.get_by_role("region", name="Adding photos")

@@ -432,10 +432,10 @@ def test_looks_are_read_once_and_kept(own, own_photos, serving):
     import sqlite3
 
     with serving(own) as client:
-        client.wait_until(lambda: len(client.handlers.looks.colors) >= 18)
+        client.wait_until(lambda: len(client.parts.looks.colors) >= 18)
     with closing(sqlite3.connect(own.folder / "service/looks.sqlite")) as db:
         stored = dict(db.execute("SELECT sha256, color FROM looks"))
     assert all(re.fullmatch("#[0-9a-f]{6}", color) for color in stored.values())
     shutil.rmtree(own_photos)
     with serving(own) as client:
-        assert client.handlers.looks.colors == stored
+        assert client.parts.looks.colors == stored

@@ -278,7 +278,7 @@ def test_the_sheet_of_keys_is_the_table_of_keys_and_turns_them_off(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.keyboard.press("?")
     sheet = page.locator("#keys")
-    table = (WEB / "keys.js").read_text().split("const JUDGE")[0]
+    table = (WEB / "core/keys.js").read_text().split("const JUDGE")[0]
     assert sheet.locator("kbd").all_text_contents() == re.findall(r'shown: "([^"]+)"', table)
     sheet.get_by_label("Enable single-key shortcuts").uncheck()
     sheet.get_by_role("button", name="Close").click()

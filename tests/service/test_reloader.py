@@ -22,6 +22,7 @@ from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.retrieval import ExactIndex
 from visterm.service import reloader, snapshot
 
@@ -37,8 +38,9 @@ def start_extraction(run, collection):
     collection.use_extractor("")
     collection.use_extractor(content)
     config, quiet = run.configure(None, []), Console(quiet=True)
-    source = ImageSource.of(run, config, collection, collection.root)
-    return collection.pending(), lambda some: extract(run, config, source, collection, some, quiet)
+    it = OpenedRun(run, config, collection)
+    source = ImageSource.of(it, collection.root)
+    return collection.pending(), lambda some: extract(it, source, some, quiet)
 
 
 @pytest.mark.slow

@@ -3,19 +3,18 @@
 import pytest
 
 from visterm.pipeline.store.run import Run
-from visterm.service import schemas, schemas_figures
 
 
 def test_run_info(client, searcher):
-    facts = schemas.RunInfo.model_validate(client.get("/api/run").json())
-    assert facts.labels == {"fig": 6, "pear": 7, "plum": 6}
-    assert facts.learners == ["oasis", "knn", "cosine"]
-    assert (facts.default_learner, facts.annotators, facts.evaluations) == ("oasis", ["knn"], ["oasis"])
+    facts = client.get("/api/run").json()
+    assert facts["labels"] == {"fig": 6, "pear": 7, "plum": 6}
+    assert facts["learners"] == ["oasis", "knn", "cosine"]
+    assert (facts["default_learner"], facts["annotators"], facts["evaluations"]) == ("oasis", ["knn"], ["oasis"])
     assert client.get("/health").json() == {"status": "ok", "version": searcher.version, "images": 19, "problem": None}
-    metrics = client.described(schemas_figures.Metrics, "/api/evaluations/oasis/metrics")
-    curves = schemas.PrecisionCurves.model_validate(client.get("/api/evaluations/oasis/curves").json())
-    assert set(curves.systems) == set(metrics["systems"])
-    assert curves.systems["oasis"][0] == pytest.approx(metrics["systems"]["oasis"]["precision_at"]["1"], abs=1e-6)
+    metrics = client.get("/api/evaluations/oasis/metrics").json()
+    curves = client.get("/api/evaluations/oasis/curves").json()
+    assert set(curves["systems"]) == set(metrics["systems"])
+    assert curves["systems"]["oasis"][0] == pytest.approx(metrics["systems"]["oasis"]["precision_at"]["1"], abs=1e-6)
 
 
 def test_documentation_needs_no_script_and_no_other_host(client):

@@ -1,6 +1,5 @@
 """The service as a process, its limits and files."""
 
-import inspect
 import os
 import re
 import signal
@@ -21,9 +20,10 @@ from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.run import Run
 from visterm.plugins.judge.judgements import Judgements
 from visterm.plugins.judge.tasks import draw_tasks
-from visterm.service import bodies, connection, handlers, middleware, schemas, server, thumbnails, uploads
-from visterm.service import commands as serving_command
+from visterm.service import bodies, connection, middleware, parts, schemas, server, thumbnails, uploads
 from visterm.service.app import create_app
+from visterm.service.settings import ServiceSettings
+from visterm.service.subjects import search
 
 PATIENCE = 120  # seconds
 get, post = partial(httpx.get, timeout=PATIENCE), partial(httpx.post, timeout=PATIENCE)
@@ -102,7 +102,7 @@ def test_suggested_token_is_accepted(made):
 
 
 def test_upload_that_claims_too_much_is_refused_at_once(client, start_upload):
-    for length, *header in ((10**12,), (handlers.UPLOAD_BYTES + 1, "Expect: 100-continue")):
+    for length, *header in ((10**12,), (parts.UPLOAD_BYTES + 1, "Expect: 100-continue")):
         with start_upload(client.base_url, length, *header) as connection:
             assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
 
@@ -128,22 +128,20 @@ def test_refuses_to_start(made, tmp_path):
 
 
 def test_the_limits_are_those_of_the_docs(repository):
-    mib, pixels = 2**20, handlers.UPLOAD_PIXELS // 10**6
+    mib, pixels = 2**20, ServiceSettings.upload_pixels // 10**6
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|", (repository / "docs/serving.md").read_text(), re.MULTILINE))
     expected = {
         "any request but `/health`, for its start": f"{middleware.START_SECONDS:.0f} s",
-        f"a search by id, answered in batches of {handlers.BATCH_SIZE}": f"{handlers.SEARCH_SECONDS:.0f} s",
+        f"a search by id, answered in batches of {search.BATCH_SIZE}": f"{search.SEARCH_SECONDS:.0f} s",
         f"an upload of more than {bodies.JSON_BYTES // 1024} KiB, for one of "
         f"{bodies.MAX_CONCURRENT_UPLOADS} places in memory": f"{bodies.UPLOAD_TURN_SECONDS:.0f} s",
-        f"an uploaded image, for one of at most {handlers.MAX_UPLOAD_WORKERS} threads": (
-            f"{handlers.UPLOAD_SECONDS:.0f} s"
-        ),
-        "a feedback update; they run one after the other": f"{handlers.UPDATE_SECONDS:.0f} s",
-        "thumbnails, searches within a label, explanations, labels, marks": f"{handlers.OTHER_SECONDS:.0f} s",
+        f"an uploaded image, for one of at most {parts.MAX_UPLOAD_WORKERS} threads": (f"{parts.UPLOAD_SECONDS:.0f} s"),
+        "a feedback update; they run one after the other": f"{parts.UPDATE_SECONDS:.0f} s",
+        "thumbnails, searches within a label, explanations, labels, marks": f"{parts.OTHER_SECONDS:.0f} s",
         "connections, including idle ones": connection.CONNECTIONS,
         "request line and headers": f"{connection.HEAD_BYTES // 1024} KiB and {connection.MAX_HEADERS} headers",
         "time from the connection, or the first byte, to the end of the headers": f"{connection.HEAD_SECONDS:.0f} s",
-        "bytes of an upload, including its form": f"{handlers.UPLOAD_BYTES // mib} MiB",
+        "bytes of an upload, including its form": f"{parts.UPLOAD_BYTES // mib} MiB",
         "pixels of an upload: `--upload-pixels`, or `collection.max_pixels` if smaller": f"{pixels} million",
         "bytes of any other body": f"{bodies.JSON_BYTES // 1024} KiB",
         "pause within a body": f"{bodies.SECONDS_BETWEEN_BYTES:.0f} s",
@@ -156,7 +154,6 @@ def test_the_limits_are_those_of_the_docs(repository):
         "an idle connection": f"{connection.IDLE_SECONDS} s",
     }
     assert {name: rows.get(name) for name in expected} == {name: str(value) for name, value in expected.items()}
-    assert inspect.signature(serving_command.serve).parameters["upload_pixels"].default == handlers.UPLOAD_PIXELS
 
 
 def test_every_file_of_a_run_is_described(own, searcher, repository, serving, photos):

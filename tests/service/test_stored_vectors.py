@@ -34,7 +34,7 @@ def test_searches_and_images_that_come_and_go(imported, tmp_path, serving, monke
         wanted = results(client)
     monkeypatch.setattr(vectors, "IN_MEMORY", 0)
     with serving(run) as client:
-        assert isinstance(client.handlers.snapshot.searcher.X, StoredVectors)
+        assert isinstance(client.parts.snapshot.searcher.X, StoredVectors)
         assert results(client) == wanted
         X, ids = np.load(folder / "fruit.npy"), (folder / "fruit.txt").read_text().split()
         np.save(folder / "fruit.npy", np.concatenate([X[2:], X[:1]]))

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.models import trained_record
 from visterm.pipeline.store.run import Run
-from visterm.service import retraining, schemas
+from visterm.service.subjects.training import Retraining, TrainingSubject
 from visterm.teaching.retrain import train_again, undoable
 
 PATIENCE = 120  # seconds
@@ -34,11 +35,11 @@ sys.exit(train_again._main(sys.argv[1]))
 @pytest.fixture
 def tolerance(monkeypatch):
     """Function that sets how far mean average precision may fall."""
-    return lambda most: monkeypatch.setattr(retraining, "COMMAND", (sys.executable, "-c", TOLERANT.format(most)))
+    return lambda most: monkeypatch.setattr(Retraining, "command", (sys.executable, "-c", TOLERANT.format(most)))
 
 
 def state(client):
-    return schemas.TrainState.model_validate(client.described(schemas.TrainState, "/api/train"))
+    return SimpleNamespace(**client.get("/api/train").json())
 
 
 def relabel(client, run, label="ripe"):
@@ -67,18 +68,18 @@ def test_labels_are_learned_in_the_background_and_undone(own, serving, photos, t
         relabel(client, own)
         assert state(client).stale == ["oasis", "knn"]
         version = client.health()["version"]
-        assert schemas.TrainState.model_validate(client.post("/api/train").json()).running
+        assert SimpleNamespace(**client.post("/api/train").json()).running
         client.check_error(client.post("/api/train"), 409, "wait for it to end")
         while state(client).running:
             assert client.get("/search", params={"id": photos.id("plum/0.jpg")}).status_code == 200
             time.sleep(0.05)
         done = state(client)
-        assert [(result.learner, result.taken) for result in done.results] == [("oasis", True), ("knn", True)]
-        assert None not in (done.results[0].before, done.results[0].after)
+        assert [(result["learner"], result["taken"]) for result in done.results] == [("oasis", True), ("knn", True)]
+        assert None not in (done.results[0]["before"], done.results[0]["after"])
         assert (done.stale, done.problem, done.undo) == ([], None, done.results)
         assert client.health()["version"] != version  # searches use them already
-        assert client.get("/api/run").json()["training"] == done.model_dump()
-        undone = schemas.TrainState.model_validate(client.post("/api/train/undo").json())
+        assert client.get("/api/run").json()["training"] == vars(done)
+        undone = SimpleNamespace(**client.post("/api/train/undo").json())
         assert (undone.stale, undone.undo, undone.results) == (["oasis", "knn"], [], [])
         assert client.health()["version"] == version
     assert created(own) == before
@@ -92,8 +93,8 @@ def test_a_worse_model_is_told_and_not_offered_again(own, serving, tolerance):
         relabel(client, own)
         client.post("/api/train")
         done = ended(client)
-        assert [result.taken for result in done.results] == [False, False]
-        assert "the old model stays in use" in done.results[0].reason
+        assert [result["taken"] for result in done.results] == [False, False]
+        assert "the old model stays in use" in done.results[0]["reason"]
         assert (done.stale, done.undo, created(own)) == ([], [], before)
         client.check_error(client.post("/api/train"), 409, "nothing to learn")
         relabel(client, own, "sweet")
@@ -109,7 +110,7 @@ def test_a_training_is_cancelled_or_killed(own, serving):
         done = ended(client)
         assert (done.cancelled, done.problem, done.results, done.stale) == (True, None, [], ["oasis", "knn"])
         client.post("/api/train")
-        os.kill(client.handlers.retraining._process.pid, signal.SIGKILL)
+        os.kill(client.subjects.of(TrainingSubject).job.process.pid, signal.SIGKILL)
         done = ended(client)
         assert (done.cancelled, done.results, done.stale) == (False, [], ["oasis", "knn"])
         assert "was killed" in done.problem

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from visterm.service import handlers, reloader
+from visterm.service import reloader
+from visterm.service.parts import UPLOAD_BYTES
 from visterm.service.uploads import Uploads
 
 
@@ -46,7 +47,7 @@ def test_upload_of_too_many_pixels_or_bytes_is_not_decoded(client):
     Pillow.new("1", (9000, 9000)).save(stream, "PNG")
     assert len(stream.getvalue()) < 50_000
     client.check_error(client.upload(stream.getvalue()), 413, "9000 x 9000 pixels")
-    data = np.random.default_rng(0).bytes(handlers.UPLOAD_BYTES)
+    data = np.random.default_rng(0).bytes(UPLOAD_BYTES)
     client.check_error(client.upload(data), 413, "33,554,432 bytes")
 
     def parts():  # without Content-Length

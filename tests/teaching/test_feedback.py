@@ -402,7 +402,7 @@ def test_damage_is_said_with_the_way_back(run):
     trainer.update()
     record = run.feedback("oasis") / "1/record.json"
     whole = record.read_text()
-    record.write_text('{"format": 1}')
+    record.write_text('{"format": 2}')
     with pytest.raises(
         UserError, match="damaged record; run 'visterm feedback reset --learner oasis --run fruit' to go back"
     ):

@@ -11,11 +11,10 @@ from running import CLASSES, SMALL, copy_run, ended_by_signals, json_of, refused
 
 from visterm.pipeline import FeedbackTrainer, LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.stages.supervision import read_training_data
 from visterm.pipeline.stages.train import checkpoint_path
-from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.models import trained_record
+from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 from visterm.teaching import retrain as module
 from visterm.teaching.retrain import stale_learners, train_again, undo_training, undoable
@@ -30,9 +29,8 @@ def run(mine):
 
 
 def stale(run):
-    config = run.configure(None, [])
-    with Collection(run.collection) as collection:
-        return stale_learners(run, config, read_training_data(run, config, collection))
+    with opened(run, run.configure(None, []), lock=False) as it:
+        return stale_learners(it, it.config, it.training)
 
 
 def relabel(run, split="train", n=1):
@@ -166,7 +164,7 @@ def test_only_a_checkpoint_of_other_labels_is_discarded(run):
     assert train_again(run)[0]["reason"] is None or "would fall" in train_again(run)[0]["reason"]
     LabelEditor(run).undo()
     other = old["config"] | {"oasis": old["config"]["oasis"] | {"C": 9.0}}
-    with publish(checkpoint_path(run, "oasis"), {"format": 1, "stage": "train", "config": other, "inputs": {}}):
+    with publish(checkpoint_path(run, "oasis"), old | {"config": other, "inputs": {}}):
         pass
     relabel(run, n=2)
     with pytest.raises(UserError, match=r"interrupted training with .*C=9\.0"):

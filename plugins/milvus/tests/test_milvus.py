@@ -210,20 +210,6 @@ def test_other_labels_are_written_and_nothing_else(make, dense, ids):
     assert index.where(label=["new"]).search(dense[:1], 15).indices.max() < 20
 
 
-def test_a_collection_of_an_earlier_version_is_written_anew(make, dense, ids):
-    from pymilvus import DataType
-
-    index = make(Bilinear(), dense, ids)
-    schema = index._client.create_schema(auto_id=False)
-    schema.add_field("id", DataType.INT64, is_primary=True)
-    schema.add_field("fingerprint", DataType.INT64)
-    schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=512)
-    index._client.create_collection(index.collection, schema=schema)
-    assert not index.is_synchronized()
-    assert index.synchronize() == (N, 0)
-    assert index.is_synchronized()
-
-
 def test_what_milvus_cannot_narrow_down_is_searched_exactly(make, learner, X, ids, queries):
     index = make(learner, X, ids)  # nothing is there to ask
     assert_same(index.search(queries, N), ExactIndex(learner, X).search(queries, N))

@@ -22,9 +22,10 @@ from pymilvus import MilvusException
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search import opened
 from visterm.pipeline.search import rank as rank_module
-from visterm.pipeline.search import searcher as searcher_module
 from visterm.pipeline.search.rank import rank
+from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.store.run import Run
 from visterm.plugins.milvus import milvus, milvus_connection
 from visterm.plugins.milvus.milvus import MilvusIndex
@@ -272,12 +273,13 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
 def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
     state = reloader.SnapshotReloader(Run(mine / "runs/fruit"))
     first = state.snapshot
-    query = first.image_query(3)
-    wanted = rank(first.searcher, query.Q, [query.row], 2, "oasis")
+    row = first.searcher.place[3]
+    arguments = first.searcher, first.searcher.X[[row]], [row], SearchRequest(2, "oasis")
+    wanted = rank(*arguments)
     assert isinstance(first.searcher.index("oasis"), RunIndex)
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(rank, first.searcher, query.Q, [query.row], 2, "oasis") for _ in range(20)]
+        asked = [pool.submit(rank, *arguments) for _ in range(20)]
         second = state.refresh()
         assert second is not first
         assert all(answer.result() == wanted for answer in asked)
@@ -290,7 +292,7 @@ def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
         third = state.refresh()
         assert type(third.searcher.index("oasis")) is ExactIndex  # it stands in
         assert state.refresh() is third
-    monkeypatch.setattr(searcher_module, "RETRY_SECONDS", 0.0)  # ten seconds later
+    monkeypatch.setattr(opened, "RETRY_SECONDS", 0.0)  # ten seconds later
     fourth = state.refresh()
     assert fourth.searcher.shares_images(third.searcher)
     assert isinstance(fourth.searcher.index("oasis"), RunIndex)

@@ -49,30 +49,27 @@
  */
 /** @typedef {{ id?: number, upload?: string, query_label?: string }} Query one of the three */
 
-/** Filters of the collection. */
-export const FILTERS = /** @type {const} */ ([
-  "label",
-  "not_label",
-  "folder",
-  "after",
-  "before",
-  "where",
-]);
+/** Filters of images. @type {(keyof Request)[]} */
+export const FILTERS = ["label", "not_label", "folder", "after", "before", "where"];
+/** What else a search takes, besides its query. @type {(keyof Request)[]} */
+const OPTIONS = [
+  "example",
+  "weight",
+  "region",
+  "learner",
+  "learned",
+  "exclude_duplicates",
+  "min_probability",
+];
 /** @type {string[]} */
 const NAMES = [
   "view",
   "id",
   "upload",
   "query_label",
-  "example",
-  "weight",
-  "region",
-  "learner",
-  "learned",
+  ...OPTIONS,
   "with",
   ...FILTERS,
-  "exclude_duplicates",
-  "min_probability",
   "metric",
   "model",
   "open",
@@ -163,13 +160,13 @@ export const queryOf = ({ id, upload, query_label }) =>
         : null;
 
 /**
- * Some values of a request.
- * @template {keyof Request} K
+ * The values of a request under these names; undefined where it has none.
  * @param {Request} request
- * @param {readonly K[]} names
+ * @param {(keyof Request)[]} names
+ * @returns {Request}
  */
 export const pick = (request, names) =>
-  /** @type {Pick<Request, K>} */ (Object.fromEntries(names.map((name) => [name, request[name]])));
+  Object.fromEntries(names.map((name) => [name, request[name]]));
 
 /**
  * What the service is asked for a ranking.
@@ -177,8 +174,7 @@ export const pick = (request, names) =>
  */
 export const searchOf = (state) => ({
   ...queryOf(state),
-  ...pick(state, ["learner", "learned", ...FILTERS]),
-  ...pick(state, ["example", "weight", "region", "exclude_duplicates"]),
+  ...pick(state, [...OPTIONS, ...FILTERS]),
   // Known for one whole image, and for what training chose.
   min_probability:
     state.example || state.region || state.weight !== undefined || state.learned !== undefined

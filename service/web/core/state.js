@@ -100,16 +100,12 @@ export const asList = (value) =>
  * @returns {Request}
  */
 export function settings() {
-  const { view, query_label, with: other } = state.request;
-  if (view) return {};
-  const kept = pick(state.request, [...FILTERS, "exclude_duplicates"]);
-  return query_label
-    ? kept
-    : {
-        ...kept,
-        ...pick(state.request, ["learner", "learned"]),
-        with: other === "before" ? undefined : other,
-      };
+  const { request } = state;
+  if (request.view) return {};
+  const kept = pick(request, [...FILTERS, "exclude_duplicates"]);
+  if (request.query_label) return kept;
+  const other = request.with === "before" ? undefined : request.with;
+  return { ...kept, ...pick(request, ["learner", "learned"]), with: other };
 }
 
 /**

@@ -19,7 +19,7 @@ from visterm.teaching.teachers import explain_teachers
 
 
 def test_threads_share_one_index_and_get_the_same_answers(finished, monkeypatch):
-    from visterm.pipeline.search import searcher as module
+    from visterm.pipeline.search import learners as module
 
     loads = []
     load = module.LearnerVersions.load_in_force
