@@ -317,7 +317,7 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
         if whole["results"][0]["id"] != look["results"][0]["id"]:
             break
     page.ask(number)
-    slider = page.get_by_role("slider", name="Share of what was learned")
+    slider = page.get_by_role("slider", name="Weight of the learned similarity")
     assert (whole["learned"], look["learned"], chosen["learned"] < 1) == (1, 1, True)
     expect(slider).to_have_value(str(chosen["learned"]))  # what training chose
     assert "learned" not in page.url
@@ -325,7 +325,7 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
     assert first_of_all != first_by_look
     slider.focus()
     page.keyboard.press("Home")
-    expect(slider).to_have_attribute("aria-valuetext", "0 % of what was learned")
+    expect(slider).to_have_attribute("aria-valuetext", "0 % learned")
     expect(page.tile(0)).to_have_attribute("data-id", first_by_look)
     expect(slider).to_be_focused()
     assert page.url.endswith("&learned=0")

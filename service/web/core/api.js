@@ -24,10 +24,7 @@
  */
 
 export class ApiError extends Error {
-  /**
-   * @param {string} message
-   * @param {number} status
-   */
+  /** @param {string} message @param {number} status */
   constructor(message, status) {
     super(message);
     this.status = status;
@@ -90,11 +87,7 @@ export const post = (path, body) =>
     body: JSON.stringify(body),
   });
 
-/**
- * @template {string} P
- * @param {P} path
- * @returns {Promise<Answer<P, "delete">>}
- */
+/** @template {string} P @param {P} path @returns {Promise<Answer<P, "delete">>} */
 export const remove = (path) => request(path, { method: "DELETE" });
 
 /**

@@ -209,7 +209,7 @@ export function remember(name, value) {
 }
 
 /** @param {{ theme?: string }} [options] */
-export function setLook({ theme = remembered("theme", "system") } = {}) {
+function setLook({ theme = remembered("theme", "system") } = {}) {
   document.documentElement.dataset.theme = theme;
   remember("theme", theme);
 }

@@ -18,6 +18,16 @@ import { $, el, remember, remembered, themeButton } from "./dom.js";
  * @typedef {{ [id: string]: (event: KeyboardEvent) => unknown }} Acts
  */
 
+const CONTROL_Z = { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z" };
+/** @type {Key} */
+const SHEET = {
+  id: "sheet",
+  keys: ["?"],
+  everywhere: true,
+  shown: "?",
+  what: "Show keyboard shortcuts",
+};
+
 /** @type {Key[]} */
 const SEARCH = [
   { id: "right", keys: ["ArrowRight"], shown: "→", what: "Next result" },
@@ -45,16 +55,9 @@ const SEARCH = [
   { id: "all", keys: ["a"], control: true, shown: "Ctrl A", what: "Select all photos" },
   { id: "deselect", keys: ["Escape"], shown: "Esc", what: "Clear the selection" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last mark" },
-  {
-    id: "undo",
-    keys: ["z"],
-    control: true,
-    everywhere: true,
-    shown: "Ctrl Z",
-    what: "Undo last mark",
-  },
+  { ...CONTROL_Z, what: "Undo last mark" },
   { id: "find", keys: [], shown: "/", what: "Go to the search box" },
-  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
+  SHEET,
 ];
 
 /** @type {Key[]} */
@@ -63,15 +66,8 @@ const JUDGE = [
   { id: "not", keys: ["x"], shown: "X", what: "Not relevant" },
   { id: "unsure", keys: [" "], shown: "Space", what: "Cannot say" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last decision" },
-  {
-    id: "undo",
-    keys: ["z"],
-    control: true,
-    everywhere: true,
-    shown: "Ctrl Z",
-    what: "Undo last decision",
-  },
-  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
+  { ...CONTROL_Z, what: "Undo last decision" },
+  SHEET,
 ];
 
 const TABLES = { search: SEARCH, judge: JUDGE };

@@ -30,7 +30,7 @@ export function setHideMarked(on) {
 }
 
 /** @param {boolean} [on] */
-export function showDetails(on = remembered("alwaysDetails", false)) {
+function showDetails(on = remembered("alwaysDetails", false)) {
   remember("alwaysDetails", on);
   document.documentElement.dataset.details = on ? "always" : "hover";
 }

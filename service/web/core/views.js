@@ -38,7 +38,7 @@ export const titleOf = (request) => {
 };
 
 /** @param {string} name @returns {HTMLElement} */
-export function sectionOf(name) {
+function sectionOf(name) {
   const id = knows(name) ? name : "unknown";
   return (
     $(`#${id}`) ?? $("#main").insertBefore(el("section.view", { id, hidden: true }), $("#marks"))

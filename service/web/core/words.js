@@ -25,9 +25,9 @@ const MEANINGS = {
       "on labelled photos and weighs what tells them apart.",
   ],
   learned: [
-    "what was learned",
-    "On the left, photos are compared as they look: best for things that nobody has " +
-      "labelled. On the right, only what was learned from labels counts.",
+    "the weight of the learned similarity",
+    "Weight of the learned similarity: 0, on the left, is cosine alone, best for things that " +
+      "nobody has labelled; 1, on the right, is the learner alone.",
   ],
   versus: ["comparisons", "A second ranking of the same query beside the first, with what moved."],
   copies: [

@@ -2,18 +2,18 @@
 // collection. What is added is sent photo by photo, then extracted in the background; a line says
 // how far it is and what came of it.
 
-import { addressOf } from "../core/address.js";
 import { get, post, remove, request } from "../core/api.js";
 import {
-  $,
   announce,
   count,
   dialogButtons,
   el,
+  link,
   plural,
   showDialog,
   targetOf,
 } from "../core/dom.js";
+import { lineButton, noteLine } from "../core/line.js";
 import { redraw } from "../core/history.js";
 import { forgetPhotos } from "./photos.js";
 import { readRun } from "../search/search.js";
@@ -25,52 +25,14 @@ const EVERY = 700; // milliseconds between two looks
 const NAMED = 3; // photos that are named; of others the number is said
 const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?)$/i;
 
-const line = el("section.note", {
-  id: "adding",
-
-  "aria-label": "Adding photos",
-  hidden: true,
-});
-
-/** @type {() => void} */
-let cancelling = () => {}; // of the step under way
-
-/** @param {...(HTMLElement | "")} parts */
-function fill(...parts) {
-  if (!line.isConnected) $("#again").after(line);
-  const focused = line.contains(document.activeElement);
-  line.replaceChildren(...parts);
-  line.hidden = !parts.length;
-  if (focused) ($("button", line) ?? $("#main")).focus({ preventScroll: true });
-}
-
-/** @param {string} words @param {() => unknown} onclick */
-const button = (words, onclick) => el("button", { onclick }, words);
-
-/**
- * @param {string} words
- * @param {number} done
- * @param {number} total
- * @param {() => void} cancel
- */
-function showProgress(words, done, total, cancel) {
-  cancelling = cancel;
-  if (!$("progress", line))
-    fill(
-      el("span"),
-      el("progress", { max: 1, value: 0, "aria-label": "Progress of adding" }),
-      button("Cancel", () => cancelling()),
-    );
-  $("span", line).textContent = words;
-  /** @type {HTMLProgressElement} */ ($("progress", line)).value = total ? done / total : 0;
-}
+const { fill, progress } = noteLine("#adding", "Progress of adding");
 
 /**
  * Files of what was dropped, folders with all that is in them.
  * @param {DataTransfer} data
  * @returns {Promise<File[]>}
  */
-export async function droppedFiles(data) {
+async function droppedFiles(data) {
   const entries = [...data.items].map((item) => item.webkitGetAsEntry?.()).filter((one) => one);
   if (!entries.some((entry) => entry?.isDirectory)) return [...data.files];
   /** @type {File[]} */
@@ -89,11 +51,8 @@ export async function droppedFiles(data) {
   return files;
 }
 
-/**
- * @param {File[]} files
- * @param {(files: File[]) => unknown} search
- */
-export function askWhatFor(files, search) {
+/** @param {File[]} files @param {(files: File[]) => unknown} search */
+function askWhatFor(files, search) {
   const images = files.filter(({ name, type }) => type.startsWith("image/") || IMAGE.test(name));
   if (!images.length) return search(files); // it says why this cannot be
   const one = images.length === 1;
@@ -128,7 +87,7 @@ async function add(files) {
   announce(`Adding ${plural(files.length, "photo")}.`);
   for (const [i, file] of files.entries()) {
     if (stop.signal.aborted) break;
-    showProgress(`Sending ${count(i + 1)} of ${count(files.length)} …`, i, files.length, cancel);
+    progress(`Sending ${count(i + 1)} of ${count(files.length)} …`, i / files.length, cancel);
     try {
       const photo = await send(file, stop.signal);
       if (photo.copy_of) copies.push(`${photo.name} is ${photo.copy_of}`);
@@ -185,7 +144,7 @@ async function extracted() {
   while (adding.running) {
     const { done, total } = adding;
     const words = total ? `Adding ${count(done)} of ${count(total)} …` : "Adding: starting …";
-    showProgress(`${words} You can go on searching.`, done, total, cancel);
+    progress(`${words} You can go on searching.`, total && done / total, cancel);
     await new Promise((after) => setTimeout(after, EVERY));
     adding = await get("api/add").catch(() => adding); // the service may be back in a moment
   }
@@ -198,14 +157,8 @@ function tell(words, added) {
   announce(words);
   fill(
     el("span", { dir: "auto" }, words),
-    added
-      ? el(
-          "a",
-          { href: addressOf({ view: "added" }), "data-go": "link", onclick: () => fill() },
-          "Show them",
-        )
-      : "",
-    button("Dismiss", () => fill()),
+    added ? link({ view: "added" }, "Show them", { onclick: () => fill() }) : "",
+    lineButton("Dismiss", () => fill()),
   );
 }
 

@@ -50,7 +50,8 @@ const OVER = 250; // milliseconds over which a speed is measured
 const SETTLED = 120; // milliseconds without a fast scroll
 // Longer sides of the thumbnails that the service keeps.
 const SIZES = [128, 256, 384, 512, 768, 1024];
-export const [SMALLEST, LARGEST, USUAL] = [72, 480, 210]; // pixels of a row
+export const [SMALLEST, LARGEST] = [72, 480]; // pixels of a row
+const USUAL = 210;
 
 export const rowHeight = () => {
   /** @type {number | null} */
@@ -114,10 +115,7 @@ export class Gallery {
   /** @type {{ origin: number, now: number }[]} */
   passed = []; // the last frames
 
-  /**
-   * @param {HTMLOListElement} root
-   * @param {Make} make
-   */
+  /** @param {HTMLOListElement} root @param {Make} make */
   constructor(root, { dress = () => {}, href, alt }) {
     this.root = root;
     this.dress = dress;

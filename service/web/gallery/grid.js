@@ -54,10 +54,7 @@ export function pressMarks(node, mark) {
 /** @type {Map<string, HTMLElement>} */
 const made = new Map(); // parts of tiles, made once and copied: there are many
 
-/**
- * @param {string} name
- * @param {() => HTMLElement} make
- */
+/** @param {string} name @param {() => HTMLElement} make */
 function copied(name, make) {
   const part = made.get(name) ?? make();
   made.set(name, part);
@@ -152,7 +149,7 @@ export function dressTile(image, node, { mark, selected, markable, plain }) {
   node.append(select, acts);
 }
 
-export const pivotButton = () =>
+const pivotButton = () =>
   el(
     "button.pivot",
     {

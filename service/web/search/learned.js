@@ -1,22 +1,22 @@
-// The slider between how photos look and what was learned: results change while it is dragged.
+// The slider between cosine and the learned similarity: results change while it is dragged.
 
 import { $, el } from "../core/dom.js";
 import { change } from "../core/history.js";
 import { state } from "../core/state.js";
 import { info } from "../core/words.js";
 
-const PLAIN = ["cosine", "knn"]; // learners whose similarity is how photos look
+const PLAIN = ["cosine", "knn"]; // learners whose similarity is cosine
 
 let under = false; // a change is under way
 /** @type {number | null} */
-let next = null; // the share that is asked for after it
+let next = null; // the weight that is asked for after it
 
 /**
- * One request at a time, and then the last share that was asked for meanwhile.
- * @param {number} share
+ * One request at a time, and then the last weight that was asked for meanwhile.
+ * @param {number} weight
  */
-async function apply(share) {
-  next = share;
+async function apply(weight) {
+  next = weight;
   if (under) return;
   under = true;
   try {
@@ -34,7 +34,7 @@ export function drawLearned() {
   const bar = $("#learned");
   const { request, ranking } = state;
   bar.hidden = Boolean(request.query_label || request.with) || PLAIN.includes(ranking.learner);
-  const share = request.learned ?? ranking.learned ?? 1;
+  const weight = request.learned ?? ranking.learned ?? 1;
   /** @type {HTMLInputElement} */
   const slider = $("input", bar);
   if (!slider) {
@@ -43,22 +43,22 @@ export function drawLearned() {
       min: 0,
       max: 1,
       step: 0.05,
-      value: share,
-      "aria-label": "Share of what was learned",
+      value: weight,
+      "aria-label": "Weight of the learned similarity",
       oninput: () => {
         label(range);
         apply(Number(range.value));
       },
     });
     bar.replaceChildren(
-      el("span.quiet", "How it looks"),
+      el("span.quiet", "Cosine"),
       range,
-      el("span.quiet", "What was learned"),
+      el("span.quiet", "Learned"),
       ...info("learned"),
     );
     label(range);
   } else if (slider !== document.activeElement || !under) {
-    slider.value = String(share);
+    slider.value = String(weight);
     label(slider);
   }
 }
@@ -68,8 +68,5 @@ export function drawLearned() {
  * @param {HTMLInputElement} slider
  */
 function label(slider) {
-  slider.setAttribute(
-    "aria-valuetext",
-    `${Math.round(100 * Number(slider.value))} % of what was learned`,
-  );
+  slider.setAttribute("aria-valuetext", `${Math.round(100 * Number(slider.value))} % learned`);
 }

@@ -2,7 +2,8 @@
 // background; this line says how far it is, what came of it, and brings the model before back.
 
 import { get, post, remove } from "../core/api.js";
-import { $, announce, el, percent, remember, remembered, toast } from "../core/dom.js";
+import { announce, el, percent, remember, remembered, toast } from "../core/dom.js";
+import { lineButton, noteLine } from "../core/line.js";
 import { readRun } from "../search/search.js";
 import { learnerName, state } from "../core/state.js";
 
@@ -47,29 +48,15 @@ function progressInWords({ phase, share, seconds_left: left }) {
   return `Learning from the labels: ${percent(share)}${time}. You can go on searching.`;
 }
 
-/**
- * @param {string} words
- * @param {() => unknown} onclick
- * @param {string} [kind]
- */
-const button = (words, onclick, kind) => el("button", { class: kind, onclick }, words);
-
-/**
- * Fill the line; a focus in it stays in it.
- * @param {...(HTMLElement | "")} parts
- */
-function fill(...parts) {
-  const line = $("#again");
-  const focused = line.contains(document.activeElement);
-  line.replaceChildren(...parts);
-  line.hidden = !parts.length;
-  if (focused) ($("button", line) ?? $("#main")).focus({ preventScroll: true });
-}
+const { fill, progress } = noteLine("#again", "Progress of the training");
 
 function draw() {
   const { training } = state.run;
   if (!training) return;
-  if (training.running) return drawProgress(training);
+  if (training.running) {
+    progress(progressInWords(training), training.share, () => void cancel());
+    return follow();
+  }
   const { last, words, undoable } = outcome(training);
   const news = last && remembered(DISMISSED, "") !== last;
   const stale = training.stale.length > 0;
@@ -85,23 +72,10 @@ function draw() {
   };
   fill(
     el("span", [news ? words : "", stale ? offer : ""].filter(Boolean).join(" ")),
-    stale ? button(first ? "Learn" : "Learn again", () => void learn(), "primary") : "",
-    news && undoable ? button("Undo", () => void undo()) : "",
-    news ? button("Dismiss", dismiss, "plain") : "",
+    stale ? lineButton(first ? "Learn" : "Learn again", () => void learn(), "primary") : "",
+    news && undoable ? lineButton("Undo", () => void undo()) : "",
+    news ? lineButton("Dismiss", dismiss, "plain") : "",
   );
-}
-
-/** @param {Training} training */
-function drawProgress(training) {
-  if (!$("#again progress"))
-    fill(
-      el("span"),
-      el("progress", { max: 1, value: 0, "aria-label": "Progress of the training" }),
-      button("Cancel", () => void cancel()),
-    );
-  $("#again span").textContent = progressInWords(training);
-  /** @type {HTMLProgressElement} */ ($("#again progress")).value = training.share;
-  follow();
 }
 
 function follow() {

@@ -207,10 +207,7 @@ function timeLeft(seconds) {
     : `about ${plural(Math.round(minutes / 60), "hour")} left`;
 }
 
-/**
- * @param {() => Promise<Schemas["NextTask"]>} ask
- * @param {string} words what has been done
- */
+/** @param {() => Promise<Schemas["NextTask"]>} ask @param {string} words what has been done */
 async function send(ask, words) {
   if (sending) return;
   sending = true;

@@ -14,7 +14,7 @@ import { state } from "../core/state.js";
 const SUGGESTED = 4; // labels that the annotator proposes
 
 /** @param {Step} step */
-export function inWords({ added, removed, images }) {
+function inWords({ added, removed, images }) {
   const parts = [
     added.length ? `${added.join(", ")} added` : "",
     removed.length ? `${removed.join(", ")} removed` : "",
@@ -43,10 +43,7 @@ addEventListener("beforeunload", (event) => {
   if (unsaved) event.preventDefault(); // the browser asks whether to leave
 });
 
-/**
- * @template {{ images: Schemas["ImageSummary"][] }} R
- * @param {() => Promise<R>} send
- */
+/** @template {{ images: Schemas["ImageSummary"][] }} R @param {() => Promise<R>} send */
 async function save(send) {
   state.run.version = null; // what was kept of earlier searches is old
   unsaved += 1;
@@ -62,10 +59,7 @@ async function save(send) {
   }
 }
 
-/**
- * @param {Change[]} edits
- * @param {"page" | "queue" | "concept"} [source]
- */
+/** @param {Change[]} edits @param {"page" | "queue" | "concept"} [source] */
 export const editLabels = (edits, source = "page") =>
   save(() => post("api/labels", { edits, source }));
 
