@@ -1,6 +1,5 @@
-// Small things that all parts of the page share: elements, icons, numbers in words, messages, what
-// this browser remembers. Text from the server is only ever set as text (textContent, attributes),
-// never as markup.
+// What all parts of the page share: elements and icons. Text from the server is only ever set as
+// text (textContent, attributes), never as markup.
 
 import { addressOf } from "./address.js";
 
@@ -17,7 +16,6 @@ import { addressOf } from "./address.js";
  * }} Props
  */
 /** @import { Request } from "./address.js" */
-/** @import { Photo } from "../gallery/details.js" */
 /** @typedef {Node | string | number | boolean | null | undefined | readonly unknown[]} Child */
 /** @typedef {[Props, ...Child[]] | Child[]} Parts attributes, where there are some, and children */
 
@@ -159,154 +157,12 @@ export function icon(name) {
 /** @param {string} name */
 export const keyName = (name) => el("kbd", { "aria-hidden": "true" }, name);
 
-/** @param {number} n */
-export const count = (n) => n.toLocaleString("en");
-/** @param {number} n @param {string} one @param {string} [many] */
-export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
-/** @param {number} share */
-export const percent = (share) => `${Math.round(100 * share)} %`;
-/** @param {number} s */
-export const seconds = (s) =>
-  s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`;
-/** @param {string} path */
-export const fileName = (path) => path.slice(path.lastIndexOf("/") + 1) || path;
-/** @param {number | null | undefined} number */
-export const figure = (number) =>
-  Number.isFinite(number) ? Number(Number(number).toPrecision(4)).toString() : "–";
-
-/**
- * The list without what was left out of it.
- * @template T
- * @param {(T | null | undefined | false | "" | 0)[]} list
- */
-export const present = (list) => /** @type {T[]} */ (list.filter(Boolean));
-
 /** @param {Event} event */
 export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
 
 // The element with the focus: the body where none has it.
 export const activeElement = () =>
   /** @type {HTMLElement} */ (document.activeElement ?? document.body);
-
-// ---- what this browser remembers (theme, recent queries); nothing of it leaves the browser
-
-/** @template T @param {string} name @param {T} otherwise @returns {T} */
-export function remembered(name, otherwise) {
-  try {
-    return JSON.parse(localStorage.getItem(`visterm.${name}`) ?? "null") ?? otherwise;
-  } catch {
-    return otherwise;
-  }
-}
-
-/** @param {string} name @param {unknown} value */
-export function remember(name, value) {
-  try {
-    localStorage.setItem(`visterm.${name}`, JSON.stringify(value));
-  } catch {
-    // private windows may refuse: the setting then lasts as long as the page
-  }
-}
-
-/** @param {{ theme?: string }} [options] */
-function setLook({ theme = remembered("theme", "system") } = {}) {
-  document.documentElement.dataset.theme = theme;
-  remember("theme", theme);
-}
-
-/** @param {HTMLElement} button */
-export function themeButton(button) {
-  const order = ["system", "light", "dark"];
-  const say = () => {
-    const theme = remembered("theme", "system");
-    button.setAttribute("aria-label", `Theme: ${theme}. Change`);
-    button.title = `Theme: ${theme}`;
-    button.dataset.theme = theme;
-  };
-  button.addEventListener("click", () => {
-    setLook({ theme: order[(order.indexOf(remembered("theme", "system")) + 1) % 3] });
-    say();
-  });
-  setLook();
-  say();
-}
-
-// Whether a bar stands at the foot, for what is scrolled into view.
-export const dock = () =>
-  document.documentElement.classList.toggle(
-    "docked",
-    ["#marks", "#selection"].some((id) => $(id) && !$(id).hidden),
-  );
-
-// ---- messages
-
-export const toasts = $("#toasts");
-const live = $("#live");
-
-// An open dialog makes the rest of the page inert: what is said then is said inside it.
-export function placeMessages() {
-  const place = $("dialog[open]") ?? document.body;
-  if (live.parentElement !== place) place.append(toasts, live);
-}
-
-/** @param {string} text */
-export function announce(text) {
-  placeMessages();
-  // The same words twice are still read twice.
-  live.textContent = live.textContent === text ? `${text}\u00a0` : text;
-}
-
-/**
- * A passing message with an optional action. It stays 8 s, and as long as it is pointed at or has
- * the focus.
- * @param {string} text
- * @param {string} [action]
- * @param {() => unknown} [act]
- */
-export function toast(text, action, act) {
-  const from = activeElement();
-  const done = () => {
-    box.remove();
-    if (from.isConnected) from.focus({ preventScroll: true });
-    act?.();
-  };
-  /** @param {string} title @param {Child} content @param {...Child} more */
-  const box = el("div.toast", el("span", text), action && el("button", { onclick: done }, action));
-  const leave = () =>
-    setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
-  toasts.replaceChildren(box);
-  announce(action ? `${text} ${action} is available.` : text);
-  leave();
-}
-
-/** @param {string} text @param {string} what */
-export async function copy(text, what) {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast(`${what} copied.`);
-  } catch {
-    toast(`The browser blocked copying. ${what}: ${text}`);
-  }
-}
-
-/** @param {string} text */
-export const command = (text) =>
-  el("p.command", el("code", text), el("button", { onclick: () => copy(text, "Command") }, "Copy"));
-
-/**
- * A box with a title, e.g. of an error; `more` stands beside the text.
- * @param {string} title
- * @param {Child} content
- * @param {...Child} more
- */
-export const box = (title, content, ...more) =>
-  el("div.box", el("div", el("strong", title), content), ...more);
-
-export const noImages = () =>
-  box("This run has no images yet", [
-    el("p", "To index a folder of images, run this command, then reload the page:"),
-    command("visterm features FOLDER"),
-  ]);
 
 /**
  * A table, which scrolls where it is wider than the screen.
@@ -336,77 +192,3 @@ export const table = (name, heads, numbers, rows, caption = name) =>
 
 /** @param {Child[]} values cells of a table */
 export const numbers = (...values) => values.map((value) => el("td.n", value));
-
-/**
- * Show the small dialog.
- * @param {Child} title
- * @param {...(Node | string)} parts
- */
-export function showDialog(title, ...parts) {
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  dialog.replaceChildren(el("h2", { id: "confirm-title", dir: "auto" }, title), ...parts);
-  dialog.showModal();
-  return dialog;
-}
-
-/**
- * The buttons of the small dialog, which each of them closes.
- * @param {...[string, (() => unknown)?, string?]} buttons words, what they do, and how they look
- */
-export const dialogButtons = (...buttons) =>
-  el(
-    "form.row",
-    { method: "dialog" },
-    buttons.map(([words, onclick, look]) =>
-      el("button", { type: "submit", class: look, onclick }, words),
-    ),
-  );
-
-/**
- * What stands where a picture cannot be shown.
- * @param {string} name
- */
-export const missing = (name) =>
-  el(
-    "span.missing",
-    { role: "img", "aria-label": `${name}, image not available` },
-    "image not available",
-  );
-
-/** @param {{ thumbnail: string }} image @param {number} size */
-export const thumbnail = (image, size) => `${image.thumbnail}&size=${size}`;
-
-/**
- * A picture of the collection: its thumbnail, else the original, else words.
- * @param {Pick<Photo, "id" | "path" | "thumbnail"> & Partial<Photo>} image
- * @param {{ size?: number, alt?: string, lazy?: boolean }} [options]
- */
-export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
-  const img = el("img", {
-    src: thumbnail(image, size),
-    alt,
-    width: image.width,
-    height: image.height,
-    loading: lazy ? "lazy" : "eager",
-    decoding: "async",
-    draggable: "false",
-  });
-  return orElse(img, () => missing(alt || image.path || "photo"), image.id);
-}
-
-/**
- * Where a picture does not come: the original of an image, else what a function makes.
- * @param {HTMLImageElement} img
- * @param {() => Node} make
- * @param {number} [id]
- */
-export function orElse(img, make, id) {
-  img.addEventListener("error", () => {
-    const original = `images/${id}/original`;
-    if (id === undefined || img.getAttribute("src") === original) return img.replaceWith(make());
-    img.removeAttribute("srcset");
-    img.src = original;
-  });
-  return img;
-}

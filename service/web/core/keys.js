@@ -1,6 +1,7 @@
 // The one table of keys: what they do is bound here, and the sheet behind "?" is made from it.
 
-import { $, el, remember, remembered, themeButton } from "./dom.js";
+import { $, el } from "./dom.js";
+import { remember, remembered, themeButton } from "./remember.js";
 
 /**
  * A key and what it does: `keys` are the names of the events, `shown` stands in the sheet.

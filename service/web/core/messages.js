@@ -1,6 +1,7 @@
 // What the search page says: failures, notes, and the progress of a search that can be cancelled.
 
-import { $, announce, box, el, toast, toasts } from "./dom.js";
+import { $, el } from "./dom.js";
+import { announce, box, toast, toasts } from "./says.js";
 import { skeleton } from "../gallery/gallery.js";
 import { placeFocus } from "../gallery/grid.js";
 import { state } from "./state.js";

@@ -1,18 +1,10 @@
 // The menu "Options": how photos are shown, and (folded) which learner ranks and the model that
 // marks update.
 
-import {
-  $,
-  $$,
-  activeElement,
-  command,
-  el,
-  percent,
-  plural,
-  remember,
-  remembered,
-  targetOf,
-} from "./dom.js";
+import { $, $$, activeElement, el, targetOf } from "./dom.js";
+import { remember, remembered } from "./remember.js";
+import { command } from "./says.js";
+import { percent, plural } from "./text.js";
 import { LARGEST, rowHeight, setRowHeight, SMALLEST } from "../gallery/gallery.js";
 import { change, redraw } from "./history.js";
 import { reset } from "../teach/learning.js";

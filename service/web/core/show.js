@@ -2,7 +2,8 @@
 // if that fails.
 
 import { queryOf, searchOf } from "./address.js";
-import { $, $$, toast } from "./dom.js";
+import { $, $$ } from "./dom.js";
+import { toast } from "./says.js";
 import { leaveDialog, openDialog } from "../gallery/dialog.js";
 import { placeFocus, pressMarks, refreshTiles } from "../gallery/grid.js";
 import { tray } from "../teach/learning.js";

@@ -3,7 +3,7 @@
 // draw.
 
 import { FILTERS, pick, queryOf, searchOf } from "./address.js";
-import { remembered } from "./dom.js";
+import { remembered } from "./remember.js";
 import { Marks } from "../teach/marks.js";
 
 /** @import { Query, Request } from "./address.js" */

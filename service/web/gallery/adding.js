@@ -3,16 +3,9 @@
 // how far it is and what came of it.
 
 import { get, post, remove, request } from "../core/api.js";
-import {
-  announce,
-  count,
-  dialogButtons,
-  el,
-  link,
-  plural,
-  showDialog,
-  targetOf,
-} from "../core/dom.js";
+import { el, link, targetOf } from "../core/dom.js";
+import { announce, dialogButtons, showDialog } from "../core/says.js";
+import { count, plural } from "../core/text.js";
 import { lineButton, noteLine } from "../core/line.js";
 import { redraw } from "../core/history.js";
 import { forgetPhotos } from "./photos.js";

@@ -1,7 +1,9 @@
 // The viewer over a gallery: which photo it shows, and what its buttons do (viewer.js draws it).
 
 import { queryOf } from "../core/address.js";
-import { $, remember, remembered, toast } from "../core/dom.js";
+import { $ } from "../core/dom.js";
+import { remember, remembered } from "../core/remember.js";
+import { toast } from "../core/says.js";
 import { focusCard } from "./grid.js";
 import { ask, change } from "../core/history.js";
 import { mark } from "../teach/learning.js";

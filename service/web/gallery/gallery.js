@@ -3,17 +3,9 @@
 // tiles. Select.js adds selecting, results.js and photos.js what a tile shows.
 
 import { ratioOf, want } from "./details.js";
-import {
-  $,
-  $$,
-  activeElement,
-  el,
-  missing,
-  remember,
-  remembered,
-  targetOf,
-  thumbnail,
-} from "../core/dom.js";
+import { $, $$, activeElement, el, targetOf } from "../core/dom.js";
+import { missing, thumbnail } from "../core/pictures.js";
+import { remember, remembered } from "../core/remember.js";
 import { justify, rowAt } from "./layout.js";
 import { PAGE } from "../core/state.js";
 

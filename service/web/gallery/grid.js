@@ -1,6 +1,7 @@
 // The results of a search as a gallery: what a tile shows, and which one has the focus.
 
-import { $, $$, activeElement, el, icon, plural } from "../core/dom.js";
+import { $, $$, activeElement, el, icon } from "../core/dom.js";
+import { plural } from "../core/text.js";
 import { Gallery } from "./gallery.js";
 import { named } from "../core/words.js";
 

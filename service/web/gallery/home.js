@@ -1,7 +1,9 @@
 // The collection to wander in: the home page, albums, recent photos and labels to check.
 
 import { get, post } from "../core/api.js";
-import { $, box, command, count, el, icon, link, plural } from "../core/dom.js";
+import { $, el, icon, link } from "../core/dom.js";
+import { box, command } from "../core/says.js";
+import { count, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { readPoints } from "../map/mapdata.js";
 import { verdict } from "../teach/labels.js";

@@ -2,7 +2,9 @@
 // draws them all.
 
 import { addressOf } from "../core/address.js";
-import { $, el, fileName, picture } from "../core/dom.js";
+import { $, el } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
+import { fileName } from "../core/text.js";
 
 /** @import { Schemas } from "../core/api.js" */
 /** @import { Child } from "../core/dom.js" */

@@ -4,7 +4,9 @@
 import { addressOf, FILTERS, pick } from "../core/address.js";
 import { get } from "../core/api.js";
 import { fromColumns, keepLabels, whenKnown } from "./details.js";
-import { box, el, link, noImages, plural } from "../core/dom.js";
+import { el, link } from "../core/dom.js";
+import { box, noImages } from "../core/says.js";
+import { plural } from "../core/text.js";
 import { Gallery } from "./gallery.js";
 import { altText, dressTile } from "./grid.js";
 import { change } from "../core/history.js";

@@ -3,22 +3,9 @@
 
 import { post } from "../core/api.js";
 import { complete } from "./details.js";
-import {
-  $,
-  activeElement,
-  announce,
-  copy,
-  count,
-  dialogButtons,
-  dock,
-  el,
-  icon,
-  plural,
-  present,
-  showDialog,
-  targetOf,
-  toast,
-} from "../core/dom.js";
+import { $, activeElement, el, icon, targetOf } from "../core/dom.js";
+import { announce, copy, dialogButtons, dock, showDialog, toast } from "../core/says.js";
+import { count, plural, present } from "../core/text.js";
 import { MARKS } from "./grid.js";
 import { go } from "../core/history.js";
 import { editLabels, labelField, undoLabels } from "../teach/labels.js";

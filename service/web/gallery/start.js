@@ -2,7 +2,9 @@
 
 import { addressOf, queryOf } from "../core/address.js";
 import { get } from "../core/api.js";
-import { $, el, link, noImages, remember, remembered } from "../core/dom.js";
+import { $, el, link } from "../core/dom.js";
+import { remember, remembered } from "../core/remember.js";
+import { noImages } from "../core/says.js";
 import { Gallery } from "./gallery.js";
 import { dressTile } from "./grid.js";
 import { drawHome, readHome } from "./home.js";

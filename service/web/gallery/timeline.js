@@ -1,6 +1,7 @@
 // Months as bars, with two handles: the first and the last month that are shown.
 
-import { el, plural } from "../core/dom.js";
+import { el } from "../core/dom.js";
+import { plural } from "../core/text.js";
 
 /** @import { Schemas } from "../core/api.js" */
 /** @typedef {{ after?: string, before?: string }} Period */

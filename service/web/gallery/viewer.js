@@ -3,26 +3,11 @@
 
 import { get } from "../core/api.js";
 import { complete } from "./details.js";
-import {
-  $,
-  $$,
-  activeElement,
-  announce,
-  count,
-  el,
-  figure,
-  icon,
-  keyName,
-  missing,
-  orElse,
-  percent,
-  placeMessages,
-  plural,
-  remember,
-  remembered,
-  targetOf,
-  thumbnail,
-} from "../core/dom.js";
+import { $, $$, activeElement, el, icon, keyName, targetOf } from "../core/dom.js";
+import { missing, orElse, thumbnail } from "../core/pictures.js";
+import { remember, remembered } from "../core/remember.js";
+import { announce, placeMessages } from "../core/says.js";
+import { count, figure, percent, plural } from "../core/text.js";
 import { drawExplanation } from "../search/explain.js";
 import { altText, markButtons } from "./grid.js";
 import { labelEditor } from "../teach/labels.js";

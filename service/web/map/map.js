@@ -2,7 +2,10 @@
 
 import { addressOf } from "../core/address.js";
 import { get } from "../core/api.js";
-import { $, activeElement, announce, el, plural, remember, remembered } from "../core/dom.js";
+import { $, activeElement, el } from "../core/dom.js";
+import { remember, remembered } from "../core/remember.js";
+import { announce } from "../core/says.js";
+import { plural } from "../core/text.js";
 import { go } from "../core/history.js";
 import { drawMap, notDrawn } from "../gallery/home.js";
 import { colorOf, penOf, readPoints } from "./mapdata.js";

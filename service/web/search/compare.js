@@ -1,6 +1,8 @@
 // Two rankings of one query, one row a rank: what moved, in words and arrows.
 
-import { el, fileName, percent, picture, plural, targetOf } from "../core/dom.js";
+import { el, targetOf } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
+import { fileName, percent, plural } from "../core/text.js";
 import { info, named } from "../core/words.js";
 
 /** @import { Photo } from "../gallery/details.js" */

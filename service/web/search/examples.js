@@ -1,7 +1,7 @@
 // The images of a query of several: the examples in the address, each with a weight.
 
 import { queryOf } from "../core/address.js";
-import { toast } from "../core/dom.js";
+import { toast } from "../core/says.js";
 import { change } from "../core/history.js";
 import { asList, state } from "../core/state.js";
 

@@ -1,7 +1,8 @@
 // Where a match comes from: a heat map on both photos, the regions that make half of the score, and
 // one sentence; the numbers are folded away.
 
-import { $$, el, figure, numbers, percent, svg, table, targetOf } from "../core/dom.js";
+import { $$, el, numbers, svg, table, targetOf } from "../core/dom.js";
+import { figure, percent } from "../core/text.js";
 import { info } from "../core/words.js";
 
 /** @import { Schemas } from "../core/api.js" */

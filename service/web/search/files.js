@@ -2,7 +2,9 @@
 
 import { queryOf, searchOf } from "../core/address.js";
 import { ApiError, upload } from "../core/api.js";
-import { $, el, remember, toast } from "../core/dom.js";
+import { $, el } from "../core/dom.js";
+import { remember } from "../core/remember.js";
+import { toast } from "../core/says.js";
 import { addUpload } from "./examples.js";
 import { go, redraw } from "../core/history.js";
 import { busy, failure, say, showSkeleton } from "../core/messages.js";

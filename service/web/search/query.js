@@ -1,18 +1,9 @@
 // The bar above the results: the query, the filters and the metrics of MuSL.
 
 import { addressOf, queryOf } from "../core/address.js";
-import {
-  $,
-  $$,
-  activeElement,
-  copy,
-  el,
-  percent,
-  plural,
-  present,
-  refill,
-  seconds,
-} from "../core/dom.js";
+import { $, $$, activeElement, el, refill } from "../core/dom.js";
+import { copy } from "../core/says.js";
+import { percent, plural, present, seconds } from "../core/text.js";
 import { change } from "../core/history.js";
 import { drawLearned } from "./learned.js";
 import { setHideMarked } from "../core/options.js";

@@ -1,6 +1,7 @@
 // The picture of a query: an image of the collection, or an upload.
 
-import { el, orElse } from "../core/dom.js";
+import { el } from "../core/dom.js";
+import { orElse } from "../core/pictures.js";
 
 /** @import { Query } from "../core/address.js" */
 

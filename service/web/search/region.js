@@ -1,7 +1,8 @@
 // Choosing a part of the query: a rectangle drawn on the picture, by pointer or by keys.
 
 import { queryOf } from "../core/address.js";
-import { $, announce, el, targetOf } from "../core/dom.js";
+import { $, el, targetOf } from "../core/dom.js";
+import { announce } from "../core/says.js";
 import { change } from "../core/history.js";
 import { queryAddress } from "./queryimage.js";
 import { state } from "../core/state.js";

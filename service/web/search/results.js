@@ -3,17 +3,9 @@
 import { addressOf, FILTERS, pick, searchOf } from "../core/address.js";
 import { drawComparison } from "./compare.js";
 import { keepLabels, whenKnown } from "../gallery/details.js";
-import {
-  $,
-  activeElement,
-  announce,
-  box,
-  command,
-  el,
-  percent,
-  plural,
-  present,
-} from "../core/dom.js";
+import { $, activeElement, el } from "../core/dom.js";
+import { announce, box, command } from "../core/says.js";
+import { percent, plural, present } from "../core/text.js";
 import { altText, dressTile, refreshTile, resultGallery, weakBreak } from "../gallery/grid.js";
 import { change } from "../core/history.js";
 import { fetchRest } from "./search.js";

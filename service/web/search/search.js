@@ -3,7 +3,8 @@
 import { searchOf } from "../core/address.js";
 import { get, search } from "../core/api.js";
 import { fromColumns } from "../gallery/details.js";
-import { $, plural } from "../core/dom.js";
+import { $ } from "../core/dom.js";
+import { plural } from "../core/text.js";
 import { labelsSaved } from "../teach/labels.js";
 import { busy } from "../core/messages.js";
 import { state } from "../core/state.js";

@@ -3,21 +3,10 @@
 
 import { FILTERS, queryOf } from "../core/address.js";
 import { get, post } from "../core/api.js";
-import {
-  $,
-  $$,
-  activeElement,
-  announce,
-  count,
-  el,
-  fileName,
-  icon,
-  picture,
-  plural,
-  present,
-  targetOf,
-  toast,
-} from "../core/dom.js";
+import { $, $$, activeElement, el, icon, targetOf } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
+import { announce, toast } from "../core/says.js";
+import { count, fileName, plural, present } from "../core/text.js";
 import { addExamples } from "./examples.js";
 import { searchUpload } from "./files.js";
 import { change, go } from "../core/history.js";

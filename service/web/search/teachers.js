@@ -1,7 +1,8 @@
 // Which of the training images made two images similar: pairs that learning put together or kept
 // apart, each with what stands behind it. All of them add up to the score.
 
-import { count, el, figure, numbers, table } from "../core/dom.js";
+import { el, numbers, table } from "../core/dom.js";
+import { count, figure } from "../core/text.js";
 import { info, named } from "../core/words.js";
 
 /** @import { Schemas } from "../core/api.js" */

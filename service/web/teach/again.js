@@ -2,7 +2,10 @@
 // background; this line says how far it is, what came of it, and brings the model before back.
 
 import { get, post, remove } from "../core/api.js";
-import { announce, el, percent, remember, remembered, toast } from "../core/dom.js";
+import { el } from "../core/dom.js";
+import { remember, remembered } from "../core/remember.js";
+import { announce, toast } from "../core/says.js";
+import { percent } from "../core/text.js";
 import { lineButton, noteLine } from "../core/line.js";
 import { readRun } from "../search/search.js";
 import { learnerName, state } from "../core/state.js";

@@ -3,7 +3,9 @@
 // what is no duplicate is said once and for all.
 
 import { get, post } from "../core/api.js";
-import { $, $$, box, count, dialogButtons, el, plural, showDialog, toast } from "../core/dom.js";
+import { $, $$, el } from "../core/dom.js";
+import { box, dialogButtons, showDialog, toast } from "../core/says.js";
+import { count, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { withOverview } from "../gallery/home.js";
 import { failure } from "../core/messages.js";

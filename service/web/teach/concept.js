@@ -3,19 +3,10 @@
 // again.
 
 import { get } from "../core/api.js";
-import {
-  $,
-  activeElement,
-  announce,
-  box,
-  el,
-  icon,
-  keyName,
-  link,
-  picture,
-  plural,
-  toast,
-} from "../core/dom.js";
+import { $, activeElement, el, icon, keyName, link } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
+import { announce, box, toast } from "../core/says.js";
+import { plural } from "../core/text.js";
 import { editLabels, undoLabels } from "./labels.js";
 import { bindLetters, bindSwipe, oneByOne } from "./onebyone.js";
 import { ratioOf } from "../gallery/details.js";

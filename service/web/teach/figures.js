@@ -3,7 +3,9 @@
 
 import { get } from "../core/api.js";
 import { bars, lineChart } from "../core/charts.js";
-import { $, box, command, el, figure, link, numbers, percent, plural, table } from "../core/dom.js";
+import { $, el, link, numbers, table } from "../core/dom.js";
+import { box, command } from "../core/says.js";
+import { figure, percent, plural } from "../core/text.js";
 import { photo, photoList } from "../gallery/photolist.js";
 import { readRun } from "../search/search.js";
 import { learnerName, state } from "../core/state.js";

@@ -3,23 +3,11 @@
 
 import { get, post } from "../core/api.js";
 import { lineChart } from "../core/charts.js";
-import {
-  $,
-  activeElement,
-  announce,
-  box,
-  command,
-  el,
-  icon,
-  keyName,
-  missing,
-  numbers,
-  orElse,
-  plural,
-  remember,
-  remembered,
-  table,
-} from "../core/dom.js";
+import { $, activeElement, el, icon, keyName, numbers, table } from "../core/dom.js";
+import { missing, orElse } from "../core/pictures.js";
+import { remember, remembered } from "../core/remember.js";
+import { announce, box, command } from "../core/says.js";
+import { plural } from "../core/text.js";
 import { bindKeys, bindTop } from "../core/keys.js";
 
 /** @import { Schemas } from "../core/api.js" */

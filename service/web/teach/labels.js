@@ -3,7 +3,9 @@
 
 import { annotate, get, post } from "../core/api.js";
 import { tellLabels } from "../gallery/details.js";
-import { $, el, icon, plural, refill, toast } from "../core/dom.js";
+import { $, el, icon, refill } from "../core/dom.js";
+import { toast } from "../core/says.js";
+import { plural } from "../core/text.js";
 import { state } from "../core/state.js";
 
 /** @import { Schemas } from "../core/api.js" */

@@ -1,7 +1,10 @@
 // Relevance marks and the learner that they update.
 
 import { post } from "../core/api.js";
-import { $, dialogButtons, dock, el, plural, remembered, showDialog, toast } from "../core/dom.js";
+import { $, el } from "../core/dom.js";
+import { remembered } from "../core/remember.js";
+import { dialogButtons, dock, showDialog, toast } from "../core/says.js";
+import { plural } from "../core/text.js";
 import { placeFocus } from "../gallery/grid.js";
 import { change, redraw } from "../core/history.js";
 import { drawTray } from "./marks.js";

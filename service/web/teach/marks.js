@@ -2,20 +2,10 @@
 // ranking".
 
 import { get, post } from "../core/api.js";
-import {
-  $,
-  $$,
-  activeElement,
-  dock,
-  el,
-  fileName,
-  icon,
-  keyName,
-  picture,
-  plural,
-  refill,
-  toast,
-} from "../core/dom.js";
+import { $, $$, activeElement, el, icon, keyName, refill } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
+import { dock, toast } from "../core/says.js";
+import { fileName, plural } from "../core/text.js";
 import { info } from "../core/words.js";
 
 /** @import { Photo } from "../gallery/details.js" */

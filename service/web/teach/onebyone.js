@@ -1,6 +1,6 @@
 // Pages that ask about one photo at a time: single keys, swipes, one answer at a time.
 
-import { remembered } from "../core/dom.js";
+import { remembered } from "../core/remember.js";
 import { failure } from "../core/messages.js";
 import { state } from "../core/state.js";
 

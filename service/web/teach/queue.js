@@ -4,7 +4,10 @@
 
 import { learnIfStale } from "./again.js";
 import { get, search } from "../core/api.js";
-import { announce, box, el, icon, keyName, link, picture, plural } from "../core/dom.js";
+import { el, icon, keyName, link } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
+import { announce, box } from "../core/says.js";
+import { plural } from "../core/text.js";
 import { editLabels, labelField, undoLabels, verdict } from "./labels.js";
 import { bindLetters, oneByOne } from "./onebyone.js";
 import { asList, state } from "../core/state.js";
