@@ -65,13 +65,15 @@ export const command = (text) =>
   el("p.command", el("code", text), el("button", { onclick: () => copy(text, "Command") }, "Copy"));
 
 /**
- * A box with a title, e.g. of an error; `more` stands beside the text.
+ * A box with a title, e.g. of an error, and a text or elements; `more` stands beside them.
  * @param {string} title
  * @param {Child} content
  * @param {...Child} more
  */
-export const box = (title, content, ...more) =>
-  el("div.box", el("div", el("strong", title), content), ...more);
+export const box = (title, content, ...more) => {
+  const text = typeof content === "string" ? el("p", content) : content;
+  return el("div.box", el("div", el("strong", title), text), ...more);
+};
 
 export const noImages = () =>
   box("This run has no images yet", [

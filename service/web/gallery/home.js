@@ -292,7 +292,7 @@ export function notDrawn(map) {
   );
   return el(
     "div.panel.making",
-    map.problem ? box("The last try failed", el("p", map.problem)) : "",
+    map.problem ? box("The last try failed", map.problem) : "",
     el(
       "p",
       "The collection has not been looked through yet. It takes seconds for a thousand " +
@@ -382,7 +382,7 @@ const showCheck = (section, request) =>
         ? holder
         : box(
             "No label looks wrong",
-            el("p", "By all other photos, no other label fits a photo much better than its own."),
+            "By all other photos, no other label fits a photo much better than its own.",
           ),
     );
   });

@@ -159,9 +159,7 @@ const galleryView = (titleOf, valuesOf) => ({
       ),
       ...(dates ? datesHead(dates, request) : []),
       ...(filtered ? [el("div.chips", filterChips())] : []),
-      images.length
-        ? list.root
-        : box("No photos", [el("p", "No photo passes these filters. Remove one.")]),
+      images.length ? list.root : box("No photos", "No photo passes these filters. Remove one."),
     );
     section.hidden = false; // its width decides the rows
     state.listed = images;

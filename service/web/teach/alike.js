@@ -61,7 +61,7 @@ const showAlike = (section) =>
           "alike. Removing photos from the collection leaves their files where they are; what " +
           "you say is different is not shown together again.",
       ),
-      total ? holder : box("No two photos look alike", el("p", "Nothing to tidy up here.")),
+      total ? holder : box("No two photos look alike", "Nothing to tidy up here."),
     );
   });
 

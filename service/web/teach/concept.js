@@ -115,7 +115,7 @@ async function showConcept(section, request) {
           ? question(ask, tally)
           : el(
               "div.parts",
-              box("No photo is left to ask about", el("p", "All photos are answered or skipped.")),
+              box("No photo is left to ask about", "All photos are answered or skipped."),
               el("div.row.answers", button("Undo", undo)),
             ),
         sureOnes(concept),

@@ -83,7 +83,7 @@ async function showQueue(section, request) {
       keys({ u: undo });
       section.replaceChildren(
         ...head,
-        box("No label is left to check", el("p", "All labels look right, or were checked.")),
+        box("No label is left to check", "All labels look right, or were checked."),
         el("div.row", back),
       );
       return;
