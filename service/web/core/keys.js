@@ -19,16 +19,6 @@ import { remember, remembered, themeButton } from "./remember.js";
  * @typedef {{ [id: string]: (event: KeyboardEvent) => unknown }} Acts
  */
 
-const CONTROL_Z = { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z" };
-/** @type {Key} */
-const SHEET = {
-  id: "sheet",
-  keys: ["?"],
-  everywhere: true,
-  shown: "?",
-  what: "Show keyboard shortcuts",
-};
-
 /** @type {Key[]} */
 const SEARCH = [
   { id: "right", keys: ["ArrowRight"], shown: "→", what: "Next result" },
@@ -56,9 +46,16 @@ const SEARCH = [
   { id: "all", keys: ["a"], control: true, shown: "Ctrl A", what: "Select all photos" },
   { id: "deselect", keys: ["Escape"], shown: "Esc", what: "Clear the selection" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last mark" },
-  { ...CONTROL_Z, what: "Undo last mark" },
+  {
+    id: "undo",
+    keys: ["z"],
+    control: true,
+    everywhere: true,
+    shown: "Ctrl Z",
+    what: "Undo last mark",
+  },
   { id: "find", keys: [], shown: "/", what: "Go to the search box" },
-  SHEET,
+  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
 ];
 
 /** @type {Key[]} */
@@ -67,8 +64,10 @@ const JUDGE = [
   { id: "not", keys: ["x"], shown: "X", what: "Not relevant" },
   { id: "unsure", keys: [" "], shown: "Space", what: "Cannot say" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last decision" },
-  { ...CONTROL_Z, what: "Undo last decision" },
-  SHEET,
+  ...SEARCH.filter(({ everywhere }) => everywhere).map((row) => ({
+    ...row,
+    what: row.what.replace("mark", "decision"),
+  })),
 ];
 
 const TABLES = { search: SEARCH, judge: JUDGE };
