@@ -42,7 +42,7 @@ CLASSES = ("apple", "pear", "plum", "quince", "sloe")
 SETTINGS = [
     *("features.n_visterms=150", "split.train=8", "split.test=16", "oasis.n_steps=30000", "oasis.pass_steps=10000"),
     *("oasis.C=0.03", "aroma.n_steps=2000", "aroma.pass_steps=1000", "compute.n_jobs=1"),
-    *("train.world=seen", "train.learned=1"),  # all that marks change counts
+    *("train.world=seen", "train.learned_weight=1"),  # all that marks change counts
 ]
 
 
