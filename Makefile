@@ -18,7 +18,7 @@ ARGS    ?=
 
 BIN     := .venv/bin
 VISTERM := $(BIN)/visterm
-ROOMS   := features learners retrieval pipeline
+ROOMS   := features learners retrieval pipeline teaching service plugins
 # Name of the run: RUN, or else derived from CONFIG (by the program), or else from the directory IMAGES.
 NAME     = $(if $(RUN),--run "$(RUN)",$(if $(CONFIG),,$(if $(IMAGES),--run "$$(basename "$$(realpath "$(IMAGES)")")")))
 OPTIONS  = $(NAME) $(if $(CONFIG),--config "$(CONFIG)")
@@ -147,7 +147,7 @@ node_modules/.installed: package.json package-lock.json
 	@touch $@
 
 # Types of what the service returns, for the page's code.
-$(API): $(BIN)/.installed node_modules/.installed $(wildcard pipeline/service/*.py) tests/describe_api.py
+$(API): $(BIN)/.installed node_modules/.installed $(wildcard service/*.py service/subjects/*.py) tests/describe_api.py
 	@mkdir -p $(@D)
 	@$(BIN)/python tests/describe_api.py >$(@D)/openapi.json
 	@npm run --silent types

@@ -5,7 +5,7 @@ import globals from "globals";
 
 export default [
   {
-    files: ["pipeline/service/web/*.js"],
+    files: ["service/web/*/*.js"],
     languageOptions: { globals: globals.browser },
     linterOptions: { reportUnusedDisableDirectives: "error" },
     rules: {

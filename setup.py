@@ -11,8 +11,8 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-PACKAGE = Path("visterm/pipeline/service")  # in the wheel
-WEB = Path("pipeline/service/web")
+PACKAGE = Path("visterm/service")  # in the wheel
+WEB = Path("service/web")
 
 
 class BuildWithBundle(build_py):

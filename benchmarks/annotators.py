@@ -2,8 +2,8 @@
 
 k-NN (exact, and in the leaf of a random-projection tree), one-vs-rest passive-aggressive and PAMIR-IA, on 38 classes of
 Caltech-101 (see benchmarks/vectors.py): speed beside scikit-learn or the paper's loop, also on synthetic embeddings,
-precision on the test images, and memory. The settings below were chosen by cross-validation on the training images,
-which ``python -m benchmarks.annotators`` prints.
+precision on the test images, and memory. The settings below were chosen by cross-validation on the training images:
+``python -m experiments.studies annotators``.
 
 Times are processor time of the one thread that works, medians of repetitions taken in turns with the peer's.
 """
@@ -12,13 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from sklearn.linear_model import SGDClassifier
-from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
 from visterm.learners import PAMIR, KNNAnnotator, OneVsRestPA
 from visterm.learners.draws import stream
+from visterm.learners.loop import Training
 from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
 from visterm.learners.pamir import draw_comparisons, pamir_pass
 from visterm.learners.rows import as_rows
@@ -111,7 +111,7 @@ def time_dense_pamir(n_labels: int, quick: bool) -> dict:
         f": 3 x {d} numbers of the image and of W, at the bandwidth of the cache",
         passes(
             "comparison",
-            lambda _: learner._pass(rows, sampler, n_steps),
+            lambda _: learner._pass(Training(rows, sampler), n_steps),
             plain_passes(X, n_labels, sampler, n_steps),
             n_steps,
             quick,
@@ -171,7 +171,7 @@ def time_dense_one_vs_rest(n_labels: int, quick: bool) -> dict:
             f": {d} x {n_labels} numbers of W, two products, at the speed of matrix products",
             passes(
                 "image",
-                lambda _: learner._pass(rows, sampler, n_steps),
+                lambda _: learner._pass(Training(rows, sampler), n_steps),
                 lambda _: peer.partial_fit(images, y, classes),
                 n_steps,
                 quick,
@@ -330,53 +330,3 @@ def run(quick: bool = False) -> list[dict]:
     records += [*compare_quality(1000, quick), *compare_quality(10_000, quick)]
     memory = (("knn", KNNAnnotator), ("ovr-pa", OneVsRestPA), ("pamir", PAMIR))
     return records + [measure_memory(name, kind, quick) for name, kind in memory]
-
-
-# -- cross-validation --------------------------------------------------------------------------------------------------
-
-
-def cross_validate(d: int) -> None:
-    """Precision at 1 in five folds of the training images, for many settings."""
-    X, y, train = load_vectors(d, SET)
-    X, y = X[train], y[train]
-    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
-
-    def precision(learner, rows):
-        return np.mean(learner.classes_[learner.annotate(X[rows], 1)[0][:, 0]] == y[rows])
-
-    for kind, pass_steps in ((OneVsRestPA, 10_000), (PAMIR, 100_000)):
-        print(f"d = {d}, {kind.__name__}: C, then p@1 after each {pass_steps} steps")
-        for C in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0):
-            curves = np.zeros((5, 10))
-            for curve, (learned, asked) in zip(curves, folds, strict=True):
-                seen = []
-                kind(C=C, n_steps=10 * pass_steps, pass_steps=pass_steps, random_state=0).fit(
-                    X[learned],
-                    y[learned],
-                    callback=lambda learner, seen=seen, asked=asked: seen.append(precision(learner, asked)),
-                )
-                curve[:] = seen
-            print(f"{C:6}", " ".join(f"{value:.3f}" for value in curves.mean(axis=0)))
-    print(
-        f"d = {d}, KNNAnnotator: neighbours, then p@1 exact, exact with uniform votes, in leaves of 700, 350, 175, 90"
-    )
-    for n_neighbors in (1, 3, 10, 30, 100):
-        variants = [{}, {"weights": "uniform"}, *({"algorithm": "tree", "leaf_size": n} for n in (700, 350, 175, 90))]
-        found = [
-            np.mean(
-                [
-                    precision(
-                        KNNAnnotator(n_neighbors=n_neighbors, random_state=0, **variant).fit(X[learned], y[learned]),
-                        asked,
-                    )
-                    for learned, asked in folds
-                ]
-            )
-            for variant in variants
-        ]
-        print(f"{n_neighbors:6}", " ".join(f"{value:.3f}" for value in found))
-
-
-if __name__ == "__main__":
-    for dimension in (1000, 10_000):
-        cross_validate(dimension)

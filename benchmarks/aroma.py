@@ -2,40 +2,29 @@
 
 Vectors: 20 and 38 classes of Caltech-101, see benchmarks/vectors.py; and synthetic dense ones. Times are processor time
 of the one thread that learns, or elapsed time where two do; medians of repetitions taken in turns with the peer's.
-
-``python -m benchmarks.aroma [--dimensions 1000]`` prints the mAP of each r, cross-validated on the training images and
-on the test images; ``python -m benchmarks.aroma --pairs``, mAP and seconds by the number of pairs per query, of the
-diagonal form on deep vectors.
 """
 
-import argparse
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from visterm.features import deep_embedder
 from visterm.learners import AROMA, OASIS, TripletSampler
 from visterm.learners.aroma import _PENDING, diagonal_pass, factored_pass, fold
 from visterm.learners.draws import stream
 from visterm.learners.oasis import oasis_pass
 from visterm.learners.rows import as_rows
 
-from . import both, machine
-from .oasis import quality
-from .photos import SETS, folds_of, labelled
+from . import machine
+from .photos import quality
 from .processes import in_own_process, peak_memory
 from .records import ELAPSED, THREAD, compared, fit_seconds, in_turns, record, seconds, timed
 from .vectors import load_vectors
 
 R = 1.0
-REGULARISERS = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0)
-AGGRESSIVENESS = (0.03, 0.1, 0.3, 1.0)
-N_FOLDS = 5
-# OASIS's C with the best mAP after 100,000 triplets, of cross-validation on the training images (main, below).
+# OASIS's C with the best mAP after 100,000 triplets: cross-validation of experiments/studies/aroma.py.
 TUNED_C = 1.0
 
 
@@ -350,55 +339,6 @@ def compare_quality(quick: bool) -> list[dict]:
     return records
 
 
-def cross_validated(learner, X, y) -> float:
-    """Mean mAP of the images of each fold among each other, learned from the other folds."""
-    folds = folds_of(y, N_FOLDS, 0)
-    parts = [(folds != k, folds == k) for k in range(N_FOLDS)]
-    return float(np.mean([quality(learner.fit(X[rest], y[rest]), X[part], y[part]) for rest, part in parts]))
-
-
-def compare_pairs() -> None:
-    """Print mAP and elapsed seconds, two threads, by pairs per query, of two splits of each set of photos."""
-    embedder = deep_embedder(n_jobs=-1)
-    for name in SETS:
-        paths, y = labelled(name)
-        X = embedder.fit_transform(paths)
-        for pairs in (1, 8, 32, 128):
-            found = []
-            for seed in range(2):
-                train, test = both.split(y, both.N_TRAIN, seed)
-                form = {"n_steps": 100_000, "pass_steps": 5000, "init": "zero", "whiten": False}
-                learner = AROMA(pairs_per_query=pairs, random_state=0, n_jobs=2, **form)
-                spent = seconds(learner.fit, X[train], y[train], clock=ELAPSED)
-                found.append((spent, quality(learner, X[test], y[test])))
-            spent, precision = np.mean(found, axis=0)
-            print(f"{name:14} {pairs:4} pairs: mAP {precision:.4f} after {spent:.1f} s", flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.aroma", description="mAP of settings of AROMA")
-    parser.add_argument("--dimensions", type=int, default=10_000)
-    parser.add_argument("--set", default="caltech101-38", dest="name")
-    parser.add_argument("--steps", type=int, default=50_000)
-    parser.add_argument("--covariance", default="diagonal")
-    parser.add_argument("--init", default="zero")
-    parser.add_argument("--pairs", action="store_true", help="by the number of pairs per query, on deep vectors")
-    arguments = parser.parse_args()
-    if arguments.pairs:
-        compare_pairs()
-        return
-    X, y, train = load_vectors(arguments.dimensions, arguments.name)
-    common = {"n_steps": arguments.steps, "random_state": 0}
-    form = {"covariance": arguments.covariance, "init": arguments.init, "pass_steps": 5000, "n_jobs": -1}
-    settings = [(f"AROMA r={r:g}", AROMA(r=r, **form, **common)) for r in REGULARISERS]
-    settings += [(f"OASIS C={C:g}", OASIS(C=C, **common)) for C in AGGRESSIVENESS]
-    print(f"{'':14} {'cross-validated':>16} {'test images':>12}")
-    for name, learner in settings:
-        inner = cross_validated(clone(learner), X[train], y[train])
-        outer = quality(clone(learner).fit(X[train], y[train]), X[~train], y[~train])
-        print(f"{name:14} {inner:16.4f} {outer:12.4f}", flush=True)
-
-
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
@@ -433,7 +373,3 @@ def run(quick: bool = False) -> list[dict]:
     records += compare_quality(quick)
     records.append(measure_memory("diagonal", 4, 10_000 if quick else 50_000, 0.2))
     return [*records, measure_memory("factored", 3, 300, 0.0)]
-
-
-if __name__ == "__main__":
-    main()

@@ -6,11 +6,10 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from .photos import caltech_or_demo
-from .processes import command, environment, visterm
+from .processes import command, environment, temporary_folder, visterm
 from .records import Clock, race, record
 from .service import make_run
 
@@ -29,15 +28,13 @@ def child_seconds() -> float:
 
 def run(quick: bool = False) -> list[dict]:
     n_images, turns = (5_000, 3) if quick else (100_000, 15)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         photos = caltech_or_demo(folder / "pictures", quick)
         visterm(folder / "runs", "features", photos)
         n = sum(len(files) for _, _, files in os.walk(photos))
         what = f"visterm features, {n:,} images, none of them new"
         first = compare("features", what, folder, command("features", photos), turns)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         make_run(folder, n_images)
         search = command("search", "id:1", "--learner", "oasis")
         return [first, compare("search", f"visterm search by id, {n_images:,} images", folder, search, turns)]

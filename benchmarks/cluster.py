@@ -13,7 +13,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,11 +25,12 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.stages.extraction import ImageSource, extract
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
 from .photos import some_photos
-from .processes import link_images
+from .processes import link_images, temporary_folder
 from .records import ELAPSED, compared, record, seconds
 
 N_WORKERS = 4
@@ -73,16 +73,16 @@ def extraction_seconds(run: Run, config: Config, collection: Collection, root: P
     """Extract every image again."""
     collection.use_extractor("")
     collection.use_extractor(extractor_content(run))
-    source, pending = ImageSource.of(run, config, collection, root), collection.pending()
-    spent = seconds(extract, run, config, source, collection, pending, Console(quiet=True), clock=ELAPSED)
+    it = OpenedRun(run, config, collection)
+    source, pending = ImageSource.of(it, root), collection.pending()
+    spent = seconds(extract, it, source, pending, Console(quiet=True), clock=ELAPSED)
     collection.clean()
     return spent
 
 
 def run(quick: bool = False) -> list[dict]:
     n, times, rounds, n_visterms = (200, 6, 3, 1000) if quick else (2000, 8, 5, 10_000)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         (folder / "photos").mkdir()
         link_images(folder / "images", some_photos(n, 0, folder / "photos")[0], n * times)
         settings = [*SETTINGS, f"features.n_visterms={n_visterms}", f"compute.segment_size={32 if quick else 256}"]

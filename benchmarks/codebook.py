@@ -6,8 +6,6 @@ MiniBatchKMeans looks at as many batches as are those rounds, or stops by its ow
 of a point to its centre, in the end. Elapsed time, two threads each.
 """
 
-import pathlib
-import tempfile
 import warnings
 
 import numpy as np
@@ -20,6 +18,7 @@ from visterm.features import Codebook, Palette, describe, read_image
 
 from . import machine
 from .photos import some_photos
+from .processes import temporary_folder
 from .records import ELAPSED, compared, record, seconds
 
 N_THREADS = 2
@@ -29,8 +28,8 @@ MIN_BATCH = 2048  # of MiniBatchKMeans; smaller ones leave a thread without work
 
 def descriptors(n_photos: int) -> np.ndarray:
     """Distinct descriptors of blocks, float32 (n, 79)."""
-    with tempfile.TemporaryDirectory() as folder:
-        images = [read_image(path) for path in some_photos(n_photos, 1, pathlib.Path(folder))[0]]
+    with temporary_folder() as folder:
+        images = [read_image(path) for path in some_photos(n_photos, 1, folder)[0]]
     pixels = np.concatenate([image.reshape(-1, 3)[::50] for image in images])
     palette = Palette(random_state=0).fit(pixels)
     return np.unique(np.concatenate([describe(image, palette) for image in images]), axis=0)

@@ -8,9 +8,7 @@ clock.
 
 from __future__ import annotations
 
-import math
 import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,29 +21,13 @@ from visterm.features.decoding import decode_picture
 from visterm.features.efficientnet import cached_model
 from visterm.pipeline.stages.extraction import ImageSource
 
-from .photos import files_of
-from .processes import peak_of_features
+from .photos import encode, enlarged, files_of
+from .processes import peak_of_features, temporary_folder
 from .records import ELAPSED, compared, race, record
 
-LARGE = 4000  # pixels of the longer side: 12 megapixels at 4 : 3
 SIZES = (1, 2, 4, 8)  # a photo's sides are divided by these
 SIDE, MEAN, SCALE = 224, 127.0, 1 / 128
 CLOCK = ELAPSED._replace(title=f"{os.cpu_count()} cores, elapsed time")
-
-
-def enlarge(path: Path, seed: int) -> np.ndarray:
-    """Return a photo at 12 megapixels with a little noise, uint8 BGR."""
-    photo = cv2.imread(str(path))
-    factor = LARGE / max(photo.shape[:2])
-    large = cv2.resize(photo, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
-    noise = np.random.default_rng(seed).integers(-8, 9, (256, 256, 3), dtype=np.int16)
-    tiles = [math.ceil(side / 256) for side in large.shape[:2]]
-    noise = np.tile(noise, (*tiles, 1))[: large.shape[0], : large.shape[1]]
-    return cv2.add(large, noise, dtype=cv2.CV_8U)
-
-
-def encode(pixels: np.ndarray, quality: int = 90) -> bytes:
-    return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
 
 
 def forward(images: list[np.ndarray], net: cv2.dnn.Net) -> np.ndarray:
@@ -121,7 +103,7 @@ def same_photo(n: int, n_others: int) -> dict:
 
     def versions(number: int) -> np.ndarray:
         """Vectors of the photo as it is kept, and of what is searched with: (1 + 2 * sizes, 1280)."""
-        large = enlarge(chosen[number], number)
+        large = enlarged(chosen[number])
         smaller = [cv2.resize(large, None, fx=1 / f, fy=1 / f, interpolation=cv2.INTER_AREA) for f in SIZES[1:]]
         files = [encode(large), encode(large, 75), *(encode(small, 75) for small in smaller)]
         reduced = [decode_picture(file, "", min_side=embedder.min_side).pixels for file in files]
@@ -161,11 +143,10 @@ def memory(folder: Path, few: int, many: int) -> dict:
 
 def run(quick: bool = False) -> list[dict]:
     photos, sources = files_of("caltech101")[:: 60 if quick else 10], files_of("flowers")[:: 180 if quick else 27]
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         large = [folder / f"{i}.jpg" for i in range(len(sources))]
-        for i, (source, target) in enumerate(zip(sources, large, strict=True)):
-            target.write_bytes(encode(enlarge(source, i)))
+        for source, target in zip(sources, large, strict=True):
+            target.write_bytes(encode(enlarged(source)))
         repeats = 2 if quick else 5
         return [
             network(20 if quick else 100),

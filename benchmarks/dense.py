@@ -19,8 +19,9 @@ from visterm.learners import OASIS, Blend, Cosine
 from visterm.retrieval import ExactIndex, TwoStageIndex
 
 from . import machine
-from .open import images_of
+from .photos import images_of
 from .records import ELAPSED, PROCESS, compared, race, record, timed
+from .search import recall
 
 N_IMAGES, N_QUERIES, K = 100_000, 200, 10
 NOISE = 0.3
@@ -37,11 +38,6 @@ def gallery(photos: np.ndarray, n: int, seed: int = 0) -> np.ndarray:
     return X
 
 
-def common(ranked: np.ndarray, wanted: np.ndarray) -> float:
-    """Share of the wanted results of each query that were found, on average."""
-    return float(np.mean([np.isin(*both).mean() for both in zip(wanted, ranked, strict=True)]))
-
-
 def exactly(X: np.ndarray, Q: np.ndarray) -> list[dict]:
     """Exact search beside FAISS flat: a query alone and a batch, one thread and two."""
     import faiss
@@ -54,7 +50,7 @@ def exactly(X: np.ndarray, Q: np.ndarray) -> list[dict]:
         index = ExactIndex(learner, X, n_jobs=threads)
         faiss.omp_set_num_threads(threads)
         wanted, ranking = flat.search(Q, K)[1], index.search(Q, K)
-        same = common(ranking.indices, wanted)
+        same = recall(wanted, ranking.indices)
         read = X.nbytes / machine.memory_bandwidth(threads)
         for name, size, limit in (
             ("alone", 1, f"{1e3 * read:.3g} ms: the gallery is read once"),
@@ -121,7 +117,7 @@ def in_two_stages(X: np.ndarray, Q: np.ndarray, oasis: OASIS) -> list[dict]:
         index.learner = exact.learner = learner
         sides = np.ascontiguousarray(learner.transform_query(Q), np.float32)
         wanted = exact.search(Q, K).indices
-        recalls = common(index.search(Q, K).indices, wanted), common(graph.search(sides, K)[1], wanted)
+        recalls = recall(wanted, index.search(Q, K).indices), recall(wanted, graph.search(sides, K)[1])
         what = f"{title}, a query alone in two stages, {vectors}, the best {K}"
         records += [
             record(

@@ -7,8 +7,6 @@ added images are crops of photos, and so are those that visterms are learned fro
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -23,6 +21,7 @@ from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import write_segment
 
+from .processes import temporary_folder
 from .records import ELAPSED, compared, record, seconds
 from .search import gallery
 
@@ -59,8 +58,7 @@ def fill(collection: Collection, n_images: int, segment_size: int, n_classes: in
 def run(quick: bool = False) -> list[dict]:
     n_images, repeats = (10_000, 2) if quick else (100_000, 7)
     console = Console(quiet=True, progress=False)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         crops, new = folder / "crops", folder / "new"
         place, config = Run(folder / "runs/bench"), load_config(None, ["features.n_visterms=10000"])
         write_demo_images(crops)

@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import os
 import pathlib
-import tempfile
 import warnings
 
 import cv2
@@ -26,7 +25,7 @@ from sklearn.cluster import KMeans
 from visterm.features import VistermExtractor, level_shapes
 
 from .photos import some_photos
-from .processes import in_own_process, peak_memory
+from .processes import in_own_process, peak_memory, temporary_folder
 from .records import ELAPSED, PROCESS, compared, race, record
 
 BLOCK, STRIDE, SCALE = 64, 32, 1.25
@@ -172,11 +171,11 @@ def memory(extractor, paths, n: int) -> dict:
 def run(quick: bool = False) -> list[dict]:
     """Run all benchmarks of extraction; `quick` takes few images and rounds."""
     n_train, n_test, rounds = (200, 96, 3) if quick else (600, 640, 9)
-    with tempfile.TemporaryDirectory() as folder:
-        train, test = some_photos(n_train, n_test, pathlib.Path(folder))
+    with temporary_folder() as folder:
+        train, test = some_photos(n_train, n_test, folder)
         extractor = VistermExtractor(n_visterms=10_000, random_state=0, max_iter=3 if quick else 10, n_jobs=-1)
         extractor.fit(train).set_params(n_jobs=1)
-        extractor.folder = pathlib.Path(folder) / "extractor"
+        extractor.folder = folder / "extractor"
         extractor.save(extractor.folder)
         extractor.count(test[:2])  # compiles
         return [

@@ -37,8 +37,8 @@ def _of_config(d: int, n_queries: int) -> list[dict]:
 
 
 def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
-    from visterm.pipeline.feedback.update import MAX_FALL
     from visterm.pipeline.store.records import read_record
+    from visterm.teaching.feedback import MAX_FALL
 
     right, wrong = _session(place, learner, n_queries, wrong=False), _session(place, learner, n_queries, wrong=True)
     trained, n = read_record(place.learner(learner))["result"]["seconds"], right["n"]
@@ -72,8 +72,8 @@ def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
 def _session(place, learner: str, n_queries: int, *, wrong: bool) -> dict:
     """Mark the first results of some queries, whose results are of both kinds, and update after each."""
     from visterm.pipeline import Searcher
-    from visterm.pipeline.feedback.update import FeedbackTrainer
     from visterm.retrieval import ExactIndex
+    from visterm.teaching.feedback import FeedbackTrainer
 
     # Of all learners: a version that is left behind would say that marks are missing.
     shutil.rmtree(place.feedback(learner).parent, ignore_errors=True)

@@ -7,7 +7,8 @@ import datetime
 import numpy as np
 import pandas as pd
 
-from visterm.pipeline.search.filters import Albums, Fields, Filter
+from visterm.pipeline.search.filters import AlbumRows, Fields
+from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.store.fields import FieldsRow
 from visterm.pipeline.store.images import Image
 
@@ -30,7 +31,7 @@ def run(quick: bool = False) -> list[dict]:
             for date, camera, speed in zip(date_of, camera_of, speed_of, strict=True)
         ]
     )
-    albums = Albums(images)
+    albums = AlbumRows(images)
     table = pd.DataFrame(
         {
             "path": paths,
@@ -40,7 +41,7 @@ def run(quick: bool = False) -> list[dict]:
             "date": pd.to_datetime(date_of),
         }
     )
-    wanted = Filter.of(
+    request = SearchRequest.of(
         label=["label 3", "label 7", "label 8"],
         not_label="label 9",
         folder="12",
@@ -48,6 +49,7 @@ def run(quick: bool = False) -> list[dict]:
         before="2022",
         where=["camera!=camera 4", "iso>=400"],
     )
+    wanted = request.filter
 
     def ours(_: int) -> np.ndarray:
         return wanted.rows(images, albums, fields)

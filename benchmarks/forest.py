@@ -9,9 +9,6 @@ Photos and the way of measuring are those of the module extraction.
 
 from __future__ import annotations
 
-import pathlib
-import tempfile
-
 import numpy as np
 import skimage
 from sklearn.ensemble import ExtraTreesClassifier
@@ -20,6 +17,7 @@ from visterm.features import VistermExtractor
 
 from .extraction import corners_of_blocks, of_photos, one_core, scaled_levels
 from .photos import SHIPPED, some_photos
+from .processes import temporary_folder
 from .records import record
 
 N_VISTERMS, N_TREES, CELL = 1000, 10, 4
@@ -85,8 +83,8 @@ class PlainForest:
 def run(quick: bool = False) -> list[dict]:
     """Run the benchmarks of the forest; `quick` takes few images and rounds."""
     n_train, n_test, rounds = (200, 96, 3) if quick else (600, 640, 9)
-    with tempfile.TemporaryDirectory() as folder:
-        train, test = some_photos(n_train, n_test, pathlib.Path(folder))
+    with temporary_folder() as folder:
+        train, test = some_photos(n_train, n_test, folder)
         y = labels_of(train)
         settings = {"n_visterms": N_VISTERMS, "n_trees": N_TREES, "random_state": 0, "n_jobs": -1}
         forest = VistermExtractor(codebook="forest", **settings).fit(train, y).set_params(n_jobs=1)

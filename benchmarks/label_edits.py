@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from visterm.pipeline.stages.label import LabelEditor
 from visterm.pipeline.store.run import Run
+from visterm.teaching.labels import LabelEditor
 
 from .processes import RUN, serving
 from .records import ELAPSED, compared, record
@@ -29,7 +29,7 @@ PAGES = {"search": "search?id={}&k=50", "home": "api/home"}
 
 def timed_pages(runs: Path, repeats: int) -> dict[str, float]:
     """Medians in milliseconds of what the page asks for."""
-    with serving(runs) as port:
+    with serving(runs) as (port, _):
         times: dict[str, list[float]] = {name: [] for name in PAGES}
         for i in range(repeats + 5):
             for name, path in PAGES.items():

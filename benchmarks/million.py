@@ -21,8 +21,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +33,13 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import write_segment
 from visterm.retrieval import ExactIndex
 
-from .dense import common
-from .precision import SETS, deep_vectors
-from .processes import RUN, command, environment
+from .photos import images_of
+from .processes import RUN, command, environment, serving
 from .records import ELAPSED, compared, record, seconds
+from .search import recall
 from .vectors import ROOT
 
+SETS = ("flowers", "textures", "caltech101", "corel5k")
 N_IMAGES, QUICK = 1_000_000, 100_000
 D = 1_280
 NOISE = 0.3
@@ -53,7 +53,7 @@ ASKED |= {"train-memory": 2e3}
 
 def write_table(folder: Path, n: int, n_labels: int | None = None) -> None:
     """Write the vectors and their ids: in folders of 1,000, or those that are labels."""
-    photos = np.concatenate([deep_vectors(name)[0] for name in SETS])
+    photos = np.concatenate([images_of(name, "deep", "features.precision=float32")[1] for name in SETS])
     noise, rng = NOISE * float(np.abs(photos).mean()), np.random.default_rng(0)
     drawn = rng.integers(len(photos), size=n) if n_labels else None
     table = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float16, (n, D))
@@ -80,22 +80,6 @@ def measured(folder: Path, name: str, *rest: object) -> tuple[float, dict[str, f
         raise RuntimeError(f"visterm {name} ended with {status}")
     used = {"processor": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss / 1e3, "own": own}
     return time.perf_counter() - start, used
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[int, int, float, float]]:
-    """Run the service; yield its port, its process, the seconds until it listens, and its processor time by then."""
-    start = time.perf_counter()
-    serve = command("serve", "--port", 0)
-    server = subprocess.Popen(serve, env=environment(folder / "runs"), stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        port = int(server.stdout.readline().strip().rstrip("/").rpartition(":")[2])
-        spent, ticks = time.perf_counter() - start, Path(f"/proc/{server.pid}/stat").read_text().split()[13:15]
-        yield port, server.pid, spent, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    finally:
-        server.terminate()
-        server.wait(60)
 
 
 def memory_of(process: int) -> dict[str, float]:
@@ -189,10 +173,13 @@ def _records(folder: Path, n: int) -> list[dict]:
     spent, used = measured(folder, "index", "--learner", "cosine")
     keep("index", "building the index", spent, "s", "a walk through the graph for each image", "once, elapsed", **used)
     query_ids = 1 + np.random.default_rng(1).permutation(n)[:N_QUERIES]
-    with served(folder) as (port, process, opening, processor):
+    start = time.perf_counter()
+    with serving(folder / "runs") as (port, process):
+        opening = time.perf_counter() - start
+        ticks = sum(map(int, Path(f"/proc/{process}/stat").read_text().split()[13:15]))
         times = ask(port, query_ids)
         memory = memory_of(process)
-    title = "from the start of the service until it answers"
+    title, processor = "from the start of the service until it answers", ticks / os.sysconf("SC_CLK_TCK")
     keep("opening", title, opening, "s", "starting Python, then reading the catalogue", "once", processor=processor)
     how = f"after {N_QUERIES} searches; {memory['RssAnon:']:,.0f} MB are its own, the rest is mapped files"
     keep("memory", "peak memory of the service", memory["VmHWM:"], "MB", "vectors and graph, where all are read", how)
@@ -207,8 +194,8 @@ def _records(folder: Path, n: int) -> list[dict]:
     how = f"median of {N_QUERIES}, one thread, elapsed"
     keep("query", "a query alone in two stages", float(np.median(times)), "ms per query", "the images in view", how)
     wanted = ExactIndex(Cosine().fit(Q), searcher.X, n_jobs=2).search(Q, K, exclude=rows).indices
-    recall = common(index.search(Q, K, exclude=rows).indices, wanted)
-    keep("recall", f"recall at {K}, in two stages", recall, "recall", "1", f"{N_QUERIES} queries, beside exact search")
+    share = recall(wanted, index.search(Q, K, exclude=rows).indices)
+    keep("recall", f"recall at {K}, in two stages", share, "recall", "1", f"{N_QUERIES} queries, beside exact search")
     for name, value in edited(run, folder).items():
         keep(name, f"{name} {N_EDITED:,} images, until that is seen", value, "s", "the changed images are read", "once")
     spent, used = trained(folder / "labelled", n)

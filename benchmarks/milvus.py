@@ -17,12 +17,13 @@ import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
 from visterm.learners import OASIS
-from visterm.retrieval import ExactIndex, MilvusIndex
-from visterm.retrieval.milvus import CANDIDATES, DIRECTIONS, signs
+from visterm.plugins.milvus.milvus import CANDIDATES, DIRECTIONS, MilvusIndex, signs
+from visterm.retrieval import ExactIndex
 
 from .processes import peak_memory
 from .records import ELAPSED, compared, record, seconds
-from .two_stage import N_QUERIES, SAMPLE, SET, D, K, alone, recall, repeated
+from .search import recall
+from .two_stage import N_QUERIES, SAMPLE, SET, D, K, alone, repeated
 from .vectors import load_vectors
 
 N_ALONE = 20

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from visterm.learners import OASIS, Cosine
-from visterm.retrieval import ExactIndex, MilvusIndex
-from visterm.retrieval.milvus import DENSE_CANDIDATES
+from visterm.plugins.milvus.milvus import DENSE_CANDIDATES, MilvusIndex
+from visterm.retrieval import ExactIndex
 
-from .dense import common, gallery
-from .open import images_of
+from .dense import gallery
+from .photos import images_of
 from .records import PROCESS, compared, race, record, seconds
+from .search import recall
 
 N_IMAGES, N_QUERIES, K = 20_000, 50, 10
 TITLES = {"autoindex": "AUTOINDEX", "hnsw": "HNSW", "ivf": "IVF_FLAT"}
@@ -48,7 +49,7 @@ def run(quick: bool = False) -> list[dict]:
             recalls = {}
             for name, learner in learners.items():
                 index.learner = learner
-                recalls[name] = common(index.search(Q, K).indices, wanted[name])
+                recalls[name] = recall(wanted[name], index.search(Q, K).indices)
             index.learner = learners["cosine"]
             made = f"{title} of milvus-lite, {len(X):,} deep vectors of {X.shape[1]:,} numbers"
             scan = f"FLAT, {DENSE_CANDIDATES} candidates both"

@@ -1,6 +1,6 @@
 """Speed and memory of MuSL: ``python -m benchmarks musl [--quick]``.
 
-Data: benchmarks/musl_data.py. Quality: ``python -m experiments.musl_records``.
+Data: benchmarks/musl_data.py. Quality: ``python -m experiments.studies musl``.
 """
 
 import numpy as np

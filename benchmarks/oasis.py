@@ -17,9 +17,9 @@ from visterm.learners.blocks import block_size
 from visterm.learners.draws import stream
 from visterm.learners.oasis import _learn, oasis_pass
 from visterm.learners.rows import as_rows, dense_rows
-from visterm.learners.validation import mean_average_precision
 
 from . import machine
+from .photos import quality
 from .processes import in_own_process, peak_memory
 from .records import ELAPSED, FIRST, compared, in_turns, race, record
 from .vectors import dense_vectors, load_vectors
@@ -192,10 +192,6 @@ def cache_lines(X, y, n: int = 300) -> float:
     columns = [X.indices[start:end] for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
     triplets = zip(*TripletSampler(y).sample(n), strict=True)
     return np.mean([len(columns[q]) * len(np.unique(np.r_[columns[a], columns[b]] // 16)) for q, a, b in triplets])
-
-
-def quality(learner, X, y) -> float:
-    return mean_average_precision(learner.similarity(X, X), y[:, None] == y, np.arange(len(y)))
 
 
 def compare_quality(d: int, quick: bool) -> list[dict]:

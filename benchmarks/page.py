@@ -31,7 +31,8 @@ ORDER = (
 
 HEAD = """# Benchmarks
 
-Written by `make bench`, which also keeps the raw figures in `benchmarks/results.json`. A peer ran in the same session,
+Written by `make bench` (speed) and `python -m experiments.studies NAME` (quality), which also keep the raw figures in
+`benchmarks/results.json`. A peer ran in the same session,
 on the same data. A ratio above 1 means that ours is better. Figures are medians where "measured" says so. Machines
 differ: compare ratios. [performance.md](performance.md) explains the figures.
 """

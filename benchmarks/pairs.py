@@ -5,36 +5,25 @@ of 1,280 numbers, histograms of oriented gradients; five draws of 40 training an
 of learning alone, one thread. The peer is the plain loop of the paper in double precision with one pair a query. Its
 model is that of our kernel with one pair, up to rounding, so that its curve has our precisions at its own time a
 triplet, measured here.
-
-    python -m benchmarks.pairs --study
-
-shows precision against seconds for numbers of pairs, C and images, on the training images alone, and draws
-docs/pairs.png: from it the defaults of `OASIS` were chosen.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import itertools
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from visterm.learners import OASIS, TripletSampler
 from visterm.learners.draws import stream
 from visterm.learners.rows import as_rows
 
-from . import plots
-from .oasis import plain_pass, quality
-from .page import DOCS
-from .photos import of_each_class
+from .oasis import plain_pass
+from .photos import of_each_class, quality
 from .records import THREAD, compared, fit_seconds, record, seconds
 from .vectors import dense_vectors, load_vectors
 
-FIGURE = DOCS / "pairs.png"
 FOLDS = range(5)
 ONE_PAIR_STEPS = 600_000
 NEAR = 0.995  # of the precision that one pair a query ends with
@@ -43,7 +32,6 @@ VECTORS = {
     "large-photos": ("photos of 500 pixels, d = 10,000", lambda: load_vectors(10_000, "caltech101-38", longest=500)),
     "dense": ("dense, d = 1,280", dense_vectors),
 }
-PAIRS = (1, 8, 32, 64, 128, 256)
 LOOKS = 24
 
 
@@ -124,55 +112,3 @@ def compare(name: str, quick: bool) -> dict:
 
 def run(quick: bool = False) -> list[dict]:
     return [compare(name, quick) for name in VECTORS]
-
-
-# -- the study ---------------------------------------------------------------------------------------------------------
-
-
-def study(quick: bool) -> None:
-    """Print and draw what pairs, C and the number of images do, on training images alone."""
-    folds = FOLDS[: 1 if quick else 2]
-    figure, axes = plots.new_figure(3, n_rows=1)
-    for axis, (name, (title, _)) in zip(axes, VECTORS.items(), strict=True):
-        X, y, train = vectors(name)
-        X, y = X[train], y[train]
-        for place, pairs in enumerate(PAIRS):
-            if name == "dense" and pairs < 8:
-                continue
-            steps = (20_000 if quick else 300_000) * max(1, min(pairs, 64) // 8)
-            found = np.mean([curve(X, y, *draw(y, 30, 10, f), pairs_per_query=pairs, n_steps=steps) for f in folds], 0)
-            plots.series(axis, place, found[:, 0], found[:, 1], label=f"{pairs}")
-            best = found[:, 1].argmax()
-            near = seconds_to(found, NEAR * found[best, 1])
-            print(
-                f"{title}, {pairs} pairs: best mAP {found[best, 1]:.4f} after {(best + 1) * steps // LOOKS:,} triplets "
-                f"and {found[best, 0]:.2f} s, {NEAR:.1%} of it after {near:.2f} s",
-                flush=True,
-            )
-        axis.set(title=title, xlabel="seconds of learning", xscale="log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(NullFormatter())
-    axes[0].set_ylabel("mAP of held-out training images")
-    plots.legend(figure, axes[0], "pairs per query")
-    plots.save(figure, FIGURE)
-    X, y, train = vectors("photos")
-    X, y = X[train], y[train]
-    for n_train, C, pairs in itertools.product((10, 30), (0.03, 0.1, 0.3), (1, 128)):
-        steps = 20_000 if quick else 300_000 * (1 if pairs == 1 else 4)
-        found = np.mean(
-            [curve(X, y, *draw(y, n_train, 10, f), pairs_per_query=pairs, n_steps=steps, C=C) for f in folds], 0
-        )
-        best = found[:, 1].argmax()
-        print(
-            f"{n_train} images a class, C = {C}, {pairs} pairs: best mAP {found[best, 1]:.4f} after "
-            f"{(best + 1) * steps // LOOKS:,} triplets and {found[best, 0]:.2f} s",
-            flush=True,
-        )
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pairs", description=__doc__.splitlines()[0])
-    parser.add_argument("--study", action="store_true", required=True)
-    parser.add_argument("--quick", action="store_true")
-    study(parser.parse_args().quick)

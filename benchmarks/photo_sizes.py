@@ -3,54 +3,23 @@
 Photos of flowers and textures are enlarged to 12 megapixels, given a camera's noise, and saved as JPEGs. They lie in a
 gallery with the 2,470 photos of Caltech-101, from which visterms are learned. The queries are the same photos at 1/1,
 1/2, 1/4 and 1/8 of their sides, encoded once more. Also measured with other settings of `max_side`.
-
-``python -m benchmarks.photo_sizes --study`` compares settings of `max_side` by two-fold cross-validation of OASIS on
-training images of flowers and Caltech-101, as they come and enlarged. Test images are never read.
 """
 
 from __future__ import annotations
-
-import argparse
-import tempfile
-from pathlib import Path
 
 import cv2
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.features import VistermExtractor
-from visterm.pipeline.config.loading import load_config
 
-from . import vectors
-from .cross_validation import scores_of, training_images
-from .photos import files_of, folder_of, settings_of
+from .photos import encode, enlarged, files_of
+from .processes import temporary_folder
 from .records import PROCESS, compared, record, seconds, timed
-from .spatial import CHOICE_FOLDS
-from .statistics import mean_and_error
 from .vectors import choose_images
 
-PIXELS = 12_000_000
-NOISE = 6  # grey levels, as of a phone's camera in a room
 QUALITY = 90, 85  # of the JPEGs, and of those encoded once more
 DIVISORS = 1, 2, 4, 8
-STUDIED = ("flowers", None), ("flowers", 800), ("caltech101-20", 800)  # set of photos, and longest side if enlarged
-SIDES = 320, 500, 800
-
-
-def enlarged(path: Path) -> np.ndarray:
-    """The photo at 12 megapixels: BGR uint8."""
-    small = cv2.imread(str(path))
-    scale = (PIXELS / (small.shape[0] * small.shape[1])) ** 0.5
-    photo = cv2.resize(small, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
-    noise = np.empty(photo.shape, np.int8)
-    cv2.setRNGSeed(1)
-    cv2.randn(noise, 0, NOISE)
-    return cv2.add(photo, noise, dtype=cv2.CV_8U)
-
-
-def write(path: Path, photo: np.ndarray, quality: int) -> Path:
-    cv2.imwrite(str(path), photo, [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return path
 
 
 def smaller(photo: np.ndarray, divisor: float) -> np.ndarray:
@@ -65,8 +34,8 @@ class Photos:
         self.milliseconds, self.decoding = [], []
         for path in paths:
             photo = enlarged(path)
-            master = write(folder / "master.jpg", photo, QUALITY[0])
-            data = np.frombuffer(master.read_bytes(), np.uint8)
+            data = np.frombuffer(encode(photo, QUALITY[0]), np.uint8)
+            (master := folder / "master.jpg").write_bytes(data)
             self.decoding.append(1000 * seconds(cv2.imdecode, data, cv2.IMREAD_COLOR, clock=PROCESS))
             row, spent = timed(extractor.transform, [master], clock=PROCESS)
             vectors["gallery"].append(row)
@@ -75,7 +44,7 @@ class Photos:
                 small = smaller(photo, max(photo.shape) / 500)
                 vectors[500].append(extractor.transform([cv2.cvtColor(small, cv2.COLOR_BGR2RGB)]))
             for divisor in divisors:
-                query = write(folder / "query.jpg", smaller(photo, divisor), QUALITY[1])
+                (query := folder / "query.jpg").write_bytes(encode(smaller(photo, divisor), QUALITY[1]))
                 vectors[divisor].append(extractor.transform([query]))
         self.vectors = {name: sp.vstack(rows, format="csr") for name, rows in vectors.items() if rows}
 
@@ -97,8 +66,7 @@ def run(quick: bool = False) -> list[dict]:
     learned = [path for path, used in zip(paths, train, strict=True) if used][:: 10 if quick else 1]
     settings = {"n_visterms": 1000 if quick else 10_000, "random_state": 0}
     threads = cv2.getNumThreads()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         extractor = VistermExtractor(**settings, n_jobs=-1).fit(learned)
         others = extractor.transform(paths)
         extractor.set_params(n_jobs=1)
@@ -147,26 +115,3 @@ def run(quick: bool = False) -> list[dict]:
             shares=list(shares.values()),
         ),
     ]
-
-
-def study() -> None:
-    """Print the mAP and the non-zeros of each setting of `max_side`, by set of photos."""
-    print(f"{'photos':32}" + "".join(f"    max_side {side}, non-zeros" for side in SIDES))
-    for name, longest in STUDIED:
-        paths, y = training_images(folder_of(name), load_config(None, [*settings_of(name), "split.seed=0"]))
-        if longest:
-            paths = [vectors.enlarged(path, longest) for path in paths]
-        line = f"{name}, " + (f"enlarged to {longest}" if longest else "as they come")
-        print(f"{line:32}", end="", flush=True)
-        for side in SIDES:
-            scores = scores_of(paths, y, [f"features.max_side={side}"], (0.1,), CHOICE_FOLDS)
-            mean, error = mean_and_error(np.ravel(scores["map"]))
-            print(f"   {mean:.3f} +- {error:.3f}  {scores['nonzeros']:9.0f}", end="", flush=True)
-        print()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.photo_sizes", description=study.__doc__)
-    parser.add_argument("--study", action="store_true", required=True, help="compare settings of max_side")
-    parser.parse_args()
-    study()

@@ -5,18 +5,33 @@ A set is a folder of $VISTERM_DATA, or some classes of one; see benchmarks/vecto
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 import yaml
 
 from .processes import set_options, visterm
-from .vectors import DATA, N_TEST, N_TRAIN
+from .vectors import CACHE, DATA, N_TEST, N_TRAIN, ROOT
 
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
+    from visterm.pipeline.store.run import Run
+
+PIXELS = 12_000_000
+NOISE = 6  # grey levels, as of a phone's camera in a room
 SHIPPED = ("astronaut", "chelsea", "coffee", "rocket", "camera", "brick", "grass", "gravel")  # with scikit-image
 SETS = {"caltech101-20": "Caltech-101, 20 classes", "flowers": "flowers, 9 classes", "textures": "textures, 9 classes"}
+ALL_LABELS = {
+    "caltech101": "Caltech-101, 38 classes",
+    "flowers": "flowers, 9 classes",
+    "textures": "textures, 9 classes",
+    "corel5k": "Corel-5K, 260 words",
+}
 
 
 def folder_of(name: str) -> Path:
@@ -105,3 +120,66 @@ def evaluated(images: Path, *options: str, settings: list[str]) -> dict:
         visterm(runs, "features", images, *given)
         visterm(runs, "train", *given)
         return json.loads(visterm(runs, "evaluate", "--json", *given))["systems"]
+
+
+def extracted(name: str, kind: str, *settings: str) -> tuple[Run, Config]:
+    """The run of a set with one kind of vectors and the defaults, its features up to date; kept in build/bench."""
+    from visterm.pipeline.config.loading import load_config
+    from visterm.pipeline.console import Console
+    from visterm.pipeline.stages.features import features
+    from visterm.pipeline.store.run import Run
+
+    run = Run(CACHE / "choosing" / "-".join([name, kind, *settings]))
+    settings = ("compute.n_jobs=2", *settings, *settings_of(name), *(["features.kind=deep"] if kind == "deep" else []))
+    config = load_config(ROOT / "configs" / "spatial.yaml" if kind == "spatial" else None, list(settings))
+    features(run, config, DATA / name, Console(quiet=True))
+    return run, config
+
+
+@functools.lru_cache(maxsize=1)  # for the splits of a set
+def images_of(name: str, kind: str, *settings: str) -> tuple[Config, Any, Any, list[str]]:
+    """Configuration, vectors and labels of all labelled images of a set, and the names of the labels."""
+    from visterm.pipeline.store.catalogue import Collection
+    from visterm.pipeline.store.vectors import supervision, vectors
+
+    run, config = extracted(name, kind, *settings)
+    with Collection(run.collection) as collection:
+        images = collection.images("train", "validation", "test", labelled=True)
+        y, names = supervision(images, clicks=False)
+        return config, vectors(run, collection, images), y, names
+
+
+def relevance_of(y: Any) -> np.ndarray:
+    """Which images have a common label: bool (n, n)."""
+    return (y @ y.T).toarray() > 0 if sp.issparse(y) else y[:, None] == y
+
+
+def quality(learner: Any, X: Any, y: Any) -> float:
+    """Mean average precision of images among each other."""
+    from visterm.learners.validation import mean_average_precision
+
+    return mean_average_precision(to_dense(learner.similarity(X, X)), relevance_of(y), np.arange(y.shape[0]))
+
+
+def to_dense(scores: Any) -> np.ndarray:
+    return scores.toarray() if sp.issparse(scores) else scores
+
+
+def enlarged(path: Path) -> np.ndarray:
+    """A photo at 12 megapixels with a camera's noise: BGR uint8."""
+    import cv2
+
+    small = cv2.imread(str(path))
+    scale = (PIXELS / (small.shape[0] * small.shape[1])) ** 0.5
+    photo = cv2.resize(small, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
+    noise = np.empty(photo.shape, np.int8)
+    cv2.setRNGSeed(1)
+    cv2.randn(noise, 0, NOISE)
+    return cv2.add(photo, noise, dtype=cv2.CV_8U)
+
+
+def encode(photo: np.ndarray, quality: int = 90) -> bytes:
+    """A photo as a JPEG."""
+    import cv2
+
+    return cv2.imencode(".jpg", photo, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()

@@ -14,8 +14,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from .statistics import mean_and_error
-
 # Colours of Okabe and Ito, distinct for any colour vision; dark and light alternate.
 LOOKS = [
     {"color": "#000000", "marker": "o", "linestyle": "-"},
@@ -77,16 +75,6 @@ def series(
         errorevery=(place % every, every),
         **look,
     )
-
-
-def mean_series(axes: Any, place: int | str, x: Sequence, values: Any, label: str) -> list[dict[str, Any]]:
-    """Draw the mean curve of `values` (folds, len(x)) with standard errors; return its numbers for the CSV file."""
-    mean, error = np.transpose([mean_and_error(column) for column in np.transpose(values)])
-    series(axes, place, x, mean, error=error, label=label)
-    return [
-        {"series": label, "x": at, "mean": float(m), "standard_error": float(e)}
-        for at, m, e in zip(x, mean, error, strict=True)
-    ]
 
 
 def legend(figure: Figure, axes: Any, title: str | None = None) -> None:

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +19,12 @@ from typing import Any
 
 VISTERM = Path(sys.executable).with_name("visterm")
 RUN = "bench"  # the run of all commands
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="visterm-bench-") as name:
+        yield Path(name)
 
 
 def own_process() -> ProcessPoolExecutor:
@@ -100,11 +107,11 @@ def visterm(runs: Path | str, name: str, *rest: object) -> str:
 
 
 @contextmanager
-def serving(runs: Path | str) -> Iterator[int]:
-    """Run ``visterm serve``; yield its port."""
+def serving(runs: Path | str) -> Iterator[tuple[int, int]]:
+    """Run ``visterm serve``; yield its port and its process id."""
     server = subprocess.Popen(command("serve", "--port", 0), env=environment(runs), stdout=subprocess.PIPE, text=True)
     try:
-        yield int(server.stdout.readline().strip().rstrip("/").rpartition(":")[2])
+        yield int(server.stdout.readline().strip().rstrip("/").rpartition(":")[2]), server.pid
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(60)

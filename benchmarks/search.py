@@ -82,6 +82,11 @@ def scipy_search(X: sp.csr_matrix, Q: np.ndarray, k: int, threads: int) -> np.nd
         return np.concatenate(list(pool.map(block, range(0, len(Q), PEER_BLOCK))))
 
 
+def recall(wanted: np.ndarray, found: np.ndarray) -> float:
+    """Mean share of the wanted images of each query that are among those found."""
+    return float(np.mean([np.isin(*both).mean() for both in zip(wanted, found, strict=True)]))
+
+
 def bound(X: sp.csr_matrix, n_queries: int, threads: int) -> float:
     """Least seconds per query: one number of the query is read from the cache per entry of the gallery.
 

@@ -13,13 +13,12 @@ import asyncio
 import json
 import re
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from .processes import RUN, own_process, serving, visterm
+from .processes import RUN, own_process, serving, temporary_folder, visterm
 from .records import compared, record
 
 N_VISTERMS = 10_000
@@ -137,10 +136,9 @@ def send_requests(port: int, n_images: int, rate: float, seconds: float) -> dict
 
 
 def measure(n_images: int, seconds: float, rate: float = RATE) -> dict:
-    with tempfile.TemporaryDirectory(prefix="visterm-bench-") as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         new, runs = make_run(folder, n_images), folder / "runs"
-        with serving(runs) as port, own_process() as client:
+        with serving(runs) as (port, _), own_process() as client:
             asking = client.submit(send_requests, port, n_images, rate, seconds)
             time.sleep(seconds / 4)
             visterm(runs, "train", "--learner", "oasis", "--set", "oasis.n_steps=25000")

@@ -27,7 +27,7 @@ from visterm.retrieval import ExactIndex, TwoStageIndex
 from . import machine
 from .peers import attempt, run_in
 from .records import ELAPSED, compared, record, seconds, timed
-from .search import FAISS
+from .search import FAISS, recall
 from .vectors import load_vectors
 
 SET = "caltech101-38"
@@ -79,11 +79,6 @@ def alone(index: ExactIndex, Q: sp.csr_matrix) -> float:
     """Median seconds of a single query."""
     index.search(Q[:1], K)
     return median(seconds(index.search, Q[row], K, clock=ELAPSED) for row in range(Q.shape[0]))
-
-
-def recall(wanted: np.ndarray, found: np.ndarray) -> float:
-    """Mean share of the wanted images of each query that are among those found."""
-    return float(np.mean([np.isin(*both).mean() for both in zip(wanted, found, strict=True)]))
 
 
 def embed(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:

@@ -132,7 +132,7 @@ def served(folder: Path, images: Path, *settings: str) -> Iterator[str]:
     """Make a run of some images, and serve it; the address."""
     for arguments in (["features", images], ["train", "--learner", "oasis"]):
         visterm(folder / "runs", *arguments, *set_options(settings))
-    with serving(folder / "runs") as port:
+    with serving(folder / "runs") as (port, _):
         yield f"http://127.0.0.1:{port}"
 
 

@@ -6,7 +6,7 @@ have no other feature.
 
 Times are processor time of the one thread that learns, medians of repetitions taken in turns with the peer's. For
 quality, each system takes the settings that were best in a five-fold cross-validation on the training images of each
-split; ``python -m benchmarks.wsabie`` prints what it chose.
+split; ``python -m experiments.studies wsabie`` prints what it chose.
 """
 
 import sys
@@ -322,14 +322,3 @@ def run(quick: bool = False) -> list[dict]:
     records = [one for attempted in timed for found in attempted for one in found]
     records += attempt(time_dense_steps, quick)
     return [*records, *compare_quality(1000, quick), *compare_quality(10_000, quick), measure_memory(quick)]
-
-
-def show_choice(d, fold, found, chosen) -> None:
-    print(f"d = {d}, split {fold}: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items()), flush=True)
-    for name, settings in chosen.items():
-        print(f"    {name}: " + ", ".join(f"{key} {value}" for key, value in settings.items()), flush=True)
-
-
-if __name__ == "__main__":
-    for size in (1000, 10_000):
-        compare_quality(size, quick=False, show=show_choice)

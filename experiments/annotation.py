@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import TEST_PER_TRAIN, clearly_above, difference, plus_minus
-
 from .measured.annotation import (
     CLASSES,
     ENSEMBLE,
@@ -45,6 +43,7 @@ from .measured.words import (
     WORD_NORM,
 )
 from .pages import Panel, Plot, Results, draw, open_text, select, set_ticks, settings_by_fold
+from .statistics import TEST_PER_TRAIN, clearly_above, difference, plus_minus
 
 __all__ = ["facts", "jobs", "measure"]
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import plus_minus
-
 from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, SIMILARITIES, measure
 from .pages import Results, open_text, select
+from .statistics import plus_minus
 
 __all__ = ["facts", "jobs", "measure"]
 

@@ -48,7 +48,7 @@ ROWS = (
     Row("JMLR", "section 3: visterms by k-means", "seeds", "what another seed is worth"),
     Row("JMLR", "tables 1 to 3: the web data, and answers on it", "", WEB),
     Row("JMLR", "figure 3A: precision on web images", "scale.md", f"synthetic images, as many: {WEB}"),
-    Row("JMLR", "figures 3B to 3D, appendix A: human evaluation", "judging.md", "to be run by people"),
+    Row("JMLR", "figures 3B to 3D, appendix A: human evaluation", "../plugins/judge/README.md", "to be run by people"),
     Row(
         "JMLR",
         "figure 4: time against the number of images",
@@ -76,7 +76,7 @@ ROWS = (
     ),
     Row("NIPS", "section 4.1: clicks cut off at a share", "api/learners.md", f"`click_cutoff` takes a share; {WEB}"),
     Row("NIPS", "table 1: answers on the web data", "", WEB),
-    Row("NIPS", "figure 1 (a): human evaluation", "judging.md", "to be run by people"),
+    Row("NIPS", "figure 1 (a): human evaluation", "../plugins/judge/README.md", "to be run by people"),
     Row("NIPS", "figure 1 (b): time against the number of images", "speed", "as figure 4 of JMLR"),
     Row("NIPS", "figure 2: precision of all systems", "retrieval", "as figure 6 of JMLR"),
     Row("NIPS", "table 2: training time of all systems", "speed", "as table 5 of JMLR"),
@@ -158,7 +158,8 @@ def write_coverage(folder: Path, names: Sequence[str]) -> None:
 
 def _link(folder: Path, where: str) -> str:
     if where.endswith(".md"):
-        return f"[{where.removesuffix('.md')}](../{where})"
+        name = where.removeprefix("../").removesuffix(".md").removesuffix("/README")
+        return f"[{name}](../{where})"
     if (folder / f"{where}.md").is_file():
         return f"[{where}]({where}.md)"
     return f"`make reproduce ONLY={where}`" if where else "**not repeated**"

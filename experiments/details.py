@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import plus_minus
-
 from .measured.details import ETAS, measure
 from .measured.protocol import N_FOLDS
 from .pages import Results, select
 from .retrieval import has_peers
+from .statistics import plus_minus
 
 __all__ = ["facts", "jobs", "measure", "runs_alone"]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.plots import new_figure
-from benchmarks.statistics import clearly_above, plus_minus, ratio_and_error, ratio_text
 
 from .measured.lead import CONDITIONS, ONLINE, STARTS, measure
 from .pages import Plot, Results, open_text, select, settings_text
+from .statistics import clearly_above, plus_minus, ratio_and_error, ratio_text
 
 __all__ = ["facts", "jobs", "measure"]
 

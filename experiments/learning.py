@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import TEST_PER_TRAIN, clearly_above, difference, plus_minus, ratio_text
-
 from .measured.learning import UNIT, WIDE, measure
 from .measured.protocol import N_FOLDS
 from .pages import Panel, Plot, Results, draw, select
+from .statistics import TEST_PER_TRAIN, clearly_above, difference, plus_minus, ratio_text
 
 __all__ = ["facts", "jobs", "measure"]
 

@@ -17,13 +17,13 @@ from PIL import Image, ImageOps
 
 from benchmarks.musl_data import N_HELD_OUT, N_SHOWN, N_TEST, N_TRAIN
 from benchmarks.plots import legend, new_figure, series
-from benchmarks.statistics import clearly_above, difference, plus_minus
 from benchmarks.vectors import DATA
 
 from .jobs import run_jobs
 from .measured.grids import ROUNDS, next_value
 from .measured.musl import NEIGHBORS, STARTS, SYSTEMS, corrected_stability, match, measure, stability
 from .pages import Panel, Plot, Results, draw, open_text, select, set_ticks
+from .statistics import clearly_above, difference, plus_minus
 
 __all__ = ["facts", "jobs", "measure"]
 

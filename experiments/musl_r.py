@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import plus_minus
-
 from .measured.musl import NEIGHBORS, match, measure
 from .pages import Panel, Results, draw, select
+from .statistics import plus_minus
 
 __all__ = ["facts", "jobs", "measure"]
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import clearly_above, difference, plus_minus
-
 from .measured.newsgroups import (
     ITML_POINTS,
     NO_LIMIT,
@@ -24,6 +22,7 @@ from .measured.newsgroups import (
 from .measured.posts import N_TERMS
 from .measured.protocol import CURVE
 from .pages import Panel, Results, draw, open_text, select, settings_by_fold
+from .statistics import clearly_above, difference, plus_minus
 
 __all__ = ["facts", "jobs", "measure"]
 

@@ -23,12 +23,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
-from benchmarks.plots import PLACES, mean_series, new_figure, save
-from benchmarks.statistics import TEST_PER_TRAIN, clearly_above, difference, interval, plus_minus, ratio_text
+from benchmarks.plots import PLACES, new_figure, save, series
 from visterm.pipeline.console import count
 
 from .claims import CLAIMS, PAPERS
 from .measured.grids import HOPELESS, MOST_DOUBLINGS
+from .statistics import TEST_PER_TRAIN, clearly_above, difference, interval, mean_and_error, plus_minus, ratio_text
 
 # What judges a finding.
 KINDS = {
@@ -422,7 +422,7 @@ def draw(
     title: str | None = None,
     order: Sequence[str] = (),
 ) -> Plot:
-    """Curves in panels side by side, under one legend with this title.
+    """Mean curves with standard errors in panels side by side, under one legend with this title.
 
     A system has its look of `PLACES`, other curves have theirs by their place in `order`, or as they come.
     """
@@ -432,8 +432,12 @@ def draw(
     for one, panel in zip(axes, panels, strict=True):
         for name, (x, values) in panel.curves.items():
             place = places.setdefault(name, len(places))
-            drawn = mean_series(one, name if name in PLACES else place, x, values, name)
-            rows += [{**panel.columns, **row} for row in drawn]
+            mean, error = np.transpose([mean_and_error(column) for column in np.transpose(values)])
+            series(one, name if name in PLACES else place, x, mean, error=error, label=name)
+            rows += [
+                {**panel.columns, "series": name, "x": at, "mean": float(m), "standard_error": float(e)}
+                for at, m, e in zip(x, mean, error, strict=True)
+            ]
         one.set(**panel.axes)
         for axis in (one.xaxis, one.yaxis):
             if axis.get_scale() == "log" and axis.get_view_interval().max() < 1e4:  # 60 in place of 6 x 10^1

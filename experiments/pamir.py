@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import difference
-
 from .corel import NAMES, has_deep, in_order, settings
 from .measured.corel import N_SEEDS, RANKERS, measure
 from .pages import Results, open_text, select
+from .statistics import difference
 
 __all__ = ["facts", "jobs", "measure"]
 

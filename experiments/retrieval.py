@@ -15,11 +15,11 @@ import numpy as np
 from benchmarks import plots
 from benchmarks.metric_learn_peer import REQUIREMENTS
 from benchmarks.peers import PeerError, environment
-from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 
 from .measured.protocol import CURVE, N_FOLDS
 from .measured.retrieval import CANDIDATES, PEER_POINTS, PEERS, measure
 from .pages import Panel, Plot, Results, draw, open_text, select, set_ticks, settings_text
+from .statistics import clearly_above, difference, mean_and_error, plus_minus
 
 __all__ = ["facts", "jobs", "measure"]
 

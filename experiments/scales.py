@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import clearly_above, plus_minus, ratio_text
-
 from .lead import PAPER_AROMA, PAPER_OASIS
 from .measured.scales import LEARNED, N_TEST, OF_PAPER, measure
 from .pages import Panel, Results, draw, select
+from .statistics import clearly_above, plus_minus, ratio_text
 
 __all__ = ["facts", "jobs", "measure"]
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import clearly_above, plus_minus
-
 from .measured.variants import measure
 from .pages import Panel, Plot, Results, draw, open_text, select
+from .statistics import clearly_above, plus_minus
 
 __all__ = ["facts", "jobs", "measure"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 
 def check_grid(block_size: int, stride: int, scale: float, min_blocks: int) -> None:
-    """Raise ``ValueError`` where the settings of the block grid make no sense."""
+    """Raise ``ValueError`` for invalid settings of the block grid."""
     for name, value in (("block_size", block_size), ("stride", stride), ("min_blocks", min_blocks)):
         if int(value) != value or value < 1:
             raise ValueError(f"{name} must be a whole number, at least 1, not {value!r}")
@@ -107,11 +107,10 @@ def block_grid(
     """
     shapes = level_shapes(height, width, block_size=block_size, stride=stride, scale=scale, min_blocks=min_blocks)
     boxes = []
-    for level_height, level_width in shapes:
-        to_y, to_x = shapes[0][0] / level_height, shapes[0][1] / level_width
-        y, x = np.mgrid[0 : level_height - block_size + 1 : stride, 0 : level_width - block_size + 1 : stride].reshape(
-            2, -1
-        )
+    for shape in shapes:
+        to_y, to_x = shapes[0][0] / shape[0], shapes[0][1] / shape[1]
+        ends = [side - block_size + 1 for side in shape]
+        y, x = np.mgrid[0 : ends[0] : stride, 0 : ends[1] : stride].reshape(2, -1)
         x0, y0 = x * to_x, y * to_y
         x1, y1 = (x + block_size) * to_x, (y + block_size) * to_y
         # clipping keeps a block that lies wholly in the padding as an empty box at the image's edge

@@ -1,4 +1,4 @@
-"""Cells of an image, so that vectors say roughly where a visterm lies: spatial pyramids.
+"""Spatial pyramids: cells of an image, so that vectors encode roughly where a visterm lies.
 
 Each grid of g x g cells counts the visterms of each of its cells separately (Lazebnik, Schmid & Ponce, CVPR 2006):
 
@@ -17,7 +17,7 @@ WHOLE = (1,)  # one cell: the image
 
 
 def check_cells(cells: Sequence[int], n_visterms: int, least: int = 2) -> None:
-    """Raise ``ValueError`` where the grids make no sense, or leave too few visterms for each of their cells."""
+    """Raise ``ValueError`` for invalid grids, or too few visterms per cell."""
     if (
         isinstance(cells, str)
         or not isinstance(cells, Sequence)

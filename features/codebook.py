@@ -3,8 +3,8 @@
 A block becomes the number of its nearest centre, a *visterm* (Chechik et al., OASIS, JMLR 2010, §3). With 10,000
 centres this search takes most of the time of extraction; see `NearestCenters`.
 
-The first centres are chosen by a hash of what a point is, not by its place among the others: a point more or less
-changes one of them at most, where draws by number would change all of them and with them the whole codebook.
+The first centres are chosen by a hash of each point, not by its position: one point more or less changes at most one of
+them, where draws by position would change all of them and with them the whole codebook.
 """
 
 from __future__ import annotations
@@ -132,24 +132,19 @@ def kmeans(
         At most n.
     weights : array-like of float, (n,), optional
         How often each point occurs; once by default.
-    max_iter : int
-        Maximum number of rounds.
-    tol : float
-        Stop when a round lowers the sum of squared distances by less than this share.
-    random_state : int, RandomState or None
-        Chooses the first centres among the points.
-    n_jobs : int or None
-        Threads. The result does not depend on it, nor on the processor.
+    max_iter, tol, random_state, n_jobs
+        As in `Codebook`.
 
     Returns
     -------
     ndarray of float32, (n_clusters, d)
+        The same on every processor.
 
     Notes
     -----
     - Up to 256 first centres are chosen by k-means++, more of them at random among the points, which is as good for a
-      codebook and saves a pass over the points for each. Random is what a hash of the point makes of it: of more than
-      256 first centres a point more replaces one at most.
+      codebook and saves a pass over the points for each. The random order comes from a hash of each point: with more
+      than 256 first centres, one more point replaces at most one of them.
     - An empty cluster restarts at the point that is farthest from its own centre.
     """
     points = np.ascontiguousarray(points, dtype=np.float32)
@@ -271,12 +266,12 @@ class Codebook(BaseEstimator):
 
     @cached_property
     def _search(self) -> NearestCenters:
-        """The search for the nearest centre, at first use: training reads the weights of an extractor only."""
+        """The search for the nearest centre, built at first use: training reads only the weights of an extractor."""
         return NearestCenters(self.centers_)
 
     def __getstate__(self) -> dict[str, Any]:
         if hasattr(self, "centers_"):
-            self._search  # noqa: B018  # made once here, not by each worker that gets a copy
+            self._search  # noqa: B018  # built once here, not by each worker that gets a copy
         return super().__getstate__()
 
     def predict(self, descriptors: Any) -> np.ndarray:
@@ -305,10 +300,10 @@ class Codebook(BaseEstimator):
 
 
 class OtherCenters:
-    """A codebook as it is without the blocks of some images: what it makes of photos that it has not seen.
+    """The codebook without some training images, used to measure those images as if they were new.
 
-    Half of 10,000 centres may hold blocks of one training image alone. A centre is moved to the mean of the blocks that
-    the others have there; where they have none it is gone.
+    Half of 10,000 centres may hold blocks of one training image alone. Each centre moves to the mean of the other
+    images' blocks; a centre without any is dropped.
 
     Parameters
     ----------

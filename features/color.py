@@ -110,7 +110,7 @@ class Palette(BaseEstimator):
         return self.set_colors(np.concatenate([centers, np.repeat(centers[-1:], missing, axis=0)]))
 
     def set_colors(self, colors: Any) -> Self:
-        """Take over given colours (n_colors, 3), e.g. stored ones, and return itself."""
+        """Set the colours (n_colors, 3), e.g. stored ones, and return itself."""
         self.colors_ = np.ascontiguousarray(colors, dtype=np.float32)
         middle = np.arange(32, dtype=np.float32) * 8 + 3.5
         cells = np.stack(np.meshgrid(middle, middle, middle, indexing="ij"), axis=-1).reshape(-1, 1, 3)

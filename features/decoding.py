@@ -1,4 +1,4 @@
-"""Decode the content of image files: JPEG by OpenCV, which is fastest, everything else by Pillow, which knows most.
+"""Decode the content of image files: JPEG by OpenCV, the fastest, everything else by Pillow, which reads most formats.
 
 A file is judged by its content, never by its name, and is either decoded or refused with a reason.
 """
@@ -289,8 +289,8 @@ def _signature(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(pattern, re.DOTALL)
 
 
-# The classes themselves rather than Image.open: that one guesses from more formats, has a pixel limit of its
-# own that is global to the process, and does not tell the size of what it refuses.
+# The classes themselves rather than Image.open, which tries more formats, has a pixel limit that is global to the
+# process, and does not report the size of the images that it refuses.
 _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
     (_signature(rb"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),  # if OpenCV fails
     (_signature(rb"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
@@ -302,7 +302,7 @@ _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
     (_signature(rb"P[456]\s"), PpmImagePlugin.PpmImageFile),
 ]
 
-# Files of one container: the major brand tells AVIF, and of a general one the brands that follow.
+# Files of one container: the major brand identifies AVIF, or after a general one the brands that follow.
 _AVIF = _signature(rb"....ftyp(avi[fs]|(mif1|msf1).{4}(.{4})*?avi[fs])")
 _HEIC = _signature(rb"....ftyp(hei[cxms]|hev[cxms]|mif1|msf1)")
 _ITEM = _signature(rb"(.{4})infe([\0-\3]).{3}")  # size and version of a box
@@ -328,7 +328,7 @@ def _check_size(width: int, height: int, max_pixels: int, name: StrPath) -> None
 
 
 def _check_density(width: int, height: int, n_bytes: int, name: StrPath) -> None:
-    """Refuse a large image in a tiny file: it costs its sender nothing, and the reader seconds and a gigabyte."""
+    """Refuse a large image in a tiny file: free to send, and seconds and a gigabyte to decode."""
     if width * height > max(SMALL_PIXELS, n_bytes * PIXELS_PER_BYTE):
         raise ImageError(name, f"damaged or a decompression bomb: {width} x {height} pixels in {n_bytes:,} bytes")
 
@@ -407,7 +407,7 @@ _REDUCED = {  # OpenCV's flags, by divisor; its own names for reduced colour ima
 
 
 def _jpeg_divisor(height: int, width: int, max_side: int | None, min_side: int | None) -> int:
-    """Return the largest divisor that leaves no fewer pixels than asked for; 1 without limits."""
+    """Return the largest divisor that keeps the required pixels; 1 without limits."""
     if max_side is None and min_side is None:
         return 1
     longest, shortest = max(height, width), min(height, width)
@@ -415,7 +415,7 @@ def _jpeg_divisor(height: int, width: int, max_side: int | None, min_side: int |
 
 
 def _opencv_decode(data: bytes, flags: int) -> npt.NDArray[np.uint8] | None:
-    """Return RGB pixels, or None if OpenCV cannot decode the data; the flags say if EXIF turns them."""
+    """Return RGB pixels, or None if OpenCV cannot decode the data; the flags decide whether EXIF turns them."""
     try:
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
@@ -430,7 +430,7 @@ def _pillow_decode(
     data: bytes, plugin: type[ImageFile.ImageFile], max_pixels: int, name: StrPath
 ) -> npt.NDArray[np.uint8]:
     if plugin is WebPImagePlugin.WebPImageFile and int.from_bytes(data[4:8], "little") + 8 > len(data):
-        raise ImageError(name, "truncated")  # the decoder would only say that it could not be created
+        raise ImageError(name, "truncated")  # the decoder reports only that it could not be created
     try:
         with warnings.catch_warnings():  # of the process, so that threads may let a warning slip: no harm
             warnings.filterwarnings("ignore", module="PIL")
@@ -441,7 +441,7 @@ def _pillow_decode(
                     _check_tiff(image.tag_v2, max_pixels, name)
                 _check_density(*image.size, len(data), name)
                 if plugin is WebPImagePlugin.WebPImageFile and not _by_canvas(image):
-                    # Of the same bits as Pillow's, which decodes to a canvas of four bytes per pixel and copies it.
+                    # The same pixels as Pillow's, which decodes to a canvas of four bytes per pixel and copies it.
                     pixels = _opencv_decode(data, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
                     if pixels is not None and pixels.shape[1::-1] == image.size:
                         turn = _turn(image)
@@ -480,14 +480,14 @@ def _check_tiff(tags: Mapping[int, Any], max_pixels: int, name: StrPath) -> None
     width, height = tags[256], tags[257]
     planes = tags.get(277, 1) if tags.get(284) == 2 else 1  # samples per pixel, each in strips of its own
     if 324 in tags:
-        tile_width, tile_height, given = tags[322], tags[323], len(tags[324])
+        tile_width, tile_height, present = tags[322], tags[323], len(tags[324])
         _check_size(tile_width, tile_height, max_pixels, name)
         needed = math.ceil(width / tile_width) * math.ceil(height / tile_height) * planes
     else:
         rows = tags.get(278, height)
-        given, needed = len(tags[273]), math.ceil(height / rows) * planes
-    if given < needed:
-        raise ImageError(name, f"damaged (has {given:,} of {needed:,} strips or tiles)")
+        present, needed = len(tags[273]), math.ceil(height / rows) * planes
+    if present < needed:
+        raise ImageError(name, f"damaged (has {present:,} of {needed:,} strips or tiles)")
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:

@@ -65,7 +65,7 @@ def deep_embedder(*, resize: str = "trim", keep: float = 0.935, **settings: Any)
     >>> from visterm.features import deep_embedder, find_images
     >>> X = deep_embedder(n_jobs=-1).fit_transform(find_images("photos"))  # doctest: +SKIP
     """
-    from .onnx_embedder import OnnxEmbedder  # imports much that those who read the constants above do not need
+    from .onnx_embedder import OnnxEmbedder  # slow to import; the constants above are needed without it
 
     return OnnxEmbedder(cached_model(), resize=resize, keep=keep, **PREPARATION | settings)
 
@@ -93,7 +93,7 @@ def read_deep_weights() -> dict[str, np.ndarray]:
 def cached_model() -> pathlib.Path:
     """Return the path of the ONNX file in the user's cache; make it if there is none. Errors as of `deep_embedder`.
 
-    The name of the file holds the start of its own SHA-256, so that a damaged one is noticed, and made again.
+    The file name holds the start of the file's SHA-256: a damaged file is detected and replaced.
     """
     try:
         import onnx  # noqa: F401  # only whether it is installed
@@ -125,7 +125,7 @@ def _sound_model(folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def _write_model(folder: pathlib.Path, model: bytes) -> pathlib.Path:
-    """Write the model under a temporary name and rename it: killed on the way, no half of it is taken for a model."""
+    """Write the model under a temporary name and rename it, so that no partial file is read as a model."""
     file = folder / f"efficientnet-lite0-v{VERSION}-{_short_sha256(model)}.onnx"
     temporary = file.with_suffix(".tmp")  # of this process alone, which holds the lock
     temporary.write_bytes(model)

@@ -1,4 +1,4 @@
-"""When a picture was taken, as its EXIF says."""
+"""The date of a photo, from its EXIF."""
 
 import datetime
 import warnings
@@ -14,7 +14,7 @@ _DATES = (ExifTags.Base.DateTimeOriginal, ExifTags.Base.DateTimeDigitized)
 
 
 def date_taken(path: StrPath) -> str | None:
-    """Read from an image file when the picture was taken.
+    """Read the date of a photo from its EXIF.
 
     Parameters
     ----------
@@ -38,15 +38,11 @@ def date_taken(path: StrPath) -> str | None:
     head = read_file(path, first=HEAD_BYTES)
     with warnings.catch_warnings():  # of the process, so that threads may let a warning slip
         warnings.filterwarnings("ignore", module="PIL")
-        return _date_in_file(head, path)
-
-
-def _date_in_file(head: bytes, path: StrPath) -> str | None:
-    if head.startswith(_JPEG):
-        return _date_in(_exif_of_jpeg(head))
-    if head.startswith(_PNG):
-        return _date_in(_exif_of_png(head))
-    return _date_in(exif_of(head if len(head) < HEAD_BYTES else read_file(path)))
+        if head.startswith(_JPEG):
+            return _date_in(_exif_of_jpeg(head))
+        if head.startswith(_PNG):
+            return _date_in(_exif_of_png(head))
+        return _date_in(exif_of(head if len(head) < HEAD_BYTES else read_file(path)))
 
 
 def _exif_of_jpeg(head: bytes) -> Image.Exif | None:
@@ -82,10 +78,10 @@ def _date_in(exif: Image.Exif | None) -> str | None:
         return None
     try:
         details = exif.get_ifd(ExifTags.IFD.Exif)
-        given = [details.get(tag) for tag in _DATES] + [exif.get(ExifTags.Base.DateTime)]
+        texts = [details.get(tag) for tag in _DATES] + [exif.get(ExifTags.Base.DateTime)]
     except Exception:  # see above
         return None
-    for text in given:
+    for text in texts:
         try:
             date = datetime.datetime.strptime(str(text).strip("\0 ")[:19], "%Y:%m:%d %H:%M:%S")
         except ValueError:  # of a camera whose clock was not set: 0000:00:00 00:00:00

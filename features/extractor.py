@@ -1,4 +1,4 @@
-"""From images to sparse visterm vectors: everything in this room as one scikit-learn transformer.
+"""Images to sparse visterm vectors, as one scikit-learn transformer.
 
 Fit, on training images only: sample pixels -> palette; sample block descriptors -> codebook; count visterms -> idf.
 Transform: read -> describe blocks -> nearest centres -> counts -> tf-idf weights of unit length
@@ -146,10 +146,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Number of palette colours.
     max_side : int or None
         Longest side of the images that blocks are taken from, at least 64: larger images are scaled down by averaging
-        areas, JPEGs partly while they are decoded. None: images are taken as they are, as in the paper.
+        areas, JPEGs partly while they are decoded. None: no scaling, as in the paper.
     enlarge_to : int or None
-        Longest side that smaller images are enlarged to, so that they have blocks enough to be told apart, or
-        `max_side` if that is less. None: images are taken as they are, as in the paper.
+        Longest side that smaller images are enlarged to, so that they have enough blocks to differ, or `max_side` if
+        that is less. None: no enlarging, as in the paper.
     block_size, stride : int
         Side of a block and distance between neighbouring blocks, in pixels.
     scale : float
@@ -162,7 +162,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     normalization : {"hellinger", "l1"}
         Of block descriptors, see `describe`.
     tf : {"count", "sqrt"}
-        What the weights make of counts, see `VistermWeighting`.
+        Term frequency of the weights, see `VistermWeighting`.
     max_color_samples, max_descriptors : int
         Maximum number of pixels and block descriptors to learn palette and codebook from, drawn evenly from the
         training images. A forest is grown from at most 25,000 blocks.
@@ -186,9 +186,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Numbered so that visterms that occur together are neighbours; with a `ForestCodebook`, subtree by subtree.
     weighting_ : VistermWeighting
     held_out_counts_ : list of csr_matrix of int32, (n_images_of_group, n_visterms)
-        Of ``fit(images, held_out=groups)``; `save` does not write it. Counts of each group of images as if the others
-        alone had made the centres. Those of `count` are not like those of new photos: many centres may hold blocks of
-        one training image alone.
+        Set by ``fit(images, held_out=groups)``, not saved. Counts of each group of images with centres learned from the
+        others alone. `count` would not treat training images like new photos: many centres may hold blocks of one
+        training image alone.
 
     Notes
     -----
@@ -293,8 +293,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             Called as ``distribute(function, tasks)``, must return ``function(*task)`` of each task, in order. The tasks
             read the images, for example on other machines, instead of `n_jobs` threads; the result is the same.
         held_out : sequence of sequences of int, optional
-            Groups of images, by their numbers, that are to be counted as new ones, too: `held_out_counts_`. Early
-            stopping and other measurements on training images need these; they change nothing else. A forest has none.
+            Groups of images, by number, to count also as if they were new, into `held_out_counts_`: for early stopping
+            and other measurements on training images. They change nothing else. Ignored by a forest.
 
         Returns
         -------
@@ -363,14 +363,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         of_blocks = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
         n_again = sum(map(len, held_out))
         tick = _ticker(callback, len(of_pixels) + len(of_blocks) + len(images) + n_again)
-        pixels = self._gather(
-            [images[i] for i in of_pixels],
+        pixels, _ = self._sample(
+            images,
+            of_pixels,
             lambda pixels, i: _sample_pixels(pixels, np.random.default_rng((seeds[0], i))),
             tick,
             distribute,
         )
-        palette = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(np.concatenate(_readable(pixels)))
-
+        palette = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(pixels)
         rows, image_of = self._sample_blocks(images, of_blocks, palette, seeds[2], tick, distribute)
         layout = self._layout()
         self.palette_ = palette
@@ -407,18 +407,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         tick: Callable[[int], object],
         distribute: Distribute | None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return descriptors of blocks of the chosen images, and the number of the image of each."""
+        """Return block descriptors of the chosen images, and the image number of each."""
         quota, normalization = max(self.max_descriptors // len(chosen), 1), self.normalization
         grid = self._layout().grid
-        parts = self._gather(
-            [images[i] for i in chosen],
-            lambda pixels, i: _sample_rows(
-                describe(pixels, palette, **grid, normalization=normalization), quota, np.random.default_rng((seed, i))
-            ),
-            tick,
-            distribute,
-        )
-        return np.concatenate(_readable(parts)), np.repeat(chosen, [0 if part is None else len(part) for part in parts])
+
+        def work(pixels: np.ndarray, i: int) -> np.ndarray:
+            rows = describe(pixels, palette, **grid, normalization=normalization)
+            return _sample_rows(rows, quota, np.random.default_rng((seed, i)))
+
+        return self._sample(images, chosen, work, tick, distribute)
 
     def _count_groups(
         self,
@@ -429,7 +426,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         tick: Callable[[int], object],
         distribute: Distribute | None,
     ) -> list[sp.csr_matrix]:
-        """Return the counts of groups of images by the centres that the blocks of the others make."""
+        """Return the counts of groups of images, with centres from the blocks of the other images."""
         counts = []
         for group in groups:
             centers = OtherCenters(self.codebook_, rows[~np.isin(image_of, group)])
@@ -444,12 +441,12 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         callback: Progress | None = None,
         distribute: Distribute | None = None,
     ) -> list[sp.csr_matrix]:
-        """Count groups of training images as new ones, after the fit: what `held_out_counts_` has of groups given then.
+        """Count groups of training images as if they were new, after the fit; as `held_out_counts_`.
 
         Parameters
         ----------
         images : sequence of path or ndarray
-            All images of the fit, in their order; those that the centres were learned from are read once more.
+            All images of the fit, in their order; those that the centres were learned from are read again.
         groups : sequence of sequences of int
             Numbers of images.
         callback, distribute : callable, optional
@@ -464,11 +461,11 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ImageError
             A path cannot be read, unless `on_error` is "skip".
         ValueError
-            The codebook is a forest, or `random_state` is no number, so that the blocks of the fit are not known.
+            The codebook is a forest, or `random_state` is not an integer: the sampled blocks are unknown.
         """
         check_is_fitted(self)
         if self.palette_ is None or not isinstance(self.random_state, Integral):
-            raise ValueError("training images can be counted as new ones by a k-means codebook, random_state a number")
+            raise ValueError("counting training images as new needs a k-means codebook and an integer random_state")
         images = self._checked(images)
         seeds = _seeds(self.random_state)
         chosen = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
@@ -491,16 +488,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         tick = _ticker(callback, len(chosen) + len(images))
         quota = max(forest.max_blocks // len(chosen), 1)
         forest.draw_filters(seeds[1])
-        parts = self._gather(
-            [images[i] for i in chosen],
-            lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)),
-            tick,
-            distribute,
+        rows, image_of = self._sample(
+            images, chosen, lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)), tick, distribute
         )
-        labels = np.repeat(y[chosen], [0 if part is None else len(part) for part in parts])
-        rows = np.concatenate(_readable(parts))
-        del parts
-        self.palette_, self.codebook_ = None, forest.grow(rows, labels, seeds[3])
+        self.palette_, self.codebook_ = None, forest.grow(rows, y[image_of], seeds[3])
         del rows
         return self._count(images, tick, distribute)
 
@@ -531,16 +522,13 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         """Check settings and images; return the images as a list."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         check_cells(self.cells, self.n_visterms, 3 * self.n_trees if self.codebook == "forest" else 2)
-        if self.max_side is not None and (int(self.max_side) != self.max_side or self.max_side < MIN_SIDE):
-            raise ValueError(f"max_side must be a whole number, at least {MIN_SIDE}, or None, not {self.max_side!r}")
-        if self.enlarge_to is not None and (int(self.enlarge_to) != self.enlarge_to or self.enlarge_to < 1):
-            raise ValueError(f"enlarge_to must be a whole number, at least 1, or None, not {self.enlarge_to!r}")
-        if self.tf not in TERM_FREQUENCIES:
-            raise ValueError(f"tf must be one of {sorted(TERM_FREQUENCIES)}, not {self.tf!r}")
-        if self.normalization not in NORMALIZATIONS:
-            raise ValueError(f"normalization must be one of {sorted(NORMALIZATIONS)}, not {self.normalization!r}")
-        if self.codebook not in ("kmeans", "forest"):
-            raise ValueError(f"codebook must be 'kmeans' or 'forest', not {self.codebook!r}")
+        for name, side, least in (("max_side", self.max_side, MIN_SIDE), ("enlarge_to", self.enlarge_to, 1)):
+            if side is not None and (int(side) != side or side < least):
+                raise ValueError(f"{name} must be a whole number, at least {least}, or None, not {side!r}")
+        choices = {"tf": TERM_FREQUENCIES, "normalization": NORMALIZATIONS, "codebook": ("forest", "kmeans")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {sorted(allowed)}, not {getattr(self, name)!r}")
         for name in ("n_visterms", "max_color_samples", "max_descriptors", "max_iter", "max_pixels"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
@@ -577,15 +565,18 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             return range(n_images)
         return np.sort(np.random.default_rng(seed).choice(n_images, max(n_chosen, 1), replace=False))
 
-    def _gather(
+    def _sample(
         self,
         images: Sequence[Any],
-        function: Callable[[np.ndarray, int], Any],
+        chosen: Sequence[int] | np.ndarray,
+        function: Callable[[np.ndarray, int], np.ndarray],
         tick: Callable[[int], object],
         distribute: Distribute | None,
-    ) -> list[Any]:
-        """Return what the function gives for each image, None for an unreadable one; call `tick` after each batch."""
-        parts, limits = [], self._limits()
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows that the function samples from the pixels of the chosen images, and the image of each row."""
+        images = [images[i] for i in chosen]
+        parts: list[np.ndarray | None] = []
+        limits = self._limits()
         for results, failures in run_batches(
             lambda start, batch: run_batch(function, start, batch, *limits), images, self.n_jobs, distribute
         ):
@@ -594,7 +585,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             tick(len(results))
         if all(part is None for part in parts):
             raise ValueError(f"none of the {len(images)} images could be read")
-        return parts
+        return np.concatenate(_readable(parts)), np.repeat(chosen, [0 if part is None else len(part) for part in parts])
 
     def _raise_first(self, failures: list[Failure]) -> None:
         if failures and self.on_error == "raise":
@@ -614,8 +605,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Returns
         -------
         csr_matrix of float32, (n_images, n_visterms)
-            Rows of unit length. An image of which only visterms of weight 0 are known has a row of zeros, as has an
-            unreadable one under ``on_error="skip"``.
+            Rows of unit length. An image with only visterms of weight 0 has a row of zeros, as has an unreadable one
+            with ``on_error="skip"``.
 
         Raises
         ------
@@ -786,7 +777,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
 
 def _warn(failures: list[Failure], n_images: int) -> None:
-    """Say once that images were skipped."""
+    """Warn once about skipped images."""
     if failures:
         warnings.warn(
             f"{len(failures)} of {n_images} images could not be read and have empty rows, the first: {failures[0][2]}",
@@ -800,7 +791,7 @@ def _seeds(random_state: Any) -> list[int]:
 
 
 def _ticker(callback: Progress | None, total: int) -> Callable[[int], None]:
-    """Return a function that reports, after each batch of so many images, how many of all have been read."""
+    """Return a function that adds the images of a batch and reports the total to the callback."""
     n_read = 0
 
     def tick(n: int) -> None:

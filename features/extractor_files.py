@@ -18,9 +18,6 @@ from .texture import N_PATTERNS
 from .visterms import VistermWeighting
 
 FORMAT = 5  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
-# 1 had no forests, 2 none of these settings, 3 not the last one; 4 enlarged images as the processor would have it.
-READABLE = (1, 2, 3, 4, 5)
-BEFORE = {"max_side": None, "cells": (1,), "tf": "count", "enlarge_to": None}
 ARRAYS = {
     "palette": np.float32, "codebook": np.float32, "idf": np.float64,
     "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
@@ -59,14 +56,12 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
     try:
         record = json.loads((folder / "extractor.json").read_text(encoding="utf-8"))
         version = record["format"]
-        enlarged_otherwise = version == 4 and record["settings"].get("enlarge_to") is not None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder} holds no readable extractor: {error!r}") from error
-    if version not in READABLE or enlarged_otherwise:
+    if version != FORMAT:
         raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
     try:
-        settings = record["settings"] if version >= 4 else BEFORE | record["settings"]
-        extractor = cls(**settings | {"cells": tuple(settings["cells"])})
+        extractor = cls(**record["settings"] | {"cells": tuple(record["settings"]["cells"])})
         n_centers = extractor._layout().per_cell
         shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
         if extractor.codebook == "forest":
@@ -95,7 +90,7 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy's numbers into those that JSON knows."""
+    """Convert NumPy numbers for JSON."""
     return value.item() if isinstance(value, np.generic) else str(value)
 
 

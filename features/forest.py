@@ -27,7 +27,7 @@ from sklearn.tree import ExtraTreeClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .blocks import check_grid, level_shapes, pad_to_block, shrink
+from .blocks import check_grid, pad_to_block, pyramid
 from .descriptors import as_rgb
 from .haar import CELLS, N_CHANNELS, N_COLORS, haar_filters, respond, response, sum_cells
 
@@ -307,16 +307,12 @@ class ForestCodebook(BaseEstimator):
         grid = {"block_size": self.block_size, "stride": self.stride}
         image = np.ascontiguousarray(pad_to_block(as_rgb(image), self.block_size))
         luv, gray = cv2.cvtColor(image, cv2.COLOR_RGB2Luv), cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-        shapes = level_shapes(*gray.shape, scale=self.scale, min_blocks=self.min_blocks, **grid)
-        for level, shape in enumerate(shapes):
-            if level > 0:
-                finer, gray = gray, np.empty(shape, dtype=np.uint8)
-                shrink(finer, gray)
+        for level in pyramid(gray, scale=self.scale, min_blocks=self.min_blocks, **grid):
             ys, xs = (
-                np.arange(0, size - self.block_size + 1, self.stride) * CELLS // self.block_size for size in shape
+                np.arange(0, size - self.block_size + 1, self.stride) * CELLS // self.block_size for size in level.shape
             )
             table = np.empty((ys[-1] + CELLS + 1, xs[-1] + CELLS + 1, N_CHANNELS), dtype=np.int32)
-            sum_cells(luv, gray, self.block_size, table)
+            sum_cells(luv, level, self.block_size, table)
             yield table, ys, xs
 
     def responses(self, image: Any) -> np.ndarray:

@@ -127,7 +127,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
-    """Type bits of a file or of what a link leads to; a system call only for what scandir did not tell."""
+    """Type bits of a file, or of a link's target; a system call only where scandir left them open."""
     if entry.is_file(follow_symlinks=False):
         return stat.S_IFREG
     if entry.is_dir(follow_symlinks=False):
@@ -207,17 +207,13 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
 def read_picture(
     path: StrPath, *, max_side: int | None = None, min_side: int | None = None, max_pixels: int = MAX_PIXELS
 ) -> Picture:
-    """Read an image file as `read_image` does, a large one smaller; see `decode_picture`.
+    """Read an image file as `read_image` does, and scale a large one down.
 
     Parameters
     ----------
     path : str or PathLike
-    max_side : int, optional
-        Scale down to this longest side.
-    min_side : int, optional
-        Scale down only as far as the decoder can, and keep this many pixels on the shorter side.
-    max_pixels : int
-        Refuse larger originals.
+    max_side, min_side, max_pixels
+        As in `decode_picture`.
 
     Returns
     -------
@@ -273,7 +269,7 @@ def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES, first: int | No
 
 
 def stop_reading() -> None:
-    """Refuse all reads, those under way as well: the process ends, and none of its threads may wait for a file."""
+    """Refuse all reads, including running ones: the process ends, and none of its threads may wait for a file."""
     _stopped.set()
 
 
@@ -281,12 +277,12 @@ class _Reader:
     """A thread that reads one file at a time."""
 
     def __init__(self) -> None:
-        self._wanted: queue.SimpleQueue[tuple[StrPath, int, int | None] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[StrPath, int, int | None] | None] = queue.SimpleQueue()
         self._read: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="file reader", daemon=True).start()  # daemon: may never return
 
     def read(self, path: StrPath, max_bytes: int, first: int | None) -> bytes | BaseException:
-        self._wanted.put((path, max_bytes, first))
+        self._requests.put((path, max_bytes, first))
         try:
             for _ in range(math.ceil(READ_SECONDS / _WAIT)):
                 if _stopped.is_set():
@@ -295,13 +291,13 @@ class _Reader:
                     return self._read.get(timeout=_WAIT)
             raise ImageError(path, f"reading it takes longer than {READ_SECONDS} s")
         except BaseException:  # Ctrl-C too
-            self._wanted.put(None)  # ends the thread, if its read ever ends
+            self._requests.put(None)  # ends the thread, if its read ever ends
             raise
 
     def _work(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
+        while (request := self._requests.get()) is not None:
             try:
-                self._read.put(_content(*wanted))
+                self._read.put(_content(*request))
             except BaseException as error:
                 self._read.put(error)
 

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import cv2
 import joblib
@@ -31,9 +31,26 @@ from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
 _CUTS = ("crop", "trim")  # ways to fit an image that do not show all of it to the model
-_PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first that is there
+_PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 
 Floats = npt.NDArray[np.float32]
+
+
+class ModelDescription(TypedDict):
+    """A model and the settings that an `OnnxEmbedder` uses with it; ready for JSON."""
+
+    model: str
+    size: list[int]  # height and width of the input
+    layout: str
+    resize: str
+    channels: str
+    preprocess: str  # "own" with mean or scale
+    mean: float | list[float]
+    scale: float | list[float]
+    layer: str  # the tensor that is the vector
+    n_features: int
+    suggested_layer: str | None  # the last pooled tensor
+    cells: list[int] | None  # rows and columns of the map whose mean the vector is
 
 
 class OnnxEmbedder(TransformerMixin, BaseEstimator):
@@ -87,8 +104,6 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
       than the input are decoded at 1/2, 1/4 or 1/8 of their size.
     - With ``batch=1`` the vector of an image does not depend on the other images. With larger batches ONNX Runtime may
       sum in another order, which can change the last digits.
-    - Versions before 0.2 ran models with OpenCV. The vectors differ in the last digits only (up to 1e-6 of unit length
-      with the models of the tests), so saved embedders and the vectors made with them stay valid.
     - Several threads may use one embedder at the same time.
     """
 
@@ -195,8 +210,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     def min_side(self) -> int:
         """Length of the shorter side, in pixels, below which `read` does not reduce an image.
 
-        Half as much again as the model needs: the decoder reduces each block of 8 x 8 pixels by itself, which vectors
-        of photos that come out no larger than the input still show.
+        1.5 times the input: the decoder reduces each block of 8 x 8 pixels by itself, which changes the vectors of
+        photos that end up no larger than the input.
         """
         return math.ceil(1.5 * max(self.size_) / (self.keep if self.resize in _CUTS else 1))
 
@@ -240,16 +255,13 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         length = np.linalg.norm(vector) if self.unit else 0.0
         return self._cell_boxes((picture.height, picture.width), cells.shape[1:]), parts / np.float32(length or 1)
 
-    def describe(self) -> dict[str, Any]:
-        """Return what was found in the model, and what was chosen for it; ready for JSON.
+    def describe(self) -> ModelDescription:
+        """Describe the model and the settings that are used with it.
 
         Returns
         -------
-        dict
-            The settings ``model``, ``resize``, ``channels``, ``preprocess`` ("own" if mean or scale are given),
-            ``mean`` and ``scale``; ``size`` (height, width) and ``layout`` of the input; ``layer`` and ``n_features``:
-            the tensor that is the vector, and its length; ``suggested_layer``: the last pooled tensor, or None;
-            ``cells``: rows and columns of the map whose mean the vector is, or None.
+        ModelDescription
+            A dictionary, ready for JSON.
         """
         check_is_fitted(self)
         cells, layer = None, None
@@ -259,14 +271,13 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             self.block_vectors(pixels)
             cells = list(self._run_cells(self._prepare(pixels)[None]).shape[1:])
         mean, scale = self._mean_and_scale()
-        own = self.mean is not None or self.scale is not None
         return {
             "model": os.fspath(self.model),
             "size": list(self.size_),
             "layout": "channels last" if _channels_last(self._network[0].get_inputs()[0]) else "channels first",
             "resize": self.resize,
             "channels": self.channels,
-            "preprocess": "own" if own else self.preprocess,
+            "preprocess": self.preprocess if self.mean is None and self.scale is None else "own",
             "mean": _plain(mean),
             "scale": _plain(scale),
             "layer": self._network[1],
@@ -292,8 +303,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             raise ValueError(f"keep must be more than 0 and at most 1, not {self.keep!r}")
         if self.batch < 1:
             raise ValueError(f"batch must be at least 1, not {self.batch!r}")
-        for name, given in zip(("mean", "scale"), self._mean_and_scale(), strict=True):
-            value = np.asarray(given, dtype=np.float64)
+        for name, setting in zip(("mean", "scale"), self._mean_and_scale(), strict=True):
+            value = np.asarray(setting, dtype=np.float64)
             if value.shape not in ((), (3,)) or not np.isfinite(value).all():
                 raise ValueError(f"{name} must be one number, or three for red, green and blue, not {value.tolist()}")
 
@@ -334,8 +345,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.use_deterministic_compute = True
         options.log_severity_level = 4  # errors are raised, not printed
-        there = onnxruntime.get_available_providers()
-        providers = [name for name in _PROVIDERS if name in there]
+        available = onnxruntime.get_available_providers()
+        providers = [name for name in _PROVIDERS if name in available]
         try:
             return onnxruntime.InferenceSession(data, options, providers=providers, enable_fallback=False)
         except Exception as error:  # ONNX Runtime's errors share no other class
@@ -372,11 +383,9 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
                 raise self._error("its vectors are not the mean over the cells of a map, which explanations need")
             self._map = self._session(self._with_outputs(data, cells)), cells
         session, cells = self._map
-        (image,) = session.get_inputs()
-        n = image.shape[0] if image.shape and isinstance(image.shape[0], int) else 1
-        return np.asarray(
-            session.run([cells], {image.name: self._in_layout(image, np.repeat(prepared, n, axis=0))})[0]
-        )[0]
+        image, fixed = _input(session)
+        images = self._in_layout(image, np.repeat(prepared, fixed or 1, axis=0))
+        return np.asarray(session.run([cells], {image.name: images})[0])[0]
 
     def _input_size(self) -> tuple[int, int]:
         """Check the input of the model; return its height and width."""
@@ -387,20 +396,20 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         shape = [side if isinstance(side, int) else None for side in inputs[0].shape] or [None] * 4  # [] is unknown
         last = _channels_last(inputs[0])
         if len(shape) != 4 or not (last or shape[1] in (3, None)) or inputs[0].type != "tensor(float)":
-            sides = " x ".join(str(side or "?") for side in shape)
-            raise self._error(f"takes {inputs[0].type} of {sides}, not tensor(float) of images x 3 x height x width")
-        own = height, width = shape[1:3] if last else shape[2:]
+            axes = " x ".join(str(side or "?") for side in shape)
+            raise self._error(f"takes {inputs[0].type} of {axes}, not tensor(float) of images x 3 x height x width")
+        sides = height, width = shape[1:3] if last else shape[2:]
         if self.size is None:
             if height is None or width is None:
                 raise self._error("takes images of any size: set size, for example to 224")
             return height, width
-        wanted = [self.size] * 2 if isinstance(self.size, int | np.integer) else list(self.size)
-        if len(wanted) != 2 or not all(isinstance(n, int | np.integer) and 1 <= n <= 4096 for n in wanted):
+        size = [self.size] * 2 if isinstance(self.size, int | np.integer) else list(self.size)
+        if len(size) != 2 or not all(isinstance(n, int | np.integer) and 1 <= n <= 4096 for n in size):
             raise ValueError(f"size must be one or two integers, height and width up to 4096, not {self.size!r}")
-        if any(n is not None and n != side for n, side in zip(own, wanted, strict=True)):
-            fixed = " x ".join(str(n or "any") for n in own)
-            raise self._error(f"takes images of {fixed}, not {wanted[0]} x {wanted[1]} (height x width)")
-        return int(wanted[0]), int(wanted[1])
+        if any(n is not None and n != side for n, side in zip(sides, size, strict=True)):
+            fixed = " x ".join(str(n or "any") for n in sides)
+            raise self._error(f"takes images of {fixed}, not {size[0]} x {size[1]} (height x width)")
+        return int(size[0]), int(size[1])
 
     def _run(self, images: Floats) -> Floats:
         """Return the vectors of prepared images (n, 3, height, width), not yet of unit length."""
@@ -410,8 +419,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
                 raise self._error("the model has changed since fit")
             self._open(data)
         network, layer = self._network
-        (image,) = network.get_inputs()
-        fixed = image.shape[0] if image.shape and isinstance(image.shape[0], int) else None
+        image, fixed = _input(network)
         if fixed is not None and len(images) != fixed:
             parts = [images[start : start + fixed] for start in range(0, len(images), fixed)]
             blank = np.zeros((fixed - len(parts[-1]), *images.shape[1:]), np.float32)
@@ -444,19 +452,19 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if _channels_last(image) else images
 
     def _seen(self, size: tuple[int, int]) -> tuple[float, float]:
-        """Height and width, in pixels of an image of some size, of what the model sees; with "pad" it is larger."""
-        (height, width), (own_height, own_width) = self.size_, size
+        """Height and width, in pixels of an image of this size, of the part that the model gets; larger with "pad"."""
+        (height, width), (old_height, old_width) = self.size_, size
         if self.resize == "stretch":
-            return own_height, own_width
+            return old_height, old_width
         choose = max if self.resize == "pad" else min
-        factor = choose(own_height / height, own_width / width) * (self.keep if self.resize in _CUTS else 1)
+        factor = choose(old_height / height, old_width / width) * (self.keep if self.resize in _CUTS else 1)
         tall, wide = height * factor, width * factor
         if self.resize == "trim":
-            return math.sqrt(self.keep * own_height * tall), math.sqrt(self.keep * own_width * wide)
+            return math.sqrt(self.keep * old_height * tall), math.sqrt(self.keep * old_width * wide)
         return tall, wide
 
     def _cell_boxes(self, size: tuple[int, int], shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """Boxes (x, y, width, height) of the cells of a map of some rows and columns, cut at the edges of the image."""
+        """Boxes (x, y, width, height) of the cells of a map of this shape, cut at the image's edges."""
         tall, wide = self._seen(size)
         ends = []
         for length, n, side in ((wide, shape[1], size[1]), (tall, shape[0], size[0])):
@@ -552,6 +560,12 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder} holds no readable embedder: {error}") from None
         return embedder
+
+
+def _input(session: Any) -> tuple[Any, int | None]:
+    """Return the input of a session and the batch size that it requires."""
+    (image,) = session.get_inputs()
+    return image, image.shape[0] if image.shape and isinstance(image.shape[0], int) else None
 
 
 def _channels_last(image: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What the graph of an ONNX model says about its tensors; needs the package ``onnx``."""
+"""Tensors of an ONNX model: outputs, layers, pooled maps; needs the package ``onnx``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse(data: bytes) -> Any:
 
 
 def with_outputs(model: Any, *layers: str) -> bytes:
-    """Return the model with some of its inner tensors as outputs, too: ONNX Runtime gives only outputs.
+    """Return the model with more outputs, some of its inner tensors: ONNX Runtime returns only outputs.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def cells_of(model: Any, layer: str) -> str | None:
 
 
 def suggest(model: Any) -> str | None:
-    """Return the last pooled tensor of a model, in the shape that it is handed on in; None if nothing is pooled."""
+    """Return the last pooled tensor of a model, after reshaping; None if nothing is pooled."""
     pools = [node for node in model.graph.node if _pools(model, node)]
     if not pools:
         return None
@@ -64,7 +64,7 @@ def suggest(model: Any) -> str | None:
 
 
 def _pools(model: Any, node: Any) -> bool:
-    """Whether a node takes the mean over height and width, of which there is more than one pixel."""
+    """Whether a node averages over height and width."""
     if node.op_type == "GlobalAveragePool":
         return True
     if node.op_type != "ReduceMean":
@@ -75,7 +75,7 @@ def _pools(model: Any, node: Any) -> bool:
     if len(node.input) > 1:  # since opset 18
         constants = {constant.name: constant for constant in model.graph.initializer}
         constants |= {
-            other.output[0]: other.attribute[0].t for other in model.graph.node if other.op_type == "Constant"
+            maker.output[0]: maker.attribute[0].t for maker in model.graph.node if maker.op_type == "Constant"
         }
         if node.input[1] in constants:
             axes = numpy_helper.to_array(constants[node.input[1]]).ravel().tolist()

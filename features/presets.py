@@ -22,6 +22,6 @@ PRESETS: dict[str, tuple[float | list[float], float | list[float]]] = {
 def mean_and_scale(
     preprocess: str, mean: float | list[float] | None, scale: float | list[float] | None
 ) -> tuple[float | list[float], float | list[float]]:
-    """Return mean and scale of a preset, or those that are given in place of them."""
-    usual = PRESETS[preprocess]
-    return usual[0] if mean is None else mean, usual[1] if scale is None else scale
+    """Return mean and scale: those of the preset unless set."""
+    defaults = PRESETS[preprocess]
+    return defaults[0] if mean is None else mean, defaults[1] if scale is None else scale

@@ -1,8 +1,8 @@
 """Weights of a PyTorch model without PyTorch: the legacy format of ``torch.save``, as before version 1.6.
 
 The format is five pickles (a magic number, a version, the machine's sizes, the tensors, the keys of the storages), and
-then the numbers of each storage. A pickle can name any function of Python to be called, so this reader knows the four
-names that weights need, puts harmless values in their place, and refuses every other name.
+then the numbers of each storage. A pickle can name any function of Python to be called, so this reader maps the
+four names that weights need to harmless values and refuses every other name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of vectors that were made elsewhere: .npy, .npz and Parquet files, with ids and labels."""
+"""Import of precomputed vectors: .npy, .npz and Parquet files, with ids and labels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ ROWS_AT_ONCE = 4096  # of a table, as float32
 
 
 class VectorTable(NamedTuple):
-    """Vectors that were made elsewhere; see `read_vectors`."""
+    """Precomputed vectors; see `read_vectors`."""
 
     ids: list[str]
     X: Any  # ndarray or memory map of float16, 32 or 64, or CSR float32: (n, n_features), finite
@@ -32,7 +33,7 @@ class VectorTable(NamedTuple):
         return unit_rows(X) if unit else X
 
     def digests(self) -> list[str]:
-        """SHA-256 of each vector in hexadecimal: shows whether a vector has changed since it was imported."""
+        """SHA-256 of each vector in hexadecimal, to detect vectors that changed since their import."""
         digests: list[str] = []
         for start in range(0, len(self.ids), ROWS_AT_ONCE):
             part = self.rows(slice(start, start + ROWS_AT_ONCE), unit=False)
@@ -53,7 +54,7 @@ def read_vectors(
     id_column: str = "id",
     label_column: str = "label",
 ) -> VectorTable:
-    """Read vectors that were made elsewhere.
+    """Read precomputed vectors.
 
     Parameters
     ----------
@@ -81,18 +82,19 @@ def read_vectors(
     """
     names = {"vector": vector_column, "id": id_column, "label": label_column}
     columns = _read_file(file, names)
-    if "vector" not in columns:
+    if columns.vector is None:
         raise ValueError(f"{printable(file)}: holds no vectors; use a .npy, .npz or .parquet file")
     if ids is not None:
         id_columns = _read_file(ids, names)
-        if "id" not in id_columns:
+        if id_columns.id is None:
             raise ValueError(f"{printable(ids)}: holds no ids")
-        columns |= {kind: id_columns[kind] for kind in ("id", "label") if kind in id_columns}
-    if "id" not in columns:
+        columns.id = id_columns.id
+        columns.label = columns.label if id_columns.label is None else id_columns.label
+    if columns.id is None:
         raise ValueError(f"{printable(file)}: has no ids; give a file with one id per line: --ids ids.txt")
-    X = _check_vectors(columns["vector"], file)
-    checked_ids = _check_ids(columns["id"], X.shape[0], file if ids is None else ids)
-    return VectorTable(checked_ids, X, _check_labels(columns.get("label"), X.shape[0]))
+    X = _check_vectors(columns.vector, file)
+    checked_ids = _check_ids(columns.id, X.shape[0], file if ids is None else ids)
+    return VectorTable(checked_ids, X, _check_labels(columns.label, X.shape[0]))
 
 
 def read_query_vectors(
@@ -121,7 +123,7 @@ def read_query_vectors(
     ValueError
         As `read_vectors`, or the vectors have the wrong length.
     """
-    X = _read_file(file, {"vector": vector_column, "id": "id", "label": "label"}).get("vector")
+    X = _read_file(file, {"vector": vector_column, "id": "id", "label": "label"}).vector
     if X is None:
         raise ValueError(f"{printable(file)}: holds no vectors")
     X = _check_vectors(X[None] if X.ndim == 1 else X, file)
@@ -132,8 +134,16 @@ def read_query_vectors(
     return names, VectorTable(names, X, None).rows(slice(None), unit=unit)
 
 
-def _read_file(file: StrPath, names: dict[str, str]) -> dict[str, Any]:
-    """Return those of "vector", "id" and "label" that one file holds, all unchecked."""
+@dataclass
+class _Columns:
+    """Unchecked content of one file; None if missing."""
+
+    vector: Any = None
+    id: Any = None
+    label: Any = None
+
+
+def _read_file(file: StrPath, names: dict[str, str]) -> _Columns:
     readers = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv, ".txt": _read_text}
     kind = os.path.splitext(os.fspath(file))[1].lower()
     if kind not in readers:
@@ -160,18 +170,18 @@ class _BadTable(Exception):
     """The file is readable, but its content is wrong."""
 
 
-def _read_npy(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
+def _read_npy(file: pathlib.Path, names: dict[str, str]) -> _Columns:
     array = np.load(file, mmap_mode="r", allow_pickle=False)
-    return {"id" if array.dtype.kind in "US" else "vector": array}
+    return _Columns(id=array) if array.dtype.kind in "US" else _Columns(array)
 
 
-def _read_npz(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
+def _read_npz(file: pathlib.Path, names: dict[str, str]) -> _Columns:
     with open(file, "rb") as stream:  # np.load leaves a damaged one open
         archive = np.load(stream, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("not a .npz archive")
         arrays = {name: archive[name] for name in archive.files}
-    columns: dict[str, Any] = {kind: arrays.pop(name) for kind, name in names.items() if name in arrays}
+    columns = _Columns(**{kind: arrays.pop(name) for kind, name in names.items() if name in arrays})
     if {"data", "indices", "indptr", "shape"} <= set(arrays):
         if arrays.get("format") is not None and arrays["format"].item() not in (b"csr", "csr"):
             raise _BadTable("its sparse matrix is not CSR; save matrix.tocsr()")
@@ -180,25 +190,25 @@ def _read_npz(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
             raise ValueError("the arrays of its sparse matrix do not match")
         if parts[0].dtype.kind != "f" or parts[1].dtype.kind not in "iu" or parts[2].dtype.kind not in "iu":
             raise _BadTable(f"its sparse matrix holds {parts[0].dtype}, not float32 or float64")
-        columns["vector"] = sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist()))
-        columns["vector"].check_format(full_check=True)  # indices of a damaged file may point outside the arrays
+        columns.vector = sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist()))
+        columns.vector.check_format(full_check=True)  # indices of a damaged file may point outside the arrays
         return columns
-    if "vector" not in columns:
+    if columns.vector is None:
         candidates = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.ndim == 2]
         if len(candidates) == 1:
-            columns["vector"] = arrays.pop(candidates[0])
+            columns.vector = arrays.pop(candidates[0])
         elif candidates:
             raise _BadTable(
                 f"no array is named {names['vector']!r} and several could hold the vectors: {', '.join(candidates)}"
             )
-    if "id" not in columns:
+    if columns.id is None:
         texts = [name for name, array in arrays.items() if array.dtype.kind in "US"]
         if len(texts) == 1:
-            columns["id"] = arrays[texts[0]]
+            columns.id = arrays[texts[0]]
     return columns
 
 
-def _read_parquet(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
+def _read_parquet(file: pathlib.Path, names: dict[str, str]) -> _Columns:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -212,8 +222,8 @@ def _read_parquet(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
         chosen = {kind: name for kind, name in names.items() if name in columns.names}
         if "vector" not in chosen and len(lists) == 1:
             chosen["vector"] = lists[0]
-        if "id" not in chosen and len(others := [name for name in texts if name != chosen.get("label")]) == 1:
-            chosen["id"] = others[0]
+        if "id" not in chosen and len(names_left := [name for name in texts if name != chosen.get("label")]) == 1:
+            chosen["id"] = names_left[0]
         if not chosen:
             raise _BadTable(
                 f"no columns {', '.join(map(repr, names.values()))}; it has {', '.join(map(repr, columns.names[:20]))}"
@@ -221,9 +231,9 @@ def _read_parquet(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
         table = pq.read_table(file, columns=sorted(set(chosen.values())), memory_map=True)
     except pa.ArrowInvalid as error:
         raise ValueError(str(error)) from None
-    result: dict[str, Any] = {kind: table[name].to_pylist() for kind, name in chosen.items() if kind != "vector"}
+    result = _Columns(**{kind: table[name].to_pylist() for kind, name in chosen.items() if kind != "vector"})
     if "vector" in chosen:
-        result["vector"] = _stacked(table[chosen["vector"]], chosen["vector"])
+        result.vector = _stacked(table[chosen["vector"]], chosen["vector"])
     return result
 
 
@@ -250,7 +260,7 @@ def _stacked(column: Any, name: str) -> Any:
     return np.concatenate([c.flatten().to_numpy(zero_copy_only=False).reshape(-1, lengths[0]) for c in chunks])
 
 
-def _read_csv(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
+def _read_csv(file: pathlib.Path, names: dict[str, str]) -> _Columns:
     with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
         try:
             reader = csv.DictReader(stream)
@@ -260,12 +270,12 @@ def _read_csv(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
         except csv.Error as error:
             raise _BadTable(f"not a CSV table ({error})") from None
     kinds = [kind for kind in ("id", "label") if names[kind] in (reader.fieldnames or [])]
-    return {kind: [row[names[kind]] for row in rows] for kind in kinds}
+    return _Columns(**{kind: [row[names[kind]] for row in rows] for kind in kinds})
 
 
-def _read_text(file: pathlib.Path, names: dict[str, str]) -> dict[str, Any]:
+def _read_text(file: pathlib.Path, names: dict[str, str]) -> _Columns:
     text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
-    return {"id": text.removesuffix("\n").split("\n") if text else []}
+    return _Columns(id=text.removesuffix("\n").split("\n") if text else [])
 
 
 def _check_vectors(X: Any, file: StrPath) -> Any:

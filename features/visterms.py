@@ -6,7 +6,7 @@ training images that contain it,
     p_i = f_i d_i / sqrt(sum_j (f_j d_j)^2),    d_i = -log r_i
 
 (Chechik et al., OASIS, JMLR 2010, §3). With ``tf="sqrt"`` the square root of f_i takes the place of f_i: the tenth
-block of a visterm says less than the first.
+block of a visterm adds less than the first.
 """
 
 from __future__ import annotations
@@ -100,24 +100,24 @@ def _along_axis(centred: np.ndarray, axis: np.ndarray) -> np.ndarray:
 def _orthonormalize(columns: np.ndarray) -> None:
     """Make the rows of `columns` (k, n) orthonormal, by Gram-Schmidt; those that depend on others become zero."""
     for c in range(columns.shape[0]):
-        own = columns[c]
+        row = columns[c]
         before = 0.0
-        for i in range(own.size):
-            before += own[i] * own[i]
+        for i in range(row.size):
+            before += row[i] * row[i]
         for _ in range(2):  # twice is enough
-            for other in range(c):
+            for earlier in range(c):
                 dot = 0.0
-                for i in range(own.size):
-                    dot += own[i] * columns[other, i]
-                for i in range(own.size):
-                    own[i] -= dot * columns[other, i]
+                for i in range(row.size):
+                    dot += row[i] * columns[earlier, i]
+                for i in range(row.size):
+                    row[i] -= dot * columns[earlier, i]
         square = 0.0
-        for i in range(own.size):
-            square += own[i] * own[i]
+        for i in range(row.size):
+            square += row[i] * row[i]
         if square > 1e-20 * before:
-            own /= np.sqrt(square)
+            row /= np.sqrt(square)
         else:
-            own[:] = 0
+            row[:] = 0
 
 
 def _co_occurrences(contains: sp.csr_matrix, n_components: int) -> np.ndarray:
@@ -158,7 +158,7 @@ def co_occurrence_order(counts: Any, centers: np.ndarray) -> np.ndarray:
     counts : sparse matrix of int, (n_images, n_visterms)
         Of training images, or of their cells.
     centers : ndarray of float, (n_visterms, n_features)
-        The visterms' centres: rare visterms are placed by what they look like.
+        The visterms' centres, which place rare visterms.
 
     Returns
     -------
@@ -247,7 +247,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         return self.fit_blocks([counts])
 
     def fit_blocks(self, blocks: Iterable[Any]) -> Self:
-        """Learn the inverse document frequencies from training images of which a part is read at a time.
+        """Learn the inverse document frequencies from training images in blocks, read one at a time.
 
         Parameters
         ----------

@@ -16,14 +16,14 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from . import validation
 from .checks import plain_labels, plain_supervision, refuse_none
-from .online import Callback, OnlineLearner
-from .rows import FASTMATH, Int, readonly
+from .online import OnlineLearner
+from .options import Callback
+from .rows import FASTMATH, Int
 from .sums import product
 
 _log = logging.getLogger(__name__)
@@ -34,11 +34,6 @@ _N_IMAGES = 4096  # and images, whose embeddings are held too
 
 _N_BEST = 10  # labels of an image, or near a label, where nothing else is asked for
 _FEW = 64  # up to so many are found by insertion, more by sorting
-
-# Labels as kernels take them, read-only: label_start (n + 1,) int64, labels (nnz,) int32, sorted for each image, and
-# usable (m,) int32, the images that have a label and lack another. A plain tuple: triplets.py says why.
-Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
-
 
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(k) for k in (1, 2, 3, 4))  # of the same type as what they are added to
 
@@ -74,8 +69,8 @@ def combine_rows(
 class AnnotatorMixin:
     """Ranks labels for an image.
 
-    A subclass notes the labels with `_note_labels` in `fit`, saves `classes_`, and has `label_scores`; it has
-    `label_vectors` where labels have vectors.
+    A subclass notes the labels with `_note_labels` in `fit`, saves `classes_`, and has `label_scores`; its `_sides`
+    have `labels` where labels have vectors.
 
     Attributes
     ----------
@@ -95,8 +90,16 @@ class AnnotatorMixin:
         """Score of every label for every image, larger is better: float32 of shape (n, n_labels)."""
 
     def label_vectors(self) -> np.ndarray:
-        """Vectors of the labels, whose inner products tell which labels are near: float32 of shape (n_labels, D)."""
-        raise NotImplementedError(f"{type(self).__name__} has no vectors of labels")
+        """Vectors of the labels, whose inner products tell which labels are near: float32 of shape (n_labels, D).
+
+        WSABIE's are embeddings, as `transform` has them of images; those of learners with a vector of weights per label
+        are these less their mean over labels, scaled to unit norm.
+        """
+        check_is_fitted(self)
+        vectors = self._sides().labels  # type: ignore[attr-defined]  # of the learner that this is mixed into
+        if vectors is None:
+            raise NotImplementedError(f"{type(self).__name__} has no vectors of labels")
+        return vectors()
 
     def annotate(self, X: Any, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Best labels of every image.
@@ -173,13 +176,6 @@ class AnnotatorMixin:
         scores[np.arange(len(labels)), labels] = -np.inf
         return _best(scores, k)
 
-    def _check_state(self) -> None:
-        super()._check_state()  # type: ignore[misc]  # of the learner that this is mixed into
-        n_columns = self.n_features_in_  # type: ignore[attr-defined]  # of the learner that this is mixed into
-        nothing = sp.csr_array((1, n_columns), dtype=np.float32)
-        if self.label_scores(nothing).shape != (1, len(self.classes_)):
-            raise ValueError("labels and vectors do not fit together")
-
     @staticmethod
     def _check_k(k: int | None, most: int) -> int:
         if k is None:
@@ -235,12 +231,6 @@ class AnnotatorMixin:
             if len(new):
                 raise ValueError(f"{len(new)} labels were not in the first fit, such as {new[0].item()!r}; use fit")
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the learner that this is mixed into
-        tags.estimator_type = "classifier"
-        tags.classifier_tags = ClassifierTags(multi_label=True)
-        return tags
-
     def _labels(self, y: Any) -> sp.csr_array:
         """Which image has which label: bool CSR of shape (n, n_labels), sorted columns."""
         if sp.issparse(y):
@@ -263,18 +253,14 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
     before the first pass rank no label, and are never chosen.
     """
 
-    _state = (*OnlineLearner._state, "classes_", "labels_per_image_")
+    begins_at = "nothing"
+    draws = "labels"
     _noted_from_input = OnlineLearner._noted_from_input | {"classes_", "labels_per_image_"}
 
     @property
     def validation_measure(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
         """Name of the measure of early stopping: "p@1", or "label mAP" of images with several labels."""
         return "p@1" if self.labels_per_image_ is None else "label mAP"
-
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
-        X, y = super()._check_supervised(X, y, reset=reset)
-        self._note_labels(y, reset=reset)
-        return X, y
 
     def partial_fit(
         self,
@@ -288,25 +274,6 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
         """As `OnlineLearner.partial_fit`; `classes` names all labels in the first call, if y lacks some of them."""
         with self._naming(classes):
             return super().partial_fit(X, y, callback=callback, progress=progress)
-
-    def _starts_informed(self) -> bool:
-        return False
-
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> Labels:
-        labels = self._labels(y) if subset is None else self._labels(y)[subset]
-        n_labels = np.diff(labels.indptr)
-        usable = np.flatnonzero((n_labels > 0) & (n_labels < labels.shape[1]))
-        if not len(usable):
-            raise ValueError("no image has a label and lacks another, so no pair of labels can be ranked")
-        if len(usable) < len(n_labels):
-            _log.warning(
-                "skipped %d of %d images: they have no label or all labels", len(n_labels) - len(usable), len(n_labels)
-            )
-        return (
-            readonly(labels.indptr.astype(np.int64)),
-            readonly(labels.indices.astype(np.int32)),
-            readonly(usable.astype(np.int32)),
-        )
 
     def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
         labels = self._labels(y)[held_out]
@@ -323,8 +290,8 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
             n = min(max(1, _N_SCORES // len(self.classes_)), _N_IMAGES)
             parts = []
             for start in range(0, images.shape[0], n):
-                scores, own = self.label_scores(images[start : start + n]), labels[start : start + n].toarray()
-                parts.append(validation.average_precisions(scores, own, np.full(len(own), -1)))
+                scores, present = self.label_scores(images[start : start + n]), labels[start : start + n].toarray()
+                parts.append(validation.average_precisions(scores, present, np.full(len(present), -1)))
             return validation.mean_of(np.concatenate(parts))
 
         return precision_at_1 if self.labels_per_image_ is None else label_map

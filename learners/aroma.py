@@ -21,19 +21,17 @@ The factored form (section 4.2) has a covariance of the query's features and one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 from typing import Any
 
-import joblib
 import numpy as np
 from numba import njit
-from sklearn.utils.validation import check_is_fitted
 
-from . import validation
-from .checks import check_integer
+from .checks import check_choice, check_integer
 from .given_triplets import FitsTriplets
+from .loop import StepCost, Training
 from .online import OnlineLearner
 from .rows import (
     FASTMATH,
@@ -43,14 +41,13 @@ from .rows import (
     dense_rows,
     difference,
     entry_cost,
-    is_dense,
     mean_entries,
     row_dot,
     squared_norm,
     widest_row,
 )
-from .sums import inner_products, one_thread, product
-from .triplets import TripletSampler
+from .sides import Sides, bilinear
+from .sums import inner_products, product, tasks_at_once
 from .whitening import WhiteningMixin, check_whiten
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
@@ -617,6 +614,7 @@ def dense_factored_pass(
 # -- the learner -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
     """Adaptive Regularization Of MAtrix models: OASIS with a step size for every entry of W.
 
@@ -638,22 +636,10 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
         Pairs (p+, p-) drawn per query drawn; see `OASIS`. On dense vectors they share the cost of reading and writing W
         and Sigma. None: 32 for the diagonal form where a quarter of the entries of the images or more are not zero, and
         else 1.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the state with the best mean average precision is kept.
-    patience : int or None, default=5
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10_000
-        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    click_cutoff : float or str, optional
-        `y` holds clicks (images x queries); see `TripletSampler`.
-    check_negatives : bool, default=True
-        See `TripletSampler`.
-    balance : {"image", "class"}, default="image"
-        "class" makes all classes the query equally often, whatever their sizes; see `TripletSampler`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
+    click_cutoff, check_negatives, balance : see `TripletSampler`
+        How triplets are drawn; `click_cutoff` is `cutoff` there.
     n_jobs : int, optional
         Threads for dense vectors, and for adding up the updates of the factored form. The model does not depend on it.
 
@@ -671,17 +657,13 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
 
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from.
-
     Notes
     -----
-    Time per triplet: diagonal, proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is; factored, the same, and 4 d^2
-    operations of matrix products for a triplet that violates. Where a quarter of the entries of the images or more are
-    not zero: diagonal, W and Sigma are read and written once per query with a violating pair; factored, 6 d^2
-    operations of matrix products per triplet (2 d^2 with many pairs per query), and 4 d^2 for one that violates.
+    The query side is Q W, the gallery side X itself. Time per triplet: diagonal, proportional to nnz(q) (nnz(p+) +
+    nnz(p-)), whatever d is; factored, the same, and 4 d^2 operations of matrix products for a triplet that violates.
+    Where a quarter of the entries of the images or more are not zero: diagonal, W and Sigma are read and written once
+    per query with a violating pair; factored, 6 d^2 operations of matrix products per triplet (2 d^2 with many pairs
+    per query), and 4 d^2 for one that violates.
 
     Peak memory, in units of the 4 d^2 bytes of W: 2 for the diagonal and 3 for the factored form; twice as much with
     `validation_fraction` unless `refit`; on dense vectors the diagonal form takes 2 more. Beside it the factored form
@@ -719,44 +701,25 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     linear = True
     reads_rows = True
+    cautious_on_sparse = True  # pairs of visterms that no triplet had stay at their start: others rank by their vectors
     _learned = ("distribution_",)
-    _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "distribution_", "best_distribution_")
-    distribution_: np.ndarray  # (d, d, 2) or (3, d, d)
+    distribution_: np.ndarray = field(init=False)  # (d, d, 2) or (3, d, d)
 
-    def __init__(
-        self,
-        *,
-        covariance: str = "diagonal",
-        r: float = 1.0,
-        n_steps: int = 300_000,
-        init: str | None = None,
-        whiten: bool | str = "auto",
-        pairs_per_query: int | None = None,
-        validation_fraction: float | None = None,
-        patience: int | None = 5,
-        refit: bool = True,
-        pass_steps: int = 10_000,
-        click_cutoff: float | str | None = None,
-        check_negatives: bool = True,
-        balance: str = "image",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.covariance = covariance
-        self.r = r
-        self.n_steps = n_steps
-        self.init = init
-        self.whiten = whiten
-        self.pairs_per_query = pairs_per_query
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.click_cutoff = click_cutoff
-        self.check_negatives = check_negatives
-        self.balance = balance
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    covariance: str = "diagonal"
+    r: float = 1.0
+    n_steps: int = 300_000
+    init: str | None = None
+    whiten: bool | str = "auto"
+    pairs_per_query: int | None = None
+    validation_fraction: float | None = None
+    patience: int | None = 5
+    refit: bool = True
+    pass_steps: int = 10_000
+    click_cutoff: float | str | None = None
+    check_negatives: bool = True
+    balance: str = "image"
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- the similarity ------------------------------------------------------------------------------------------------
 
@@ -772,38 +735,21 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
             return self.distribution_[1], self.distribution_[2]
         return self.distribution_[..., 1]
 
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side: Q W; dense float32 of shape (n, d)."""
-        check_is_fitted(self)
-        return self._back(self._learned_side(self.whitened(Q)))
+    @property
+    def begins_at(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
+        """What learning begins at; see `SimilarityLearner`."""
+        return "vectors" if self.init == "identity" or (self.init is None and self.is_whitened()) else "nothing"
 
-    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its query side: P W."""
-        return self._back(self._learned_side(self.whitened_parts(parts, whole)))
+    def _sides(self) -> Sides:
+        """Q W and X."""
+        return bilinear(self._times_W, lambda: self.W_, self._whitening)
 
-    def _learned_matrix(self) -> np.ndarray:
-        return self.W_
-
-    def _learned_side(self, Z: Any) -> np.ndarray:
+    def _times_W(self, Z: Any) -> np.ndarray:
         if self._is_factored():
             return product(Z, self.W_)
         # Products with W alone would copy it whole, as every other entry; this reads only the rows that Q touches.
         d = self.n_features_in_
         return np.ascontiguousarray(product(Z, np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
-
-    def _starts_at_vectors(self) -> bool:
-        return self.init == "identity" or (self.init is None and self.is_whitened())
-
-    def _starts_informed(self) -> bool:
-        return self._starts_at_vectors()
-
-    def _cautious_share(self, X: Any) -> float:
-        # Pairs of visterms that no triplet had stay at their start: images of other classes rank by how they look.
-        return super()._cautious_share(X) if is_dense(X) else validation.CAUTIOUS_SPARSE
-
-    def _start_whitened(self) -> None:
-        if self.init is None:
-            np.fill_diagonal(self.W_, 1.0)
 
     def _is_factored(self) -> bool:
         """Which form was learned; `covariance` is the one that the next `fit` learns."""
@@ -811,16 +757,16 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
-        if self.covariance not in ("diagonal", "factored"):
-            raise ValueError(f"covariance must be 'diagonal' or 'factored', got {self.covariance!r}")
+    def _check_params(self, *, fitted: bool) -> None:
+        check_choice("covariance", self.covariance, ("diagonal", "factored"))
         if not isinstance(self.r, Real) or not 1e-30 <= self.r <= 1e30:  # what single precision can take
             raise ValueError(f"r must be a positive number, from 1e-30 to 1e30, got {self.r!r}")
-        if self.init not in ("zero", "identity", None):
-            raise ValueError(f"init must be 'zero', 'identity' or None, got {self.init!r}")
+        check_choice("init", self.init, ("zero", "identity", None))
         check_whiten(self.whiten)
         if self.pairs_per_query is not None:
             check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
+        if fitted and self._is_factored() != (self.covariance == "factored"):
+            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to learn from scratch")
 
     def _start(self) -> None:
         d = self.n_features_in_
@@ -831,38 +777,32 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
                 np.fill_diagonal(covariance, 1.0)
         else:
             self.distribution_[..., 1] = 1.0
-        if self.init == "identity":
+        if self.begins_at == "vectors":
             np.fill_diagonal(self.W_, 1.0)
 
-    def _continue(self) -> None:
-        if self._is_factored() != (self.covariance == "factored"):
-            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to learn from scratch")
-        super()._continue()
-
-    def _step_cost(self, rows: Rows) -> float:
-        d, n = self.n_features_in_, mean_entries(rows)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        d, n, pairs = self.n_features_in_, mean_entries(rows), self._pairs(rows)
         if dense_rows(rows, d) is not None:
-            return 0.4 * d**2 if self._is_factored() else d**2 / self._pairs(rows) + 20 * d
+            return StepCost(0.4 * d**2 if self._is_factored() else d**2 / pairs + 20 * d, pairs)
         if self._is_factored():  # products of rows; few pending updates take as long to add as many
-            return 0.3 * d * (3 * n + _PENDING) + 0.01 * d**2
-        return entry_cost(rows, d) * 4 * n**2
+            return StepCost(0.3 * d * (3 * n + _PENDING) + 0.01 * d**2, pairs)
+        return StepCost(entry_cost(rows, d) * 4 * n**2, pairs)
 
     def _pairs(self, rows: Rows) -> int:
+        """Pairs drawn per query drawn."""
         if self.pairs_per_query is not None:
             return self.pairs_per_query
         sparse = dense_rows(rows, self.n_features_in_) is None
         return 1 if sparse or self._is_factored() else _DENSE_PAIRS
 
-    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, sampler = training.rows, training.sampler
         triplets = sampler.draw_pass((self.seed_, 0), self.n_steps_, n_steps, pairs_per_query=self._pairs(rows))
         d, r = self.n_features_in_, float(self.r)
         X = dense_rows(rows, d)
         if X is None and not self._is_factored():
             return diagonal_pass(rows, triplets, r, self.distribution_.reshape(d, 2 * d))
-        n_threads = joblib.effective_n_jobs(self.n_jobs)
-        # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
-        with one_thread(), ThreadPoolExecutor(n_threads) as pool:
-            run = map if n_threads == 1 else pool.map
+        with tasks_at_once(self.n_jobs) as run:
             if X is None:
                 return self._sparse_factored_pass(rows, triplets, run)
             if self._is_factored():

@@ -1,4 +1,4 @@
-"""How images look and what was learned, in one similarity.
+"""Cosine and what was learned, in one similarity.
 
     S_a(q, x) = (1 - a) q'x + a c S(q, x)
 
@@ -9,7 +9,7 @@ sides h and t of the learner
     query side  (1 - a) q + a h(q),         gallery side  x             where t(x) = x
     query side  [(1 - a) q, a c h(q)],      gallery side  [x, t(x)]     otherwise
 
-Of a learner that whitens vectors, q stands for the query side of the whitened ones.
+Where a learner whitens vectors, q stands for the query side of the whitened ones.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import SimilarityLearner, inner_products, ratio_of_spreads, scores_of
+from .base import SimilarityLearner, inner_products, ratio_of_spreads
 from .checks import check_share
 from .maps import Map, SideBySide, scaled
+from .sides import dense, scores_of
 
 _SAMPLE = 300  # images whose similarities tell the scale
 
@@ -38,7 +39,7 @@ class Blend:
     learner : SimilarityLearner
         Fitted.
     learned : float, optional
-        The share of what was learned, from 0 (how images look) to 1 (the learner); by default `learned_` of the
+        The share of what was learned, from 0 (cosine alone) to 1 (the learner alone); by default `learned_` of the
         learner, which is 1 unless it was chosen on held-out images.
     scale : float, optional
         c; by default `scale_` of the learner, else 1. See `scale_of`.
@@ -92,15 +93,16 @@ class Blend:
     def transform_query(self, Q: Any) -> Any:
         """Query side: dense float32."""
         if self.shares_gallery:
-            return self.learner._mixed_side(Q, *self._weights())
-        return self._query(self.learner._look_side(Q), self.learner.transform_query(Q))
+            return self.learner._mixed(*self._weights()).of(Q)
+        return self._query(self.learner._cosine_side(Q), self.learner.transform_query(Q))
 
     def query_map(self) -> Map:
         """`transform_query` as a few steps; see `SimilarityLearner.query_map`."""
-        look, learned = map(float, self._weights())
+        cosine, learned = self._weights()
         if self.shares_gallery:
-            return self.learner._mixed_map(look, learned)
-        return (SideBySide(scaled(self.learner._look_map(), look), scaled(self.learner.query_map(), learned)),)
+            return self.learner._mixed(cosine, learned).steps()
+        steps = self.learner._sides().cosine.steps(), self.learner.query_map()
+        return (SideBySide(scaled(steps[0], float(cosine)), scaled(steps[1], float(learned))),)
 
     def gallery_map(self) -> Map:
         """`transform` as a few steps."""
@@ -109,7 +111,7 @@ class Blend:
 
     def linear_query(self, P: Any) -> np.ndarray:
         """Query sides of differences of vectors; where `shares_gallery`."""
-        return self.learner._mixed_side(P, *self._weights(), differences=True)
+        return self.learner._mixed(*self._weights(), differences=True).of(P)
 
     def center(self) -> np.ndarray | None:
         """As of the learner."""
@@ -122,7 +124,7 @@ class Blend:
 
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
         """What parts of an image add to its query side."""
-        return self._query(self.learner._look_parts(parts, whole), self.learner.transform_query_parts(parts, whole))
+        return self._query(self.learner._cosine_parts(parts, whole), self.learner.transform_query_parts(parts, whole))
 
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image: float32 (n_queries, n_images)."""
@@ -132,11 +134,11 @@ class Blend:
         return np.float32(1 - self.learned), np.float32(self.learned * self.scale)
 
     def _query(self, Q: Any, side: Any) -> np.ndarray:
-        Q, side = (part.toarray() if sp.issparse(part) else np.asarray(part) for part in (Q, side))
-        look, learned = self._weights()
+        Q, side = dense(Q), dense(side)
+        cosine, learned = self._weights()
         if self.shares_gallery:
-            return look * Q + learned * side
-        return np.hstack([look * Q, learned * side])
+            return cosine * Q + learned * side
+        return np.hstack([cosine * Q, learned * side])
 
 
 def _check_scale(scale: Any) -> float:
@@ -154,7 +156,7 @@ def _side_by_side(X: Any, side: Any) -> Any:
 def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     """How many times the similarities of some images vary more by their vectors than by a learner.
 
-    Multiplied by it, what a learner says of two images weighs as much as how they look. 1 for a learner that started
+    Multiplied by it, the learner weighs as much as cosine. 1 for a learner that started
     at the inner product of the vectors, and so has its scale.
 
     Parameters
@@ -170,13 +172,13 @@ def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     -------
     float
     """
-    if learner._starts_at_vectors():
+    if learner.begins_at == "vectors":
         return 1.0
     rows = np.unique(np.linspace(0, X.shape[0] - 1, min(_SAMPLE, X.shape[0])).astype(int))
-    some = X[rows]
+    images = X[rows]
     others = ~np.eye(len(rows), dtype=bool)
-    learned = learner.similarity(some, some, None if y is None else y[rows])
-    return ratio_of_spreads(scores_of(learner._look_side(some), some)[others], learned[others])
+    learned = learner.similarity(images, images, None if y is None else y[rows])
+    return ratio_of_spreads(scores_of(learner._cosine_side(images), images)[others], learned[others])
 
 
 def effective(learner: SimilarityLearner, learned: float | None = None, scale: float | None = None) -> Any:

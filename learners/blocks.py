@@ -101,11 +101,11 @@ def learn_blocks(
     before, block = None, None
     for k in range(-1, -(-(len(starts) - 1) // size) + 1):
         following = None
-        some = starts[(k + 1) * size : (k + 2) * size + 1]
-        if len(some) > 1:
-            own = slice(some[0], some[-1])
+        bounds = starts[(k + 1) * size : (k + 2) * size + 1]
+        if len(bounds) > 1:
+            part = slice(bounds[0], bounds[-1])
             V, G = buffers[k % 2]
-            following = images.block(triplets[own], some - some[0], V, G, taus[own])
+            following = images.block(triplets[part], bounds - bounds[0], V, G, taus[part])
         tiles = range(0, len(W), images.tile_columns)
         tasks: list[Callable[[], Any]] = [
             partial(images.tile, slice(left, left + images.tile_columns), before, following) for left in tiles

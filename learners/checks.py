@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,6 +15,19 @@ def check_integer(name: str, value: Any, *, minimum: int) -> None:
     """Refuse anything but an integer of at least `minimum`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse anything but a positive, finite number."""
+    if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+
+
+def check_choice(name: str, value: Any, known: Sequence[Any]) -> None:
+    """Refuse anything but one of some values."""
+    if value not in known:
+        *names, last = map(repr, known)
+        raise ValueError(f"{name} must be {', '.join(names)} or {last}, got {value!r}")
 
 
 def refuse_none(y: Any) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.utils.validation import check_is_fitted
-
-from .base import Callback, SimilarityLearner
-from .maps import Map, Unit
-from .sums import row_lengths, unit_rows
+from .base import SimilarityLearner
+from .options import FitOptions
+from .sides import UNIT_ROWS, Sides
 
 
 class Cosine(SimilarityLearner):
     """Inner product of the images' vectors scaled to unit L2 norm.
+
+    Rows are scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read.
 
     The "Euclidean" of the papers' tables: on unit rows both rank alike, and so does OASIS before its first step. The
     vectors are taken as given: weighting (tf-idf) is done before.
@@ -29,29 +29,16 @@ class Cosine(SimilarityLearner):
     """
 
     linear = True
+    needs_labels = False
 
-    def fit(self, X: Any, y: Any = None, **options: Any) -> Self:
-        """Store the number of columns; `y` is ignored. See `SimilarityLearner.fit`."""
-        return super().fit(X, y, **options)
-
-    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
+    def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
         self._check_images(X, reset=True)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Same as `fit`, but the number of columns must stay."""
-        self._check_images(X, reset=not hasattr(self, "n_features_in_"))
+        self._check_images(X, reset="n_features_in_" not in vars(self))
         return self
 
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
-        check_is_fitted(self)
-        return unit_rows(self._check_images(X))
-
-    def gallery_map(self) -> Map:
-        """Scaling to unit length."""
-        return (Unit(),)
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """Parts divided by the length of the image, both sides alike."""
-        return self._check_images(parts) / row_lengths(self._check_images(whole))[0]
+    def _sides(self) -> Sides:
+        return Sides(gallery=UNIT_ROWS)

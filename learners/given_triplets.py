@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from .base import Callback
+from .options import Callback
 from .rows import readonly
 
 _PASSES = 10  # through the triplets, where `n_steps` is None
@@ -37,23 +37,24 @@ class GivenTriplets:
     """
 
     def __init__(self, triplets: Any, n_images: int) -> None:
-        given = np.asarray(triplets)
-        if given.ndim != 2 or given.shape[1] != 3 or given.dtype.kind not in "iu":
+        triplets = np.asarray(triplets)
+        if triplets.ndim != 2 or triplets.shape[1] != 3 or triplets.dtype.kind not in "iu":
             raise ValueError(
-                f"triplets must be integers of shape (n, 3): query, relevant, irrelevant; got {given.dtype} of shape "
-                f"{given.shape}"
+                "triplets must be integers of shape (n, 3): query, relevant, irrelevant; "
+                f"got {triplets.dtype} of shape {triplets.shape}"
             )
-        if not len(given):
+        if not len(triplets):
             raise ValueError("triplets must hold at least one triplet")
-        wrong = np.flatnonzero(((given < 0) | (given >= n_images)).any(axis=1))
+        wrong = np.flatnonzero(((triplets < 0) | (triplets >= n_images)).any(axis=1))
         if len(wrong):
-            raise ValueError(f"triplet {wrong[0]} is {given[wrong[0]].tolist()}; rows of X are 0 to {n_images - 1}")
-        same = (given[:, 0] == given[:, 1]) | (given[:, 0] == given[:, 2]) | (given[:, 1] == given[:, 2])
+            raise ValueError(f"triplet {wrong[0]} is {triplets[wrong[0]].tolist()}; rows of X are 0 to {n_images - 1}")
+        a, b, c = triplets.T
+        same = (a == b) | (a == c) | (b == c)
         if same.any():
             first = int(np.argmax(same))
-            raise ValueError(f"triplet {first} is {given[first].tolist()}: it names an image twice")
-        self._triplets = readonly(given.astype(np.int32))
-        joined = np.ones(len(given), bool), (given[:, 0], given[:, 1])
+            raise ValueError(f"triplet {first} is {triplets[first].tolist()}: it names an image twice")
+        self._triplets = readonly(triplets.astype(np.int32))
+        joined = np.ones(len(triplets), bool), (a, b)
         graph = sp.coo_array(joined, shape=(n_images, n_images))
         self.groups: np.ndarray = connected_components(graph, directed=False)[1]
 
@@ -81,6 +82,7 @@ class FitsTriplets:
     """Adds `fit_triplets` to a learner whose steps are triplets."""
 
     learns_triplets = True
+    validation_fraction: float | None
 
     def fit_triplets(
         self, X: Any, triplets: Any, *, callback: Callback | None = None, progress: Callback | None = None
@@ -104,17 +106,16 @@ class FitsTriplets:
         Notes
         -----
         Triplets are learned in the order given, and from the first again when all are learned: shuffle them if they are
-        sorted. Where `n_steps` is None, as by default in
-        OASIS, each is learned ten times. Given the triplets that `fit` draws, this gives the
-        same W. Dense vectors are whitened as by `fit`; images that triplets join, as query and relevant image, stand
-        for a class.
+        sorted. Where `n_steps` is None, as by default in OASIS, each is learned ten times. Given the triplets that
+        `fit` draws, this gives the same W. Dense vectors are whitened as by `fit`; images that triplets join, as query
+        and relevant image, stand for a class.
         """
-        if getattr(self, "validation_fraction", None) is not None:
+        if self.validation_fraction is not None:
             raise ValueError("triplets do not say which images to hold out: use validation_fraction=None")
-        given = GivenTriplets(triplets, X.shape[0])
-        return self.fit(X, given, callback=callback, progress=progress)  # type: ignore[attr-defined]  # of the learner that has this base
+        y = GivenTriplets(triplets, X.shape[0])
+        return self.fit(X, y, callback=callback, progress=progress)  # type: ignore[attr-defined]  # of the learner that has this base
 
 
-def steps_through(given: GivenTriplets) -> int:
+def steps_through(triplets: GivenTriplets) -> int:
     """Steps of a training by default."""
-    return _PASSES * len(given)
+    return _PASSES * len(triplets)

@@ -21,27 +21,26 @@ from __future__ import annotations
 
 import graphlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
-from sklearn.utils.validation import check_is_fitted
 
-from .annotation import Labels
-from .base import SimilarityLearner
 from .draws import stream
+from .loop import StepCost, Training
 from .maps import Affine, Logistic, Map
 from .one_vs_rest import OneVsRestPA
-from .online import Callback
-from .rows import Rows, readonly
+from .rows import Rows, csr_of, readonly
+from .sides import Side, Sides
 from .sums import product, row_means
 
 _log = logging.getLogger(__name__)
 
 _FOLDS = 3  # models of which each leaves a share of the images out
-_CALIBRATE, _CALIBRATE_QUICKLY = 20_000, 2_000  # images, at the end and for a look while learning
+_CALIBRATE, _CALIBRATE_QUICKLY = 20_000, 2_000  # images, at the end and for a validation check
 _NEWTON_STEPS, _HALVINGS = 30, 20
 _LABELS_AT_ONCE = 256
 
@@ -67,7 +66,7 @@ def class_similarity(labels: Any, is_a: Mapping[str, Sequence[str]] | None) -> n
     S = np.eye(len(names), dtype=np.float32)
     if is_a is None:
         return S
-    parents = {str(child): [str(parent) for parent in found] for child, found in is_a.items()}
+    parents = {str(child): [str(parent) for parent in above] for child, above in is_a.items()}
     try:
         upwards = list(graphlib.TopologicalSorter(parents).static_order())  # parents first
     except graphlib.CycleError as error:
@@ -88,9 +87,9 @@ def class_similarity(labels: Any, is_a: Mapping[str, Sequence[str]] | None) -> n
     roots = [node for node in upwards if not parents.get(node)]
     joined = len(roots) > 1 or bool(unknown)
     top = max(height[root] for root in roots) + joined
-    for i, one in enumerate(names):
-        for j, other in enumerate(names[:i]):
-            shared = above.get(one, set()) & above.get(other, set())
+    for i, first in enumerate(names):
+        for j, second in enumerate(names[:i]):
+            shared = above.get(first, set()) & above.get(second, set())
             if shared:
                 S[i, j] = S[j, i] = 1 - min(height[node] for node in shared) / top
     return S
@@ -144,6 +143,7 @@ def calibrate(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
     return a, b
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class HIER(OneVsRestPA):
     """Hierarchical semantic indexing: class probabilities, compared by the similarity of classes in a hierarchy.
 
@@ -155,16 +155,8 @@ class HIER(OneVsRestPA):
         Aggressiveness of the classifiers: the largest step tau.
     n_steps : int, default=200_000
         Images drawn for each model; each is one step of every label's classifier.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=2000
-        Images per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
@@ -191,9 +183,10 @@ class HIER(OneVsRestPA):
     Time is four times that of `OneVsRestPA`, as four models learn; memory is five times, in units of W, and nine times
     with `validation_fraction` unless `refit`.
 
-    `label_scores` are the probabilities. Of images with one label each they are scaled to sum to one; of images with
-    several they stand for themselves. A label that no training image has keeps the slope 1 and the intercept 0 of the
-    beginning; `partial_fit` calibrates by the images that it is given, but for labels that none of them has.
+    The gallery side is the probabilities p, the query side S p. `label_scores` are the probabilities. With one label
+    per image they are scaled to sum to one; with several each stands for itself. A label that no training image has
+    keeps the slope 1 and the intercept 0 of the beginning; `partial_fit` calibrates by the images that it is given, but
+    for labels that none of them has.
 
     Departures from the paper: the classifiers are passive-aggressive ones, as in WSABIE's comparison, in place of
     support vector machines; there is no hashing. Calibration uses at most 20,000 images, evenly spaced.
@@ -218,47 +211,18 @@ class HIER(OneVsRestPA):
     """
 
     linear = False
-    _learned: tuple[str, ...] = ("W_", "fold_weights_")
+    _calibrate_quickly = _CALIBRATE_QUICKLY
+    _learned = ("W_", "fold_weights_")
     # An image of another class is certain to be of one that is known, and few held-out classes do not show what that
     # costs among many: with a quarter, mAP on other classes fell by 0.09 (deep vectors of Caltech-101).
-    _most_open = 0.05
-    _state = (
-        *OneVsRestPA._state,
-        "fold_weights_",
-        "best_fold_weights_",
-        "slopes_",
-        "intercepts_",
-        "class_similarity_",
-    )
+    most_open = 0.05
     _noted_from_input = OneVsRestPA._noted_from_input | {"class_similarity_"}
-    fold_weights_: np.ndarray  # (3, d, n_labels)
-    slopes_: np.ndarray  # (n_labels,)
-    intercepts_: np.ndarray  # (n_labels,)
-    class_similarity_: np.ndarray  # (n_labels, n_labels)
-    _phase_images: Any = None  # during a phase of `fit`: images, labels, and the rows that are learned from
+    fold_weights_: np.ndarray = field(init=False)  # (3, d, n_labels)
+    slopes_: np.ndarray = field(init=False)  # (n_labels,)
+    intercepts_: np.ndarray = field(init=False)  # (n_labels,)
+    class_similarity_: np.ndarray = field(init=False)  # (n_labels, n_labels)
 
-    def __init__(
-        self,
-        *,
-        is_a: Mapping[str, Sequence[str]] | None = None,
-        C: float = 0.03,
-        n_steps: int = 200_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 2000,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            C=C,
-            n_steps=n_steps,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            refit=refit,
-            pass_steps=pass_steps,
-            random_state=random_state,
-        )
-        self.is_a = is_a
+    is_a: Mapping[str, Sequence[str]] | None = None
 
     # -- sides ---------------------------------------------------------------------------------------------------------
 
@@ -271,31 +235,21 @@ class HIER(OneVsRestPA):
         sums = row_means(probabilities) * np.float32(probabilities.shape[1])
         return probabilities / np.where(sums > 0, sums, np.float32(1))[:, None]
 
-    def transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Probabilities p: float32 of shape (n, n_labels). Labels of the gallery are not read."""
-        return self.label_scores(X)
+    def _sides(self) -> Sides:
+        """S p and the probabilities p, both float32 of shape (n, n_labels). Labels of the gallery are not read."""
 
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side S p: float32 of shape (n, n_labels)."""
-        check_is_fitted(self)
-        return product(self._gallery_side(Q), np.asarray(self.class_similarity_))
+        def steps() -> Map:
+            scores = Affine(np.asarray(self.W_) * np.asarray(self.slopes_), np.asarray(self.intercepts_))
+            return (scores, Logistic(to_sum_one=self.labels_per_image_ is None))
 
-    def gallery_map(self) -> Map:
-        """Probabilities p."""
-        slopes, intercepts = np.asarray(self.slopes_), np.asarray(self.intercepts_)
-        scores = Affine(np.asarray(self.W_) * slopes, intercepts)
-        return (scores, Logistic(to_sum_one=self.labels_per_image_ is None))
-
-    def query_map(self) -> Map:
-        """S p."""
-        return (*self.gallery_map(), Affine(np.asarray(self.class_similarity_, np.float32)))
-
-    transform_parts = SimilarityLearner.transform_parts  # says that probabilities are no sums of parts
+        S = np.asarray(self.class_similarity_)
+        query = Side(lambda Q: product(self.label_scores(Q), S), lambda: (*steps(), Affine(S.astype(np.float32))))
+        return Sides(query, Side(self.label_scores, steps), labels=self._label_vectors)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
-        super()._check_params()
+    def _check_params(self, *, fitted: bool) -> None:
+        super()._check_params(fitted=fitted)
         if self.is_a is not None and not isinstance(self.is_a, Mapping):
             raise ValueError(f"is_a must name the parents of each label, as a dictionary of lists, got {self.is_a!r}")
         self.class_similarity_ = class_similarity(self.classes_, self.is_a)
@@ -306,61 +260,39 @@ class HIER(OneVsRestPA):
         n_labels = len(self.classes_)
         self.slopes_, self.intercepts_ = np.ones(n_labels, np.float32), np.zeros(n_labels, np.float32)
 
-    def _continue(self) -> None:
-        super()._continue()
-        self.slopes_, self.intercepts_ = np.array(self.slopes_), np.array(self.intercepts_)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost((1 + _FOLDS) * super()._step_cost(rows).nanoseconds)
 
-    def _step_cost(self, rows: Rows) -> float:
-        return (1 + _FOLDS) * super()._step_cost(rows)
-
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        figures = super()._pass(rows, sampler, n_steps)
-        label_start, labels, usable = sampler
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        figures = super()._pass(training, n_steps)
+        label_start, labels, usable = training.sampler
         for fold in range(_FOLDS):
             others = readonly(usable[usable % _FOLDS != fold])
             if len(others):
                 state = stream(self.seed_, 1 + fold, self.n_steps_)
-                self._learn(rows, (label_start, labels, others), n_steps, state, self.fold_weights_[fold])
+                sampler = label_start, labels, others
+                self._learn_labels(training.rows, sampler, n_steps, state, self.fold_weights_[fold])
         return figures
 
-    def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
-        if not X.has_canonical_format:  # sums are in the order of the columns
-            X = X.copy()
-            X.sum_duplicates()
-        rows = np.arange(X.shape[0])
-        if self.phase_ == "search":
-            rows = np.setdiff1d(rows, np.asarray(self.held_out_))
-        self._phase_images = X, self._labels(y), rows
-        try:
-            super()._run_phase(X, y, callback)
-        finally:
-            del self._phase_images
+    def _settle(self, moment: str, training: Training | None) -> None:
+        if moment != "pass" and training is not None:
+            self._calibrate(training, self._calibrate_quickly if moment == "validation" else _CALIBRATE)
 
-    def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
-        measure = super()._validator(X, y, held_out)
-
-        def calibrated() -> float:
-            self._calibrate(_CALIBRATE_QUICKLY)
-            return measure()
-
-        return calibrated
-
-    def _finish(self) -> None:
-        self._calibrate(_CALIBRATE)
-
-    def _calibrate(self, most: int) -> None:
+    def _calibrate(self, training: Training, most: int) -> None:
         """Calibrate by scores of images that the models have not learned from, of labels that some of these have."""
-        X, labels, rows = self._phase_images
-        places = np.arange(0, len(rows), -(-len(rows) // most))
-        own = labels[rows[places]].toarray()
-        has_both = own.any(axis=0) & ~own.all(axis=0)
-        for some in _parts(np.flatnonzero(has_both)):
-            scores = np.empty((len(places), len(some)), np.float32)
+        X, n_images = csr_of(training.rows, self.n_features_in_), len(training.rows[3])
+        places = np.arange(0, n_images, -(-n_images // most))
+        label_start, labels, _ = training.sampler
+        shape = n_images, len(self.classes_)
+        present = sp.csr_array((np.ones(len(labels), bool), labels, label_start), shape)[places].toarray()
+        has_both = present.any(axis=0) & ~present.all(axis=0)
+        for part in _parts(np.flatnonzero(has_both)):
+            scores = np.empty((len(places), len(part)), np.float32)
             for fold in range(_FOLDS):
                 of_fold = np.flatnonzero(places % _FOLDS == fold)
-                W = np.ascontiguousarray(self.fold_weights_[fold][:, some])
-                scores[of_fold] = product(X[rows[places[of_fold]]], W)
-            self.slopes_[some], self.intercepts_[some] = calibrate(scores, own[:, some])
+                W = np.ascontiguousarray(self.fold_weights_[fold][:, part])
+                scores[of_fold] = product(X[places[of_fold]], W)
+            self.slopes_[part], self.intercepts_[part] = calibrate(scores, present[:, part])
 
 
 def _parts(labels: np.ndarray) -> Iterable[np.ndarray]:

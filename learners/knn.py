@@ -15,21 +15,22 @@ the tree of depth zero: one leaf that holds all.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from sklearn.preprocessing import normalize
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .annotation import AnnotatorMixin
-from .base import Callback, SimilarityLearner
-from .checks import check_integer, plain_supervision
+from .base import SimilarityLearner
+from .checks import check_choice, check_integer
 from .draws import draw_seed
-from .maps import Map, Unit
+from .options import FitOptions
 from .rows import readonly
-from .sums import row_lengths, unit_rows
+from .sides import UNIT_ROWS, Sides
 
 _log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ def search_pass(
             similarities[query, slot], nearest[query, slot] = np.float32(0.0), -1
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     """Labels of the most similar training images.
 
@@ -157,7 +159,7 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     label first. Images of similarity zero or less are no neighbours. Images without a label are skipped, and counted
     in a warning. The depth p follows from `leaf_size`. The projections are Gaussian. Images whose projections
     tie at the median are divided by their order, so that the two halves differ by one image at most. The similarity of
-    images is their cosine.
+    images is their cosine: the inner product of rows scaled to unit norm, both sides alike.
 
     References
     ----------
@@ -174,40 +176,29 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     """
 
     linear = True
-    _state = (
-        *SimilarityLearner._state,
-        "classes_",
-        "labels_per_image_",
-        "image_of_",
-        "list_start_",
-        "list_places_",
-        "list_values_",
-        "label_start_",
-        "labels_",
-        "directions_",
-        "thresholds_",
-        "leaf_start_",
-        "n_images_",
-        "seed_",
-    )
 
-    def __init__(
-        self,
-        *,
-        n_neighbors: int = 30,
-        weights: str = "similarity",
-        algorithm: str = "exact",
-        leaf_size: int = 1000,
-        random_state: Any = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.weights = weights
-        self.algorithm = algorithm
-        self.leaf_size = leaf_size
-        self.random_state = random_state
+    _points_into = {"list_places_": "n_images_", "labels_": "classes_"}  # nobody writes to it
 
-    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
-        X, labels = self._check_supervised(X, y, reset=True)
+    image_of_: np.ndarray = field(init=False)
+    list_start_: np.ndarray = field(init=False)
+    list_places_: np.ndarray = field(init=False)
+    list_values_: np.ndarray = field(init=False)
+    label_start_: np.ndarray = field(init=False)
+    labels_: np.ndarray = field(init=False)
+    directions_: np.ndarray = field(init=False)
+    thresholds_: np.ndarray = field(init=False)
+    leaf_start_: np.ndarray = field(init=False)
+    n_images_: int = field(init=False)
+    seed_: int = field(init=False)
+
+    n_neighbors: int = 30
+    weights: str = "similarity"
+    algorithm: str = "exact"
+    leaf_size: int = 1000
+    random_state: Any = None
+
+    def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
+        X, labels = self._check_labelled(X, y, reset=True)
         self.seed_ = draw_seed(self.random_state)
         return self._keep(X, labels)
 
@@ -216,27 +207,17 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
 
         `classes` names all labels in the first call, if y lacks some of them.
         """
-        if not hasattr(self, "image_of_"):
+        if "image_of_" not in vars(self):
             with self._naming(classes):
                 return self.fit(X, y)
-        X, labels = self._check_supervised(X, y, reset=False)
+        X, labels = self._check_labelled(X, y, reset=False)
         place_of = np.argsort(self.image_of_)
         kept = sp.csc_array((self.list_values_, self.list_places_, self.list_start_), (self.n_images_, X.shape[1]))
         kept_labels = _label_rows(self.label_start_, self.labels_, len(self.classes_))
         return self._keep(sp.vstack([kept.tocsr()[place_of], X]), sp.vstack([kept_labels[place_of], labels]))
 
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
-        check_is_fitted(self)
-        return unit_rows(self._check_images(X))
-
-    def gallery_map(self) -> Map:
-        """Scaling to unit length."""
-        return (Unit(),)
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """Parts divided by the length of the image, both sides alike."""
-        return self._check_images(parts) / row_lengths(self._check_images(whole))[0]
+    def _sides(self) -> Sides:
+        return Sides(gallery=UNIT_ROWS)
 
     def kneighbors(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Training images nearest to images.
@@ -314,12 +295,10 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
         self.leaf_start_ = np.concatenate([[0], np.cumsum([len(members) for members in nodes])])
         return np.concatenate(nodes)
 
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, sp.csr_array]:
+    def _check_labelled(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, sp.csr_array]:
         """Unit rows of the images that have a label, and these labels."""
         self._check_params()
-        y = plain_supervision(y) if y is not None else y  # without y, the check below says so
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
-        self._note_labels(y, reset=reset)
+        X, y = self._check_supervised(X, y, reset=reset)
         labels = self._labels(y)
         labelled = np.flatnonzero(np.diff(labels.indptr))
         if not len(labelled):
@@ -329,24 +308,11 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
             X, labels = X[labelled], labels[labelled]
         return _unit_rows(X), labels
 
-    def _check_state(self) -> None:
-        for numbers, end in ((self.list_places_, self.n_images_), (self.labels_, len(self.classes_))):
-            if len(numbers) and not (numbers.min() >= 0 and numbers.max() < end):
-                raise ValueError("it names images or labels that it does not hold")
-        super()._check_state()
-
     def _check_params(self) -> None:
         check_integer("n_neighbors", self.n_neighbors, minimum=1)
         check_integer("leaf_size", self.leaf_size, minimum=1)
-        if self.weights not in ("similarity", "uniform"):
-            raise ValueError(f"weights must be 'similarity' or 'uniform', got {self.weights!r}")
-        if self.algorithm not in ("exact", "tree"):
-            raise ValueError(f"algorithm must be 'exact' or 'tree', got {self.algorithm!r}")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+        check_choice("weights", self.weights, ("similarity", "uniform"))
+        check_choice("algorithm", self.algorithm, ("exact", "tree"))
 
 
 def _unit_rows(X: Any) -> sp.csr_array:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from .base import SimilarityLearner
 from .maps import Affine, Map, Squares
+from .sides import Side, Sides
 from .sums import inner_products, product
 
 # Images whose products with A are held at a time: 40 MB at d = 10,000.
@@ -40,13 +40,13 @@ def query_steps(A: np.ndarray) -> Map:
 
 def gallery_side(X: Any, A: np.ndarray) -> Any:
     """[X, -x' A x]: CSR or dense float32 of shape (n, d + 1), as X is."""
-    own = np.empty((X.shape[0], 1), np.float32)
+    squares_of = np.empty((X.shape[0], 1), np.float32)
     for start in range(0, X.shape[0], _ROWS):
         part = X[start : start + _ROWS]
         XA = product(part, A)
         squares = part.multiply(XA).sum(axis=1) if sp.issparse(part) else inner_products(part, XA)
-        own[start : start + _ROWS, 0] = -np.asarray(squares).ravel()
-    return sp.hstack([X, own], format="csr") if sp.issparse(X) else np.hstack([X, own])
+        squares_of[start : start + _ROWS, 0] = -np.asarray(squares).ravel()
+    return sp.hstack([X, squares_of], format="csr") if sp.issparse(X) else np.hstack([X, squares_of])
 
 
 def query_parts(parts: Any, whole: Any, A: np.ndarray) -> np.ndarray:
@@ -59,8 +59,8 @@ def query_parts(parts: Any, whole: Any, A: np.ndarray) -> np.ndarray:
 
 def gallery_parts(parts: Any, whole: Any, A: np.ndarray) -> Any:
     """[P, -p' A b] of parts of b, (1, d): CSR or dense float32 of shape (n_parts, d + 1), as the parts are."""
-    own = -product(parts, product(whole, A).T)
-    return sp.hstack([parts, own], format="csr") if sp.issparse(parts) else np.hstack([parts, own])
+    squares_of = -product(parts, product(whole, A).T)
+    return sp.hstack([parts, squares_of], format="csr") if sp.issparse(parts) else np.hstack([parts, squares_of])
 
 
 def _vector(row: Any) -> np.ndarray:
@@ -79,41 +79,32 @@ def shrunken(C: np.ndarray, shrinkage: float) -> np.ndarray:
     return (1 - shrinkage) * C + shrinkage * scale * np.eye(len(C)) if scale > 0 else np.eye(len(C))
 
 
+def mahalanobis(A: Callable[[], np.ndarray]) -> Sides:
+    """Both sides for a symmetric A; that of queries is dense, that of the gallery CSR or dense as the images are."""
+    return Sides(
+        Side(
+            lambda Q: query_side(Q, A()),
+            lambda: query_steps(A()),
+            lambda parts, whole: query_parts(parts, whole, A()),
+        ),
+        Side(
+            lambda X: gallery_side(X, A()),
+            lambda: (Squares(A()),),
+            lambda parts, whole: gallery_parts(parts, whole, A()),
+        ),
+        space=lambda X: X,
+        matrix=A,
+    )
+
+
 class MahalanobisMixin(SimilarityLearner):
-    """Sides of a learner whose similarity is -(a - b)' A (a - b), for a symmetric `A_`; goes before `OnlineLearner`."""
+    """A learner whose similarity is -(a - b)' A (a - b), for a symmetric `A_`; goes before `OnlineLearner`.
+
+    The query side is [2 A q, 1], dense; the gallery side [x, -x' A x], CSR or dense. Labels are not read.
+    """
 
     linear = True
     A_: np.ndarray  # (d, d)
 
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side [2 A q, 1]: dense float32 of shape (n, d + 1)."""
-        check_is_fitted(self)
-        return query_side(self._check_images(Q), np.asarray(self.A_))
-
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
-        check_is_fitted(self)
-        return gallery_side(self._check_images(X), np.asarray(self.A_))
-
-    @property
-    def _hands_on_what_was_learned(self) -> bool:
-        return False
-
-    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
-        return self._check_images, np.asarray(self.A_)
-
-    def query_map(self) -> Map:
-        """[2 A q, 1]."""
-        return query_steps(np.asarray(self.A_))
-
-    def gallery_map(self) -> Map:
-        """[x, -x' A x]."""
-        return (Squares(np.asarray(self.A_)),)
-
-    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""
-        return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its gallery side."""
-        return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
+    def _sides(self) -> Sides:
+        return mahalanobis(lambda: np.asarray(self.A_))

@@ -97,11 +97,11 @@ def _flat(steps: Map, n_features: int) -> Map:
     shared, rests = first[:n_shared], (first[n_shared:], second[n_shared:])
     products = [step for step in shared if isinstance(step, Affine)]
     width = products[-1].matrix.shape[1] if products else n_features
-    pair = [one for rest in rests if (one := _product(rest, width)) is not None]
+    pair = [step for rest in rests if (step := _product(rest, width)) is not None]
     if len(pair) < 2:
         return steps
-    offsets = [np.zeros(one.matrix.shape[1], np.float32) if one.offset is None else one.offset for one in pair]
-    return (*shared, Affine(np.hstack([one.matrix for one in pair]), np.concatenate(offsets)))
+    offsets = [np.zeros(step.matrix.shape[1], np.float32) if step.offset is None else step.offset for step in pair]
+    return (*shared, Affine(np.hstack([step.matrix for step in pair]), np.concatenate(offsets)))
 
 
 def _product(steps: Map, width: int) -> Affine | None:
@@ -115,5 +115,5 @@ def _product(steps: Map, width: int) -> Affine | None:
     return None
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and all(map(np.array_equal, one, other))
+def _same(first: Any, second: Any) -> bool:
+    return type(first) is type(second) and all(map(np.array_equal, first, second))

@@ -52,5 +52,5 @@ class Metric:
 
     def __call__(self, a: Any, b: Any) -> float:
         """Distance of two vectors of shape (n_features,)."""
-        one, other = self.embed(np.stack([a, b]))
-        return float(np.linalg.norm(one - other))
+        first, second = self.embed(np.stack([a, b]))
+        return float(np.linalg.norm(first - second))

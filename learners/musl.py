@@ -24,9 +24,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from numbers import Real
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Self
 
 import joblib
 import numpy as np
@@ -34,13 +33,14 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.special import expit, log_expit, softmax
 from sklearn.cluster import KMeans
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .base import Callback, Distribute, ResumingLearner
-from .checks import check_integer, plain_labels, refuse_none
+from .base import SimilarityLearner
+from .checks import check_choice, check_integer, check_positive, plain_labels
 from .draws import draw_seed
-from .maps import Map
+from .options import FitOptions
 from .rows import FASTMATH, Float, Int, readonly
+from .sides import Side, Sides
 from .sums import product
 
 _log = logging.getLogger(__name__)
@@ -49,9 +49,6 @@ _GROUPINGS = ("joint", "kmeans", "random")
 _MIDPOINTS = ("final", "running")
 _FEWEST_ENTRIES = 0.05  # non-zero share of k-means visterms from which thresholds split images
 _MUCH_WORK = 5e8  # additions that a thread does at once: a fraction of a second
-# What a start learns; that of the best one so far is kept.
-_LEARNED = ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_")
-
 # Entries of the features, by feature and there by value, zeros left out: starts (d + 1,) int64, images (nnz,) int32 and
 # values (nnz,) float32. A plain tuple: triplets.py says why.
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -191,7 +188,8 @@ def hamming(a: np.ndarray, b: np.ndarray, distances: np.ndarray) -> None:
             distances[i, j] = total
 
 
-class MuSL(ResumingLearner):
+@dataclass(kw_only=True, repr=False, eq=False)
+class MuSL(SimilarityLearner):
     """Multiple Similarity Learning.
 
     Parameters
@@ -261,6 +259,10 @@ class MuSL(ResumingLearner):
 
     Notes
     -----
+    The query side is the codes of +-1 under all metrics, end to end. The gallery side is the code under the metric of
+    the image's category in that metric's block, and zeros elsewhere; images without a label, or with one that is not in
+    `classes_`, have all codes, divided by K.
+
     `callback` of `fit` is called after every round, and `progress` within rounds; a checkpoint is of the round before.
 
     The similarity is the inner product of codes of +-1: T - 2 H. The query side holds the codes of all metrics end to
@@ -297,64 +299,39 @@ class MuSL(ResumingLearner):
     """
 
     one_label = True
+    resumes = True
     by_category = True
     keeps_columns = False
-    _state = (
-        *ResumingLearner._state,
-        "classes_",
-        "metric_of_category_",
-        "stump_features_",
-        "stump_thresholds_",
-        "likelihoods_",
-        "history_",
-        "phase_",
-        "n_steps_",
-        "start_",
-        "start_losses_",
-        *(f"best_{name}" for name in _LEARNED),
-        "steps_done_",
-        "steps_total_",
-        "seed_",
-        "n_images_",
-    )
-    classes_: np.ndarray  # (C,)
-    metric_of_category_: np.ndarray  # (C,)
-    stump_features_: np.ndarray  # (K, T)
-    stump_thresholds_: np.ndarray  # (K, T)
-    likelihoods_: np.ndarray  # (C, K)
-    history_: list[dict[str, Any]]
-    start_losses_: list[float]
+    # What a start learns; that of the best one so far is kept.
+    _learned = ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_")
+    classes_: np.ndarray = field(init=False)  # (C,)
+    metric_of_category_: np.ndarray = field(init=False)  # (C,)
+    stump_features_: np.ndarray = field(init=False)  # (K, T)
+    stump_thresholds_: np.ndarray = field(init=False)  # (K, T)
+    likelihoods_: np.ndarray = field(init=False)  # (C, K)
+    history_: list[dict[str, Any]] = field(init=False)
+    phase_: str = field(init=False)
+    n_steps_: int = field(init=False)
+    start_: int = field(init=False)
+    start_losses_: list[float] = field(init=False)
+    steps_done_: int = field(init=False)
+    steps_total_: int = field(init=False)
+    seed_: int = field(init=False)
+    n_images_: int = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        n_metrics: int = 5,
-        n_bits: int = 32,
-        alpha: float = 0.5,
-        midpoint: str = "running",
-        balanced: bool = True,
-        r: float = 500.0,
-        negatives_per_example: int = 1000,
-        grouping: str = "joint",
-        retrain: bool = True,
-        n_starts: int = 1,
-        max_images: int | None = 5000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_metrics = n_metrics
-        self.n_bits = n_bits
-        self.alpha = alpha
-        self.midpoint = midpoint
-        self.balanced = balanced
-        self.r = r
-        self.negatives_per_example = negatives_per_example
-        self.grouping = grouping
-        self.retrain = retrain
-        self.n_starts = n_starts
-        self.max_images = max_images
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    n_metrics: int = 5
+    n_bits: int = 32
+    alpha: float = 0.5
+    midpoint: str = "running"
+    balanced: bool = True
+    r: float = 500.0
+    negatives_per_example: int = 1000
+    grouping: str = "joint"
+    retrain: bool = True
+    n_starts: int = 1
+    max_images: int | None = 5000
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -373,8 +350,17 @@ class MuSL(ResumingLearner):
                 "another learner, or the forest codebook"
             )
 
-    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
-        X, y = self._check_supervised(X, y, reset=True)
+    def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
+        X, y = self._check_supervised(X, y, reset=not options.resuming)
+        y = plain_labels(y)
+        if not options.resuming:
+            self._begin(X, y)
+        elif not self._check_checkpoint(X):
+            return self
+        return self._learn(X, y, options)
+
+    def _begin(self, X: sp.csr_array, y: np.ndarray) -> None:
+        """Set the state to what it is before the first round."""
         self._check_params()
         for name in set(self._state) - {"n_features_in_", "learned_"}:
             self.__dict__.pop(name, None)
@@ -396,11 +382,6 @@ class MuSL(ResumingLearner):
         self.phase_, self.n_steps_ = "group" if grouped else "train", 0
         self.start_, self.start_losses_ = 0, []
         self.steps_done_, self.steps_total_ = 0, self.n_bits * (self.n_starts * (1 + self.retrain) if grouped else 1)
-        return self._run(X, y, callback, progress)
-
-    def _continue(self) -> None:
-        for name in _LEARNED:
-            setattr(self, name, np.array(getattr(self, name)))  # those of a mapped model are read-only
 
     # Of the fit; the parameters are those of the next one.
     @property
@@ -435,6 +416,7 @@ class MuSL(ResumingLearner):
         if self.phase_ != "done":
             raise ValueError("MuSL is a checkpoint of an unfinished fit; call resume first")
         X, y = self._check_supervised(X, y, reset=False)
+        y = plain_labels(y)
         if y.dtype.kind != self.classes_.dtype.kind:
             raise ValueError(f"labels must be of the fit's type, {self.classes_.dtype}, got {y.dtype}")
         labels, category = np.unique(y, return_inverse=True)
@@ -457,14 +439,7 @@ class MuSL(ResumingLearner):
         self.likelihoods_ = np.concatenate([self.likelihoods_, likelihoods[new]])[order]
         return metrics
 
-    def _run(
-        self,
-        X: sp.csr_array,
-        y: np.ndarray,
-        callback: Callback | None,
-        progress: Callback | None,
-        distribute: Distribute | None = None,
-    ) -> Self:
+    def _learn(self, X: sp.csr_array, y: np.ndarray, options: FitOptions) -> Self:
         if not np.array_equal(np.unique(y), self.classes_):
             raise ValueError(f"the checkpoint was made with {len(self.classes_)} other categories; use fit")
         category = np.searchsorted(self.classes_, y).astype(np.int32)
@@ -514,13 +489,13 @@ class MuSL(ResumingLearner):
                                 for first, last in parts[start : start + n_jobs]
                             )
                             # What is learned of this round is not read, and learned again, after a resume.
-                            if progress is not None:
-                                progress(self)
+                            if options.progress is not None:
+                                options.progress(self)
                         _, feature, below, above = min(cuts)  # of equal cuts the first feature
                         if feature >= 0:
                             self.stump_features_[k, t] = feature
                             self.stump_thresholds_[k, t] = _between(below, above)
-                        separate(self._sides(X, k)[:, t], pairs, category, H[k], counts[k])
+                        separate(self._below(X, k)[:, t], pairs, category, H[k], counts[k])
                         self.likelihoods_[:, k] = self._likelihoods(counts[k], t + 1)
                     self.n_steps_ += 1
                     self.steps_done_ += 1
@@ -529,8 +504,8 @@ class MuSL(ResumingLearner):
                     self._record(counts)
                     if self.n_steps_ == self._n_bits:
                         self._end_phase()
-                    if callback is not None:
-                        callback(self)
+                    if options.callback is not None:
+                        options.callback(self)
         return self
 
     def _end_phase(self) -> None:
@@ -544,9 +519,7 @@ class MuSL(ResumingLearner):
                 self.start_ += 1
             else:
                 self.phase_ = "done"
-                for name in _LEARNED:
-                    setattr(self, name, getattr(self, f"best_{name}"))
-                    delattr(self, f"best_{name}")
+                self._restore_best()
                 self.start_ = int(np.argmin(self.start_losses_))
                 return
         self.n_steps_ = 0
@@ -557,8 +530,7 @@ class MuSL(ResumingLearner):
     def _keep_the_likeliest(self) -> None:
         loss = self.history_[-1]["loss"]
         if loss < min(self.start_losses_, default=np.inf):
-            for name in _LEARNED:
-                setattr(self, f"best_{name}", getattr(self, name).copy())
+            self._keep_best()
         self.start_losses_.append(loss)
 
     def _metrics_to_learn(self) -> list[int]:
@@ -596,15 +568,15 @@ class MuSL(ResumingLearner):
         _log.warning("metrics are learned from %d of %d images: max_images", self.max_images, n)
         return np.sort(order[np.argsort(turn, kind="stable")[: self.max_images]])
 
-    def _draw_pairs(self, category: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    def _draw_pairs(self, category: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Which pairs of images there are, uint8 (n, n): 1 for (i, j), 2 for (j, i), added.
 
-        Those (i, j) whose j is of a category that is `wanted`: all positive ones, and negative ones drawn for each j.
+        Those (i, j) whose j is of a category that is `chosen`: all positive ones, and negative ones drawn for each j.
         """
         rng = np.random.default_rng([self.seed_, 0, self.start_])
         n = len(category)
         pairs = np.zeros((n, n), np.uint8)
-        for j in np.flatnonzero(wanted[category]):
+        for j in np.flatnonzero(chosen[category]):
             others = np.flatnonzero(category != category[j])
             if len(others) > self.negatives_per_example:
                 others = rng.choice(others, self.negatives_per_example, replace=False)
@@ -619,7 +591,7 @@ class MuSL(ResumingLearner):
         n = len(category)
         H = np.zeros((n, n), np.min_scalar_type(self._n_bits))
         counts = np.zeros((n_categories, 2, self._n_bits + 1), np.int64)
-        sides = self._sides(X, k)
+        sides = self._below(X, k)
         for side in (np.zeros(n, bool), *sides.T[:t]):
             separate(side, pairs, category, H, counts)
         return H, counts
@@ -675,41 +647,25 @@ class MuSL(ResumingLearner):
 
     # -- the two sides -------------------------------------------------------------------------------------------------
 
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side: the codes of +-1 under all metrics, end to end; float32 of shape (n, K T)."""
-        check_is_fitted(self)
-        return self._signs(self._check_images(Q)).reshape(-1, self._n_metrics * self._n_bits)
+    def _sides(self) -> Sides:
+        """Codes and codes under the metrics of the images' categories: both float32 of shape (n, K T)."""
 
-    def transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Gallery side: the code under the metric of an image's category in that metric's block, zeros elsewhere.
+        def query(Q: Any) -> np.ndarray:
+            return self._signs(Q).reshape(-1, self._n_metrics * self._n_bits)
 
-        Parameters
-        ----------
-        X : CSR or dense of shape (n, n_features_in_)
-        y : array of shape (n,), optional
-            Labels. Images without, or with a label that is not in `classes_`, have all codes, divided by K.
+        def gallery(X: Any, y: Any = None) -> np.ndarray:
+            signs = self._signs(X)  # (n, K, T)
+            metrics = self._metrics_of(y, len(signs))
+            share = np.where(metrics[:, None] >= 0, np.arange(self._n_metrics) == metrics[:, None], 1 / self._n_metrics)
+            signs *= share[:, :, None].astype(np.float32)
+            return signs.reshape(-1, self._n_metrics * self._n_bits)
 
-        Returns
-        -------
-        float32 array of shape (n, K T)
-        """
-        check_is_fitted(self)
-        signs = self._signs(self._check_images(X))  # (n, K, T)
-        metrics = self._metrics_of(y, len(signs))
-        share = np.where(metrics[:, None] >= 0, np.arange(self._n_metrics) == metrics[:, None], 1 / self._n_metrics)
-        signs *= share[:, :, None].astype(np.float32)
-        return signs.reshape(-1, self._n_metrics * self._n_bits)
+        def no_map() -> NoReturn:
+            raise NotImplementedError(
+                "MuSL compares by metrics that the label of each gallery image chooses: no export"
+            )
 
-    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
-        return self.transform_query, None
-
-    def gallery_map(self) -> Map:
-        """Not there: the gallery side depends on the label of each image."""
-        raise NotImplementedError("MuSL compares by metrics that the label of each gallery image chooses: no export")
-
-    def query_map(self) -> Map:
-        """Not there: see `gallery_map`."""
-        return self.gallery_map()
+        return Sides(Side(query, no_map), Side(gallery, no_map), space=query)
 
     def codes(self, X: Any) -> np.ndarray:
         """Codes of images under all metrics, bit t in bit t % 64 of word t // 64: uint64 of shape (n, K, words)."""
@@ -718,7 +674,7 @@ class MuSL(ResumingLearner):
         words = -(-self._n_bits // 64)
         bits = np.zeros((X.shape[0], self._n_metrics, 64 * words), bool)
         for k in range(self._n_metrics):
-            bits[:, k, : self._n_bits] = self._sides(X, k)
+            bits[:, k, : self._n_bits] = self._below(X, k)
         return np.packbits(bits, axis=2, bitorder="little").view("<u8")
 
     def distances(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
@@ -763,8 +719,8 @@ class MuSL(ResumingLearner):
     def categorize(self, Q: Any, X: Any, y: Any, *, n_neighbors: int = 10) -> np.ndarray:
         """Category of each query by a vote of the nearest gallery images, whose labels y all count (section 3.2).
 
-        Images as far away as the last of the `n_neighbors` share what is left of the votes. Of equal votes the category
-        that comes first in the sorted labels wins.
+        Images as far away as the last of the `n_neighbors` share the remaining votes. Ties: the category that
+        comes first in the sorted labels.
 
         Returns
         -------
@@ -777,12 +733,12 @@ class MuSL(ResumingLearner):
         distances = self.distances(Q, X, y)
         last = np.partition(distances, n_neighbors - 1, axis=1)[:, n_neighbors - 1, None]
         nearer, tied = distances < last, distances == last
-        left = (n_neighbors - nearer.sum(axis=1)) / tied.sum(axis=1)
+        shares = (n_neighbors - nearer.sum(axis=1)) / tied.sum(axis=1)
         one_hot = sp.csr_array(category[:, None] == np.arange(len(labels)))
-        votes = product(nearer + tied * left[:, None], one_hot)
+        votes = product(nearer + tied * shares[:, None], one_hot)
         return labels[votes.argmax(axis=1)]
 
-    def _sides(self, X: Any, k: int) -> np.ndarray:
+    def _below(self, X: Any, k: int) -> np.ndarray:
         """Which images lie below each threshold of metric k: bool (n, T)."""
         columns = X[:, self.stump_features_[k]]
         columns = columns.toarray() if sp.issparse(columns) else columns
@@ -792,7 +748,7 @@ class MuSL(ResumingLearner):
         """Codes of +-1, float32 (n, K, T)."""
         signs = np.empty((X.shape[0], self._n_metrics, self._n_bits), np.float32)
         for k in range(self._n_metrics):
-            signs[:, k] = np.where(self._sides(X, k), np.float32(1), np.float32(-1))
+            signs[:, k] = np.where(self._below(X, k), np.float32(1), np.float32(-1))
         return signs
 
     def _places(self, labels: np.ndarray) -> np.ndarray:
@@ -817,15 +773,6 @@ class MuSL(ResumingLearner):
 
     # -- input ---------------------------------------------------------------------------------------------------------
 
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, np.ndarray]:
-        if sp.issparse(y):
-            raise ValueError("MuSL takes one label per image, not a sparse array of several")
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}: MuSL takes one label per image")
-        refuse_none(y)
-        return sp.csr_array(X), plain_labels(y)
-
     def _check_params(self) -> None:
         check_integer("n_metrics", self.n_metrics, minimum=1)
         check_integer("n_bits", self.n_bits, minimum=1)
@@ -834,18 +781,9 @@ class MuSL(ResumingLearner):
         if self.max_images is not None:
             check_integer("max_images", self.max_images, minimum=2)
         for name in ("alpha", "r"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not (0 < float(value) < np.inf):
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
-        for name, known in (("grouping", _GROUPINGS), ("midpoint", _MIDPOINTS)):
-            value = getattr(self, name)
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+            check_positive(name, getattr(self, name))
+        check_choice("grouping", self.grouping, _GROUPINGS)
+        check_choice("midpoint", self.midpoint, _MIDPOINTS)
 
 
 def _renumbered(columns: Columns, order: np.ndarray) -> Columns:

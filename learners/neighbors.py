@@ -121,8 +121,8 @@ class SimilarityNeighbors(_AroundLearner):
 
     Notes
     -----
-    Exact: a query is compared with all images of the fit, which are kept. Of a learner that chose a share of what was
-    learned that share counts. MuSL compares without labels. The distances rank as the learner does; they are no metric.
+    Exact: a query is compared with all images of the fit, which are kept. A share of what was learned, where the
+    learner chose one, counts. MuSL compares without labels. The distances rank as the learner does; they are no metric.
 
     Examples
     --------

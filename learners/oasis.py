@@ -15,8 +15,7 @@ since `loss = 1 - <W, V>`: an unclipped step makes it `1 - <W, V> - tau |V|^2 = 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from numbers import Real
+from dataclasses import dataclass, field
 from typing import Any
 
 import joblib
@@ -26,10 +25,10 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
 from .blocks import Run, block_size, learn_blocks
-from .checks import check_integer
+from .checks import check_choice, check_integer, check_positive
 from .given_triplets import FitsTriplets
-from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side, query_steps
-from .maps import Map, Squares
+from .loop import StepCost, Training
+from .mahalanobis import mahalanobis
 from .metric import positive_part
 from .online import OnlineLearner
 from .rows import (
@@ -47,8 +46,9 @@ from .rows import (
     widest_row,
     writable,
 )
-from .sums import one_thread, product
-from .teachers import with_images, with_steps
+from .sides import Sides, bilinear
+from .sums import one_thread, product, tasks_at_once
+from .teachers import with_steps
 from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten
 
@@ -162,6 +162,7 @@ def dissim_pass(rows: Rows, triplets: np.ndarray, C: Float, W: np.ndarray) -> tu
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     """Online Algorithm for Scalable Image Similarity learning.
 
@@ -194,26 +195,14 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     lock_free : bool, default=False
         `n_jobs` threads learn into one W at the same time, each from triplets of its own, without waiting for each
         other (Hogwild). The model then depends on how they happen to run.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: W with the best mean average precision is kept.
-    patience : int or None, default=5
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=250_000
-        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
-    click_cutoff : float or str, optional
-        `y` holds clicks (images x queries); see `TripletSampler`.
-    check_negatives : bool, default=True
-        See `TripletSampler`.
-    balance : {"image", "class"}, default="image"
-        "class" makes all classes the query equally often, whatever their sizes; see `TripletSampler`.
+    click_cutoff, check_negatives, balance : see `TripletSampler`
+        How triplets are drawn; `click_cutoff` is `cutoff` there.
     record_teachers : bool, default=False
         Record which images taught what, in `teachers_`: 8 bytes for each pair of images that a step joined.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
     n_jobs : int, optional
         Threads that learn one model together, or among which the rankers are shared out, or that are `lock_free`. Only
         then does the model depend on it.
@@ -231,13 +220,10 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
 
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from.
-
     Notes
     -----
+    The query side is Q W and the gallery side X itself, or with "dissim" [Q (W + W'), 1] and [X, -x' W x].
+
     Triplets are learned in blocks of queries, which gives the model of the steps one by one up to rounding: `blocks`
     has the derivation. A triplet takes time in proportion to nnz(p+) + nnz(p-), and a query, with all of its pairs, to
     nnz(q) d. With few pairs a query and few non-zeros, and with "online-symmetric" and "dissim", each triplet is
@@ -286,61 +272,32 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     linear = True
     distributes = True
-    _learned = ("W_",)
+    _learned = ("W_", "teachers_")
     _steps = (4_000_000, 1_000)
-    _state = (
-        *OnlineLearner._state,
-        *WhiteningMixin._whitening_state,
-        *("W_", "best_W_", "ranker_W_", "teachers_", "best_teachers_"),
-    )
-    W_: np.ndarray  # (d, d)
-    ranker_W_: np.ndarray  # (n_rankers, d, d)
-    teachers_: sp.csr_array
+    W_: np.ndarray = field(init=False)  # (d, d)
+    ranker_W_: np.ndarray = field(init=False)  # (n_rankers, d, d), while they learn
+    teachers_: Any = field(init=False)  # CSR (n_images, n_images)
 
-    def __init__(
-        self,
-        *,
-        C: float = 0.1,
-        n_steps: int | None = None,
-        init: str = "identity",
-        whiten: bool | str = "auto",
-        variant: str | None = None,
-        pairs_per_query: int = 256,
-        n_rankers: int = 1,
-        mix_every: int | None = None,
-        lock_free: bool = False,
-        validation_fraction: float | None = None,
-        patience: int | None = 5,
-        refit: bool = True,
-        pass_steps: int = 250_000,
-        psd_every: int | None = None,
-        click_cutoff: float | str | None = None,
-        check_negatives: bool = True,
-        balance: str = "image",
-        record_teachers: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C = C
-        self.n_steps = n_steps
-        self.init = init
-        self.whiten = whiten
-        self.variant = variant
-        self.pairs_per_query = pairs_per_query
-        self.n_rankers = n_rankers
-        self.mix_every = mix_every
-        self.lock_free = lock_free
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.psd_every = psd_every
-        self.click_cutoff = click_cutoff
-        self.check_negatives = check_negatives
-        self.balance = balance
-        self.record_teachers = record_teachers
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    C: float = 0.1
+    n_steps: int | None = None
+    init: str = "identity"
+    whiten: bool | str = "auto"
+    variant: str | None = None
+    pairs_per_query: int = 256
+    n_rankers: int = 1
+    mix_every: int | None = None
+    lock_free: bool = False
+    validation_fraction: float | None = None
+    patience: int | None = 5
+    refit: bool = True
+    pass_steps: int = 250_000
+    psd_every: int | None = None
+    click_cutoff: float | str | None = None
+    check_negatives: bool = True
+    balance: str = "image"
+    record_teachers: bool = False
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- the two sides -------------------------------------------------------------------------------------------------
 
@@ -350,55 +307,25 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         return self.variant not in ("dissim", "online-symmetric")
 
     @property
-    def gallery_is_vectors(self) -> bool:
-        """Whether the gallery side is the vectors as they are: not with "dissim"."""
+    def whitens(self) -> bool:  # type: ignore[override]  # read only, as the base class uses it
+        """Whether it may learn in whitened vectors: not with "dissim", whose gallery side would change with them."""
         return self.variant != "dissim"
 
-    def _starts_at_vectors(self) -> bool:
-        return self.init == "identity" and self.variant != "dissim"
-
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side: Q W, or with "dissim" [Q (W + W'), 1]; dense float32 of shape (n, d) or (n, d + 1)."""
-        check_is_fitted(self)
-        if self.variant == "dissim":  # W is symmetric up to rounding: every update is
-            return query_side(self._check_images(Q), np.asarray(self.W_))
-        return self._back(self._learned_side(self.whitened(Q)))
-
-    def query_map(self) -> Map:
-        """Product with W, after the whitening; with "dissim" [Q 2 W, 1]."""
-        return query_steps(np.asarray(self.W_)) if self.variant == "dissim" else super().query_map()
-
-    def gallery_map(self) -> Map:
-        """None, or with "dissim" [X, -x' W x]."""
-        return (Squares(np.asarray(self.W_)),) if self.variant == "dissim" else ()
-
-    def _learned_matrix(self) -> np.ndarray:
-        return self.W_
-
     @property
-    def _hands_on_what_was_learned(self) -> bool:
-        return False
+    def begins_at(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
+        """What learning begins at; see `SimilarityLearner`."""
+        if self.init == "zero":
+            return "nothing"
+        return "model" if self.variant == "dissim" else "vectors"
 
-    def _learned_side(self, Z: Any) -> np.ndarray:
-        return product(Z, np.asarray(self.W_))
+    def _sides(self) -> Sides:
+        """Q W and X, or with "dissim" [Q (W + W'), 1] and [X, -x' W x]; labels are not read."""
+        if self.variant == "dissim":  # W is symmetric up to rounding: every update is
+            return mahalanobis(self._matrix)
+        return bilinear(lambda Z: product(Z, self._matrix()), self._matrix, self._whitening)
 
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""
-        check_is_fitted(self)
-        X = self._check_images(X)
-        return gallery_side(X, np.asarray(self.W_)) if self.variant == "dissim" else X
-
-    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its query side; with "dissim" the 1 is split as well."""
-        if self.variant == "dissim":
-            return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
-        return self._back(self._learned_side(self.whitened_parts(parts, whole)))
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its gallery side."""
-        if self.variant == "dissim":
-            return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
-        return self._gallery_side(parts)
+    def _matrix(self) -> np.ndarray:
+        return np.asarray(self.W_)
 
     def symmetry_index(self) -> float:
         """rho(W) = |sym(W)|^2 / |W|^2 of section 6.1: 1 if W is symmetric, 0 if antisymmetric."""
@@ -420,22 +347,18 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         check_is_fitted(self)
         W = np.array(self.W_, np.float32)
         _symmetrise(W)
-        return self._back(positive_part(W).T)
+        embedding = positive_part(W).T
+        return embedding if self._whitening is None else self._whitening.back(embedding)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
-        if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
-            raise ValueError(f"C must be a positive number, got {self.C!r}")
-        if self.init not in ("identity", "zero"):
-            raise ValueError(f"init must be 'identity' or 'zero', got {self.init!r}")
+    def _check_params(self, *, fitted: bool) -> None:
+        check_positive("C", self.C)
+        check_choice("init", self.init, ("identity", "zero"))
         check_whiten(self.whiten)
         if self.whiten is True and self.variant == "dissim":
             raise ValueError("whiten=True does not go with variant='dissim', whose gallery side would change with it")
-        if self.variant not in (None, "symmetric", "online-symmetric", "dissim", "psd"):
-            raise ValueError(
-                f"variant must be None, 'symmetric', 'online-symmetric', 'dissim' or 'psd', got {self.variant!r}"
-            )
+        check_choice("variant", self.variant, (None, "symmetric", "online-symmetric", "dissim", "psd"))
         check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
         check_integer("n_rankers", self.n_rankers, minimum=1)
         if self.lock_free and self.n_rankers > 1:
@@ -455,9 +378,6 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
                     f" got {self.psd_every} and {self.variant!r}"
                 )
 
-    def _whitens(self, X: Any) -> bool:
-        return self.variant != "dissim" and super()._whitens(X)
-
     def _start(self) -> None:
         W = np.zeros((self.n_features_in_, self.n_features_in_), np.float32)
         if self.init == "identity":
@@ -470,41 +390,22 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         if self.record_teachers and not searches and self.variant not in ("psd", "dissim") and not self.lock_free:
             self.teachers_ = sp.csr_array((self.n_images_, self.n_images_), dtype=np.float32)
 
-    def _grow(self, n_images: int) -> None:
-        if hasattr(self, "teachers_"):
-            self.teachers_ = with_images(self.teachers_, n_images)
-
-    def _keep_best(self) -> None:
-        super()._keep_best()
-        if hasattr(self, "teachers_"):
-            self.best_teachers_ = self.teachers_  # no copy: steps make a new table
-
-    def _restore_best(self) -> None:
-        super()._restore_best()
-        if hasattr(self, "best_teachers_"):
-            self.teachers_ = self.best_teachers_
-            del self.best_teachers_
-
-    def _continue(self) -> None:
-        super()._continue()
-        if self.n_rankers > 1:
-            if hasattr(self, "ranker_W_"):
-                self.ranker_W_ = writable(self.ranker_W_)
-            else:
-                self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
-
-    def _step_cost(self, rows: Rows) -> float:
-        if self.n_rankers > 1:
-            return 0.0  # their passes are as long as the transfers to a cluster ask for
+    def _step_cost(self, rows: Rows) -> StepCost:
+        pairs = self.pairs_per_query
+        if self.n_rankers > 1:  # their passes are as long as the transfers to a cluster ask for
+            return StepCost(together=pairs)
         d, n, entry = self.n_features_in_, mean_entries(rows), entry_cost(rows, self.n_features_in_)
         if self.variant == "dissim":
-            return entry * 2 * min(2 * n, d) ** 2
-        if self.variant == "online-symmetric" or not block_size(rows, d, self.pairs_per_query):
-            return entry * 2 * n**2
+            return StepCost(entry * 2 * min(2 * n, d) ** 2, pairs)
+        if self.variant == "online-symmetric" or not block_size(rows, d, pairs):
+            return StepCost(entry * 2 * n**2, pairs)
         products = 0.1 if dense_rows(rows, d) is not None else 0.4  # of a query with W, shared among its pairs
-        return entry * 2 * n + products * n * d / self.pairs_per_query
+        return StepCost(entry * 2 * n + products * n * d / pairs, pairs)
 
-    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, sampler = training.rows, training.sampler
+        if self.n_rankers > 1 and "ranker_W_" not in vars(self):  # more is learned
+            self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
         n_threads = joblib.effective_n_jobs(self.n_jobs)
         if self.lock_free:
             shares = np.diff(np.linspace(0, n_steps, n_threads + 1).astype(int))
@@ -515,20 +416,18 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         else:
             works = [(n_steps, k, 0, W) for k, W in enumerate(self.ranker_W_)]
         settings: Settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
-        if self._distribute is not None and self.n_rankers > 1:
+        if training.distribute is not None and self.n_rankers > 1:
             drawn = [self._draw(sampler, *which) for *which, _ in works]
-            tasks = ((*_needed(rows, some), settings, W) for some, W in zip(drawn, self.ranker_W_, strict=True))
+            tasks = ((*_needed(rows, triplets), settings, W) for triplets, W in zip(drawn, self.ranker_W_, strict=True))
             outcomes = []
-            for W, some, (learned, taus, *figures) in zip(
-                self.ranker_W_, drawn, self._distribute(_learn_there, tasks), strict=True
+            for W, triplets, (learned, taus, *figures) in zip(
+                self.ranker_W_, drawn, training.distribute(_learn_there, tasks), strict=True
             ):
                 W[:] = learned
-                self._record_steps(some, taus)
+                self._record_steps(training, triplets, taus)
                 outcomes.append(figures)
         else:
-            # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
-            with one_thread(), ThreadPoolExecutor(n_threads) as pool:
-                run = map if n_threads == 1 else pool.map
+            with tasks_at_once(self.n_jobs) as run:
 
                 def learn(work: Any, inner_run: Run = map) -> Any:
                     triplets = self._draw(sampler, *work[:-1])
@@ -536,7 +435,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
                 outcomes = []
                 for triplets, taus, *figures in [learn(works[0], run)] if len(works) == 1 else run(learn, works):
-                    self._record_steps(triplets, taus)
+                    self._record_steps(training, triplets, taus)
                     outcomes.append(figures)
         self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
@@ -560,17 +459,18 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         first, pairs = self.n_steps_ + ahead, self.pairs_per_query
         return sampler.draw_pass((self.seed_, ranker), first, n_steps, pairs_per_query=pairs, shard=shard)
 
-    def _record_steps(self, triplets: np.ndarray, taus: np.ndarray) -> None:
+    def _record_steps(self, training: Training, triplets: np.ndarray, taus: np.ndarray) -> None:
         """Add steps of a ranker to the table; W is the mean of the rankers."""
-        if hasattr(self, "teachers_"):
+        if self.has_teachers:
             first = self.teachers_.shape[0] - self.n_images_  # images of fits before this one
-            images = first + self._training_rows(self.n_images_).astype(np.int32)
+            images = first + training.images.astype(np.int32)
             self.teachers_ = with_steps(self.teachers_, images[triplets], taus / np.float32(self.n_rankers))
 
-    def _finish(self) -> None:
-        if hasattr(self, "ranker_W_"):
-            del self.ranker_W_
-        if hasattr(self, "teachers_") and self.variant in ("symmetric", "online-symmetric"):
+    def _settle(self, moment: str, training: Training | None) -> None:
+        if moment != "end":
+            return
+        self.__dict__.pop("ranker_W_", None)
+        if self.has_teachers and self.variant in ("symmetric", "online-symmetric"):
             self.teachers_ = sp.csr_array(self.teachers_ + self.teachers_.T)
             self.teachers_.data *= np.float32(0.5)
         if self.variant == "symmetric":
@@ -601,11 +501,11 @@ def _needed(rows: Rows, triplets: np.ndarray) -> tuple[Rows, np.ndarray]:
     indptr, indices, data, norms = rows
     images, places = np.unique(triplets, return_inverse=True)
     lengths = indptr[images + 1] - indptr[images]
-    own = np.concatenate([[0], np.cumsum(lengths)])
-    entries = np.repeat(indptr[images] - own[:-1], lengths) + np.arange(own[-1])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.repeat(indptr[images] - starts[:-1], lengths) + np.arange(starts[-1])
     columns = indices[entries] if len(indices) else indices
-    some = readonly(own), readonly(columns), readonly(data[entries]), readonly(norms[images])
-    return some, places.reshape(triplets.shape).astype(triplets.dtype)
+    needed = readonly(starts), readonly(columns), readonly(data[entries]), readonly(norms[images])
+    return needed, places.reshape(triplets.shape).astype(triplets.dtype)
 
 
 def _blocks(d: int, size: int = 1024) -> Any:

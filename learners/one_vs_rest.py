@@ -18,15 +18,19 @@ rounding.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from .annotation import Labels, combine_rows
+from .annotation import combine_rows
+from .checks import check_positive
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
+from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from .samplers import Labels
 from .sums import one_thread
 
 _BLOCK = 64  # images whose steps are one product: twice as many take longer for the products among themselves
@@ -156,6 +160,7 @@ def dense_one_vs_rest_pass(
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class OneVsRestPA(LinearAnnotator):
     """One passive-aggressive classifier (PA-I) per label; labels are ranked by their classifiers' scores.
 
@@ -165,16 +170,8 @@ class OneVsRestPA(LinearAnnotator):
         Aggressiveness: the largest step tau.
     n_steps : int, default=200_000
         Images drawn; each is one step of every label's classifier.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=2000
-        Images per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
@@ -184,11 +181,6 @@ class OneVsRestPA(LinearAnnotator):
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ... In the
     history, `loss` is the mean over images and labels, and `violating` the share of these that violate.
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range, fewer than two labels, or images of which none can be learned from.
 
     Notes
     -----
@@ -225,33 +217,28 @@ class OneVsRestPA(LinearAnnotator):
     ['a', 'a', 'b', 'b']
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 0.03,
-        n_steps: int = 200_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 2000,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    C: float = 0.03
+    n_steps: int = 200_000
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 2000
+    random_state: Any = None
 
-    def _step_cost(self, rows: Rows) -> float:
-        return mean_entries(rows) * len(self.classes_)
+    def _check_params(self, *, fitted: bool) -> None:
+        check_positive("C", self.C)
 
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        losses, violating = self._learn(rows, sampler, n_steps, stream(self.seed_, 0, self.n_steps_), self.W_)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost(mean_entries(rows) * len(self.classes_))
+
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        state = stream(self.seed_, 0, self.n_steps_)
+        losses, violating = self._learn_labels(training.rows, training.sampler, n_steps, state, self.W_)
         return losses / len(self.classes_), violating / len(self.classes_)
 
-    def _learn(self, rows: Rows, sampler: Labels, n_steps: int, state: np.ndarray, W: np.ndarray) -> tuple[float, int]:
+    def _learn_labels(
+        self, rows: Rows, sampler: Labels, n_steps: int, state: np.ndarray, W: np.ndarray
+    ) -> tuple[float, int]:
         """Learn W from images drawn from `state`; sum of the losses and number of violations, as the kernels."""
         label_start, labels, usable = sampler
         images = draw_images(usable, n_steps, state)

@@ -54,10 +54,10 @@ def to_onnx(learner: Any) -> bytes:
     ]
     nodes += [helper.make_node("Identity", [name], [side]) for side, name in sides.items()]
     shape = {"vectors": ["n", learner.n_features_in_], "query": ["n", None], "gallery": ["n", None]}
-    given, *outputs = (helper.make_tensor_value_info(name, TensorProto.FLOAT, own) for name, own in shape.items())
+    vectors, *outputs = (helper.make_tensor_value_info(name, TensorProto.FLOAT, of) for name, of in shape.items())
     constants = [numpy_helper.from_array(constant, name) for name, constant in graph.constants.items()]
     model = helper.make_model(
-        helper.make_graph(nodes, "similarity", [given], outputs, constants),
+        helper.make_graph(nodes, "similarity", [vectors], outputs, constants),
         opset_imports=[helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
         producer_name="visterm",
@@ -90,8 +90,8 @@ class _Graph:
                 return self._node("Mul", x, self._constant(np.float32(factor)))
             case Squares(matrix):
                 product = self._node("Mul", self._node("MatMul", x, self._constant(matrix)), x)
-                own = self._node("Neg", self._sum(product))
-                return self._node("Concat", x, own, axis=1)
+                negated = self._node("Neg", self._sum(product))
+                return self._node("Concat", x, negated, axis=1)
             case Logistic(to_sum_one):
                 x = self._node("Sigmoid", x)
                 if not to_sum_one:

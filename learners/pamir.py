@@ -12,15 +12,18 @@ since the change of f_y(x) - f_j(x) is tau 2 |x|^2. The weights start at zero.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from .annotation import Labels
+from .checks import check_positive
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
+from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from .samplers import Labels
 
 # Two images share a few visterms, and most entries of dense vectors, whose steps have to be larger.
 _SPARSE_C, _DENSE_C = 0.01, 0.1
@@ -93,6 +96,7 @@ def dense_pamir_pass(
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PAMIR(LinearAnnotator):
     """Passive-Aggressive Model for Image Retrieval, ranking labels for an image (PAMIR-IA).
 
@@ -103,16 +107,8 @@ class PAMIR(LinearAnnotator):
         are not zero.
     n_steps : int, default=1_000_000
         Comparisons of a label that an image has with one that it lacks.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=20_000
-        Comparisons per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
@@ -121,11 +117,6 @@ class PAMIR(LinearAnnotator):
     classes_ : array of shape (n_labels,)
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range, fewer than two labels, or images of which none can be learned from.
 
     Notes
     -----
@@ -163,33 +154,24 @@ class PAMIR(LinearAnnotator):
     ['a', 'a', 'b', 'b']
     """
 
-    def __init__(
-        self,
-        *,
-        C: float | None = None,
-        n_steps: int = 1_000_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 20_000,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    C: float | None = None
+    n_steps: int = 1_000_000
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 20_000
+    random_state: Any = None
 
-    def _check_params(self) -> None:
+    def _check_params(self, *, fitted: bool) -> None:
         if self.C is not None:
-            super()._check_params()
+            check_positive("C", self.C)
 
-    def _step_cost(self, rows: Rows) -> float:
-        return 5 * mean_entries(rows)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost(5 * mean_entries(rows))
 
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows: Rows = training.rows
+        sampler: Labels = training.sampler
         comparisons = draw_comparisons(*sampler, len(self.classes_), n_steps, stream(self.seed_, 0, self.n_steps_))
         X = dense_rows(rows, self.n_features_in_)
         C = float(self.C or (_SPARSE_C if X is None else _DENSE_C))

@@ -14,8 +14,8 @@ from numba import njit
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 # Images as kernels take them, read-only: indptr (n + 1,) int64, indices (nnz,) uint32 and data (nnz,) float32 of a CSR
-# array with sorted columns, and the rows' squared norms (n,) float32. Of images that a learner reads by rows, `indices`
-# is empty: `dense_rows` has all that kernels need. A plain tuple: triplets.py says why.
+# array with sorted columns, and the rows' squared norms (n,) float32. For images that are read by rows `indices` is
+# empty: `dense_rows` has all that kernels need. A plain tuple: triplets.py says why.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 # A number in a kernel, of any width: what Python hands in, or what an array of NumPy gives.
@@ -62,8 +62,8 @@ def blocks(X: Any, rows: np.ndarray | None = None) -> Iterator[tuple[slice, np.n
     """All rows of dense images, or those named, some at a time, with their places."""
     n = X.shape[0] if rows is None else len(rows)
     for start in range(0, n, _DENSE_AT_ONCE):
-        some = slice(start, min(start + _DENSE_AT_ONCE, n))
-        yield some, read(X, some if rows is None else rows[some])
+        part = slice(start, min(start + _DENSE_AT_ONCE, n))
+        yield part, read(X, part if rows is None else rows[part])
 
 
 def writable(array: np.ndarray) -> np.ndarray:
@@ -86,8 +86,8 @@ def take_rows(X: Any, rows: np.ndarray) -> Any:
 def as_rows(X: Any, rows: np.ndarray | None = None) -> Rows:
     """Arrays for the kernels, of all images or of those named; copied only where their types or the order ask for it.
 
-    Of sparse vectors of which a quarter of the entries or more are not zero, all are stored: `dense_rows` has them as
-    one. Dense images that lie in files are copied to a nameless file, which vanishes with the arrays.
+    Sparse vectors of which a quarter of the entries or more are not zero are stored with their zeros: `dense_rows` has
+    them as one array. Dense images that lie in files are copied to a nameless file, which vanishes with the arrays.
     """
     if not sp.issparse(X):
         return _as_dense_rows(X, rows)
@@ -115,8 +115,8 @@ def _as_dense_rows(X: Any, rows: np.ndarray | None) -> Rows:
     if rows is not None or not isinstance(X, np.ndarray) or X.dtype != np.float32 or not X.flags.c_contiguous:
         X = _copy(X, rows)
     norms = np.empty(len(X), np.float32)
-    for some, block in blocks(X):
-        norms[some] = sp.csr_array(block * block).sum(axis=1)  # in the order of sums of sparse rows
+    for part, block in blocks(X):
+        norms[part] = sp.csr_array(block * block).sum(axis=1)  # in the order of sums of sparse rows
     n, d = X.shape
     return readonly(np.arange(n + 1) * d), readonly(np.empty(0, np.uint32)), readonly(X.reshape(-1)), readonly(norms)
 
@@ -126,8 +126,8 @@ def _copy(X: Any, rows: np.ndarray | None) -> np.ndarray:
     shape = X.shape[0] if rows is None else len(rows), X.shape[1]
     if not is_mapped(X):
         copied = np.empty(shape, np.float32)
-        for some, block in blocks(X, rows):
-            copied[some] = block
+        for part, block in blocks(X, rows):
+            copied[part] = block
         return copied
     # Written, not mapped for writing: a full disk is an error then, and not the end of the process.
     with tempfile.TemporaryFile(dir=getattr(X, "folder", None)) as file:
@@ -166,6 +166,18 @@ def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:
     indptr, _, data, _ = rows
     shape = len(indptr) - 1, n_features
     return data.reshape(shape) if len(data) == shape[0] * shape[1] else None
+
+
+def csr_of(rows: Rows, n_features: int) -> sp.csr_array:
+    """The images as a CSR array; no copy."""
+    indptr, indices, data, _ = rows
+    return sp.csr_array((data, indices.view(np.int32), indptr), (len(indptr) - 1, n_features))
+
+
+def matrix_of(rows: Rows, n_features: int) -> Any:
+    """The images as `dense_rows` has them, or else as a CSR array; no copy."""
+    X = dense_rows(rows, n_features)
+    return csr_of(rows, n_features) if X is None else X
 
 
 def readonly(array: np.ndarray) -> np.ndarray:

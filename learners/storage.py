@@ -15,7 +15,7 @@ import shutil
 import threading
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import scipy.sparse as sp
@@ -106,7 +106,16 @@ def load(
     return name, params, state
 
 
-def _write_array(folder: Path, key: str, array: np.ndarray) -> dict[str, Any]:
+class StoredArray(TypedDict):
+    """The entry of an array file in `learner.json`."""
+
+    file: str
+    shape: list[int]
+    dtype: str
+    sha256: str
+
+
+def _write_array(folder: Path, key: str, array: np.ndarray) -> StoredArray:
     array = np.ascontiguousarray(array)
     checksum = hashlib.sha256(array.data.cast("B") if array.size else b"").hexdigest()
     name = f"{key}-{checksum[:16]}.npy"

@@ -10,9 +10,12 @@ sparse rows with a dense matrix is here once more, in the same order, since four
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
@@ -169,6 +172,17 @@ _blas = functools.cache(ThreadpoolController)  # made once: it looks through all
 def one_thread() -> AbstractContextManager:
     """Context in which BLAS takes one thread, since its sums depend on how many there are."""
     return _blas().limit(limits=1, user_api="blas")
+
+
+@contextmanager
+def tasks_at_once(n_jobs: int | None) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Context with a `map` over so many threads of ours, while BLAS takes one.
+
+    Tiles then give the same sums whatever the number of threads, which BLAS does not promise.
+    """
+    n_threads = joblib.effective_n_jobs(n_jobs)
+    with one_thread(), ThreadPoolExecutor(n_threads) as pool:
+        yield map if n_threads == 1 else pool.map
 
 
 def row_means(X: np.ndarray) -> np.ndarray:

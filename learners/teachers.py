@@ -10,7 +10,7 @@ with W0 the start: the identity or zero. Without whitening z = q and g = x. Whit
 z = A (q - m) / |A (q - m)| and g = A x = A (x - m) + A m. What A m gives is the same for all images of a query's
 ranking, and stands by itself here, so that an image x is compared with teachers as the query is.
 
-Of an image beside which a share a of what was learned counts (`blend`), the terms are z' ((1 - a) I + a W0) g and
+With a share a of what was learned beside cosine (`blend`), the terms are z' ((1 - a) I + a W0) g and
 a (Z z)' T (Z g).
 """
 
@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .base import SimilarityLearner
 from .rows import FASTMATH, Float, Int
-from .sums import product
+from .sides import dense
 
 _CHECKED = 16  # images whose similarities by the table are compared with those of the learner
 _TOLERANCE = 1e-3  # of the largest similarity; rounding stays far below
@@ -147,7 +147,7 @@ def summed_terms(
             terms[k] = data[k] * total
 
 
-class Teachers:
+class TeacherTable:
     """The table of a learner with the images that it was trained on.
 
     Parameters
@@ -203,36 +203,37 @@ class Teachers:
         self.table: sp.csr_array = table
         self._Z = self._learner.whitened(X)
         self._weigh(learner)
-        A_m = self._learner._shift[None] if self._learner.is_whitened() else None
+        A_m = None if self._learner._whitening is None else self._learner._whitening.shift[None]
         self._A_m = A_m
         self._of_A_m = None if A_m is None else self.table @ self._likeness(A_m)[:, 0]
-        some = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
+        checked = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
         with np.errstate(over="ignore", invalid="ignore"):  # of damaged numbers
-            wanted, given = self._similarity.similarity(X[some], X[some]), self.similarity(X[some], X[some])
-        if not np.abs(given - wanted).max() <= _TOLERANCE * np.abs(wanted).max():
+            images = X[checked]
+            expected, by_table = self._similarity.similarity(images, images), self.similarity(images, images)
+        if not np.abs(by_table - expected).max() <= _TOLERANCE * np.abs(expected).max():
             raise ValueError(
                 "the table of teachers does not give the similarities of the learner: it is damaged, or these are not "
                 "the images of its training"
             )
 
-    def with_share(self, learner: Any) -> Teachers:
+    def with_share(self, learner: Any) -> TeacherTable:
         """Return the same table for another share of the same learner: a `Blend`, or the learner itself."""
-        other = copy.copy(self)
-        other._weigh(learner)
-        return other
+        table = copy.copy(self)
+        table._weigh(learner)
+        return table
 
     def _weigh(self, learner: Any) -> None:
         """Set the weights of the two terms to those of a learner, or of a share of it."""
-        look, learned = (0.0, 1.0) if isinstance(learner, SimilarityLearner) else learner._weights()
+        cosine, learned = (0.0, 1.0) if isinstance(learner, SimilarityLearner) else learner._weights()
         self._similarity: Any = learner
         self._learned = float(learned)
-        self._unlearned = float(look) + (self._learned if self._learner._starts_at_vectors() else 0.0)
+        self._unlearned = float(cosine) + (self._learned if self._learner.begins_at == "vectors" else 0.0)
 
     def similarity(self, Q: Any, X: Any) -> np.ndarray:
         """Similarity by the table alone: float64 (n_queries, n_images); for checks, as W is faster."""
         z, g = self._learner.whitened(Q), self._gallery(X, centred=False)
         by_table = (self.table.T @ self._likeness(z).astype(np.float64)).T @ self._likeness(g)
-        return self._unlearned * _dense(z @ g.T) + self._learned * by_table
+        return self._unlearned * dense(z @ g.T) + self._learned * by_table
 
     def of_pair(self, q: Any, x: Any, n: int = 8) -> PairTeachers:
         """Find the teachers of a query and a result.
@@ -248,16 +249,16 @@ class Teachers:
         T = self.table
         values, places = np.zeros((2, n), np.float32), np.zeros((2, n), np.int64)
         total, count = strongest(T.indptr, T.indices, T.data, u, v, values, places)
-        at = np.concatenate([some[: np.count_nonzero(amounts)] for some, amounts in zip(places, values, strict=True)])
+        at = np.concatenate([of[: np.count_nonzero(amounts)] for of, amounts in zip(places, values, strict=True)])
         queries = np.searchsorted(T.indptr, at, side="right") - 1
         images, weights = T.indices[at].astype(np.int64), T.data[at]
         contributions = (self._learned * (u[queries] * weights * v[images])).astype(np.float32)
         score = float(self._similarity.similarity(q, x)[0, 0])
-        unlearned = self._unlearned * float(_dense(z @ g.T)[0, 0])
+        unlearned = self._unlearned * float(dense(z @ g.T)[0, 0])
         learned, common = self._learned * total, 0.0
         if self._A_m is not None and self._of_A_m is not None:
             common = self._unlearned * float((z @ self._A_m.T)[0, 0]) + self._learned * float(u @ self._of_A_m)
-        length = float(np.linalg.norm(_dense(g))) or 1.0
+        length = float(np.linalg.norm(dense(g))) or 1.0
         return PairTeachers(
             score,
             unlearned,
@@ -334,13 +335,13 @@ class Teachers:
         of_rows, of_columns = T[rows], sp.csr_array(T[:, rows].multiply((~gone)[:, None]))
         learner = copy.copy(self._learner)
         W = np.array(learner.W_)
-        for left, right in ((Z[rows], of_rows @ Z), (of_columns.T @ Z, Z[rows])):
-            if sp.issparse(left):
-                part = sp.coo_array(left.T @ right)
+        for first, second in ((Z[rows], of_rows @ Z), (of_columns.T @ Z, Z[rows])):
+            if sp.issparse(first):
+                part = sp.coo_array(first.T @ second)
                 np.subtract.at(W, part.coords, part.data)
             else:
-                for one, other in zip(left, right, strict=True):
-                    W -= np.outer(one, other)
+                for a, b in zip(first, second, strict=True):
+                    W -= np.outer(a, b)
         learner.W_ = W
         learner.teachers_ = without_images(T, gone)
         return learner
@@ -349,15 +350,15 @@ class Teachers:
         """Gallery side g of images, in the vectors that were learned in."""
         learner = self._learner
         X = learner._check_images(X)
-        if not learner.is_whitened():
+        whitening = learner._whitening
+        if whitening is None:
             return X
-        sides = product(X, learner.whitening_)
-        return sides - learner._shift if centred else sides
+        sides = whitening.back(X)
+        return sides - whitening.shift if centred else sides
 
     def _likeness(self, sides: Any) -> np.ndarray:
         """Inner products of the training images and others: dense (n_images, n)."""
-        return _dense(self._Z @ sides.T)
+        return dense(self._Z @ sides.T)
 
 
-def _dense(X: Any) -> np.ndarray:
-    return X.toarray() if sp.issparse(X) else np.asarray(X)
+Teachers = TeacherTable  # the public name

@@ -31,26 +31,33 @@ _PAIRS = 1 << 24  # of images that share a query, whose Pr is held at once to fi
 _DEALS = 1  # makes the streams of deals others than those of pairs
 
 
+_NONE_32, _NONE_64, _NO_WEIGHTS = (readonly(np.zeros(0, kind)) for kind in (np.int32, np.int64, np.float64))
+
+
 class TripletTables(NamedTuple):
     """What the draw functions read, in this order; all arrays are read-only, so that a kernel is compiled once."""
 
     has_classes: bool  # one label per image: the first four arrays; otherwise the last six
     check_negatives: bool
-    uniform: bool  # positives uniform over related images, else in proportion to Pr(a, b)
-    cutoff: float  # related means overlap > cutoff
-    n_images: int
-    usable: np.ndarray  # (n_usable,) int32, images that can be a query
-    class_of: np.ndarray  # (n_images,) int32
-    class_start: np.ndarray  # (n_classes + 1,) int64, where each class begins in by_class
-    by_class: np.ndarray  # (n_images,) int32, images sorted by class
-    place: np.ndarray  # (n_images,) int32, where each image is in by_class
-    row_start: np.ndarray  # (n_images + 1,) int64
-    row_labels: np.ndarray  # (nnz,) int32, sorted labels of each image
-    row_weights: np.ndarray  # (nnz,) float64, weights to walk from image to label, summed up along each image
-    affinities: np.ndarray  # (nnz,) float64, the overlap of two images is the inner product of these
-    label_start: np.ndarray  # (n_labels + 1,) int64
-    label_images: np.ndarray  # (nnz,) int32, images of each label
-    label_weights: np.ndarray  # (nnz,) float64, weights to walk from label to image, summed up along each label
+    uniform: bool = True  # positives uniform over related images, else in proportion to Pr(a, b)
+    cutoff: float = 0.0  # related means overlap > cutoff
+    n_images: int = 0
+    usable: np.ndarray = _NONE_32  # (n_usable,) int32, images that can be a query
+    class_of: np.ndarray = _NONE_32  # (n_images,) int32
+    class_start: np.ndarray = _NONE_64  # (n_classes + 1,) int64, where each class begins in by_class
+    by_class: np.ndarray = _NONE_32  # (n_images,) int32, images sorted by class
+    place: np.ndarray = _NONE_32  # (n_images,) int32, where each image is in by_class
+    row_start: np.ndarray = _NONE_64  # (n_images + 1,) int64
+    row_labels: np.ndarray = _NONE_32  # (nnz,) int32, sorted labels of each image
+    row_weights: np.ndarray = (
+        _NO_WEIGHTS  # (nnz,) float64, weights to walk from image to label, summed up along each image
+    )
+    affinities: np.ndarray = _NO_WEIGHTS  # (nnz,) float64, the overlap of two images is the inner product of these
+    label_start: np.ndarray = _NONE_64  # (n_labels + 1,) int64
+    label_images: np.ndarray = _NONE_32  # (nnz,) int32, images of each label
+    label_weights: np.ndarray = (
+        _NO_WEIGHTS  # (nnz,) float64, weights to walk from label to image, summed up along each label
+    )
 
 
 # Places of the fields of TripletTables. Kernels take plain tuples: Numba keeps compiled kernels on disk under the types
@@ -257,8 +264,8 @@ class TripletSampler:
     subset : array of shape (m,), optional
         Draw from these images only; the numbers drawn are places in `subset`. Pr keeps the totals of all images.
     balance : {"image", "class"}, default="image"
-        Who is the query: "image", all images equally often, as in the paper; "class", all labels equally often, and
-        of each label its images in turn, so that small classes count as much as large ones.
+        How queries are sampled: "image", all images equally often, as in the paper; "class", all labels equally often,
+        and of each label its images in turn, so that small classes count as much as large ones.
 
     Attributes
     ----------
@@ -322,7 +329,7 @@ class TripletSampler:
     def draw(self, state: np.ndarray, n: int) -> np.ndarray:
         """Draw `n` triplets: int32 of shape (n, 3), columns query, positive, negative.
 
-        `state`, made by `stream`, is moved on.
+        `state`, made by `stream`, is advanced.
         """
         return self._draw(self._tables, state, np.empty(0, np.int32), n)
 
@@ -432,7 +439,7 @@ def _tables_from_classes(y: Any, check_negatives: bool, subset: np.ndarray | Non
     by_class = np.argsort(class_of, kind="stable")
     place = np.empty(len(class_of), np.int32)
     place[by_class] = np.arange(len(class_of))
-    return _empty_tables()._replace(
+    return TripletTables(
         has_classes=True,
         check_negatives=bool(check_negatives),
         n_images=len(class_of),
@@ -461,7 +468,8 @@ def _tables_from_sparse(
     row_weights = here[weights.indices]
     if cutoff is not None:
         row_weights *= weights.data / totals[weights.indices]
-    tables = _empty_tables()._replace(
+    tables = TripletTables(
+        has_classes=False,
         check_negatives=bool(check_negatives),
         uniform=cutoff is None,
         cutoff=float(threshold),
@@ -538,27 +546,3 @@ def _sums_by_row(data: np.ndarray, indptr: np.ndarray) -> np.ndarray:
     for start, end in zip(indptr[:-1], indptr[1:], strict=True):
         np.cumsum(data[start:end], out=sums[start:end])
     return sums
-
-
-def _empty_tables() -> TripletTables:
-    none32, none64 = readonly(np.zeros(0, np.int32)), readonly(np.zeros(0, np.int64))
-    weights = readonly(np.zeros(0, np.float64))
-    return TripletTables(
-        has_classes=False,
-        check_negatives=True,
-        uniform=True,
-        cutoff=0.0,
-        n_images=0,
-        usable=none32,
-        class_of=none32,
-        class_start=none64,
-        by_class=none32,
-        place=none32,
-        row_start=none64,
-        row_labels=none32,
-        row_weights=weights,
-        affinities=weights,
-        label_start=none64,
-        label_images=none32,
-        label_weights=weights,
-    )

@@ -41,20 +41,20 @@ def check_world(world: Any) -> None:
         raise ValueError(f"world must be 'seen', 'open' or 'unseen', got {world!r}")
 
 
-class NothingHeldOut(ValueError):
+class TooFewImages(ValueError):
     """There are too few images to hold some out."""
 
 
 def split(y: Any, fraction: float, seed: int) -> np.ndarray:
     """Images that validate, sorted; the same for the same seed.
 
-    Of each class `fraction` is held out, but at least two images (one alone has no relevant image) and at most all
+    `fraction` of each class is held out, but at least two images (one alone has no relevant image) and at most all
     but two; classes of fewer than four images stay in training. With several labels per image the split is uniform.
     At most `MAX_IMAGES` are held out.
 
     Raises
     ------
-    NothingHeldOut
+    TooFewImages
     """
     rng = np.random.default_rng([seed, 1])
     n = y.shape[0]
@@ -72,16 +72,16 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
         held_out[rng.permutation(validation)[MAX_IMAGES:]] = False
     if not held_out.any():
         why = "it is too small a share" if sp.issparse(y) else "no class has four"
-        raise NothingHeldOut(f"validation_fraction={fraction} holds out no image, as {why}")
+        raise TooFewImages(f"validation_fraction={fraction} holds out no image, as {why}")
     return np.flatnonzero(held_out)
 
 
 def unseen_rows(y: Any, seed: int) -> np.ndarray:
     """Images of whole classes to hold out, sorted; none where no class can be.
 
-    A fifth of the classes, two at least, that have two images or more. Of images with several labels, or clicks: those
-    that have one of some labels, drawn until they are a fifth of the images. What is left has two classes of two
-    images, or labels that not all images have.
+    A fifth of the classes, two at least, that have two images or more. With several labels per image, or clicks: the
+    images that have one of the labels drawn, until they are a fifth of the images. The remaining images have two
+    classes of two images, or labels that not all of them have.
     """
     rng = np.random.default_rng([seed, 4])
     if sp.issparse(y):
@@ -94,8 +94,8 @@ def unseen_rows(y: Any, seed: int) -> np.ndarray:
                 break
             unseen[has.indices[has.indptr[label] : has.indptr[label + 1]]] = True
             drawn += 1
-        left = np.asarray((y[~unseen] > 0).sum(axis=0)).ravel()
-        enough = drawn >= 2 and ((left >= 2) & (left < (~unseen).sum())).sum() >= 2
+        images_of = np.asarray((y[~unseen] > 0).sum(axis=0)).ravel()
+        enough = drawn >= 2 and ((images_of >= 2) & (images_of < (~unseen).sum())).sum() >= 2
         return np.flatnonzero(unseen) if enough else np.empty(0, np.int64)
     classes, class_of, sizes = np.unique(y, return_inverse=True, return_counts=True)
     able = np.flatnonzero(sizes >= 2)
@@ -103,6 +103,53 @@ def unseen_rows(y: Any, seed: int) -> np.ndarray:
         return np.empty(0, np.int64)
     drawn_classes = rng.permutation(able)[: max(2, round(_UNSEEN * len(able)))]
     return np.flatnonzero(np.isin(class_of, drawn_classes))
+
+
+def hold_out(
+    y: Any, rows: Any, fraction: float | None, seed: int, *, whole_classes: bool
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Images that validate, and those of whole classes among them and beside them, sorted; None without.
+
+    Parameters
+    ----------
+    y : array of shape (n,), or CSR of shape (n, n_labels)
+    rows : int array, optional
+        Images that validate, in place of `fraction` of each class.
+    fraction : float, optional
+    seed : int
+    whole_classes : bool
+        Hold out classes, too. At most `MAX_IMAGES` / 2 of their images validate.
+    """
+    if rows is None and fraction is None:
+        return None, None
+
+    def images(of: np.ndarray | slice) -> np.ndarray:
+        if rows is None and fraction is not None:
+            return split(y[of], fraction, seed)
+        return _checked_rows(rows, y.shape[0])
+
+    if not whole_classes:
+        return images(slice(None)), None
+    unseen = unseen_rows(y, seed)
+    rest = np.setdiff1d(np.arange(y.shape[0]), unseen)
+    try:
+        beside = np.intersect1d(images(rest), rest) if rows is not None else rest[images(rest)]
+    except TooFewImages:  # only the classes that are held out have four images
+        beside = rest[:0]
+    if not len(beside):  # no image of a class that is trained on would validate
+        unseen, beside = unseen[:0], images(slice(None))
+    most = MAX_IMAGES // 2
+    validating = unseen if len(unseen) <= most else np.random.default_rng([seed, 5]).permutation(unseen)[:most]
+    return np.union1d(beside, validating), unseen
+
+
+def _checked_rows(validation_rows: Any, n: int) -> np.ndarray:
+    rows = np.sort(np.asarray(validation_rows))
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError("validation_rows must be row numbers of X, at least one")
+    if rows[0] < 0 or rows[-1] >= n:
+        raise ValueError(f"validation_rows must lie between 0 and {n - 1}, got {rows[0]} to {rows[-1]}")
+    return np.unique(rows)
 
 
 def groups_of(y: Any) -> np.ndarray:
@@ -142,12 +189,12 @@ class _Part(NamedTuple):
     rows: np.ndarray  # (n_queries,) numbers of the queries
     columns: np.ndarray  # (n_images,) numbers of the images
     relevant: np.ndarray  # (n_queries, n_images)
-    own: np.ndarray  # (n_queries,) place of each query among the images
+    place: np.ndarray  # (n_queries,) place of each query among the images
 
     @classmethod
-    def of(cls, relevant: np.ndarray, own: np.ndarray, images: np.ndarray) -> _Part:
-        rows, columns = np.flatnonzero(images[own]), np.flatnonzero(images)
-        return cls(rows, columns, relevant[np.ix_(rows, columns)], np.searchsorted(columns, own[rows]))
+    def of(cls, relevant: np.ndarray, queries: np.ndarray, images: np.ndarray) -> _Part:
+        rows, columns = np.flatnonzero(images[queries]), np.flatnonzero(images)
+        return cls(rows, columns, relevant[np.ix_(rows, columns)], np.searchsorted(columns, queries[rows]))
 
     def chance(self) -> float:
         """Share of relevant images, for all queries that have any: about the mAP of a ranking at random."""
@@ -164,7 +211,7 @@ class Worlds:
     Parameters
     ----------
     relevant : bool array of shape (n_queries, n_images)
-    own : int array of shape (n_queries,)
+    queries : int array of shape (n_queries,)
         The column of each query.
     unseen : bool array of shape (n_images,)
     groups : array of shape (n_queries,)
@@ -174,22 +221,23 @@ class Worlds:
     """
 
     def __init__(
-        self, relevant: np.ndarray, own: np.ndarray, unseen: np.ndarray, groups: np.ndarray, cosine: np.ndarray
+        self, relevant: np.ndarray, queries: np.ndarray, unseen: np.ndarray, groups: np.ndarray, cosine: np.ndarray
     ) -> None:
-        self._parts = [_Part.of(relevant, own, ~unseen)]
+        self._parts = [_Part.of(relevant, queries, ~unseen)]
         if unseen.any():
-            self._parts += [_Part.of(relevant, own, unseen), _Part.of(relevant, own, np.ones(len(unseen), bool))]
+            everything = np.ones(len(unseen), bool)
+            self._parts += [_Part.of(relevant, queries, unseen), _Part.of(relevant, queries, everything)]
         self._groups = groups
         self._cosine = self._each(cosine)
         self._figures: dict[str, list] = {
-            "cosine": [mean_of(own[:, 0]) for own in self._cosine],
+            "cosine": [mean_of(part[:, 0]) for part in self._cosine],
             "chance": [part.chance() for part in self._parts],
             "n_images": [len(part.columns) for part in self._parts],
         }
 
     def choose(
         self,
-        look: np.ndarray,
+        cosine: np.ndarray,
         learned: np.ndarray,
         world: str,
         shares: Sequence[float] = SHARES,
@@ -202,7 +250,7 @@ class Worlds:
 
         Parameters
         ----------
-        look, learned : float arrays of shape (n_queries, n_images)
+        cosine, learned : float arrays of shape (n_queries, n_images)
             Scores before learning, and scores of the learner, times its scale.
         world : {"seen", "open", "unseen"}
             By which mAP: on seen classes, on unseen ones, or with "open" on both in one gallery, among the shares with
@@ -212,7 +260,7 @@ class Worlds:
         cautious : float
             One of them.
         """
-        aps = [self._each((1 - share) * look + share * learned) for share in map(np.float32, shares)]
+        aps = [self._each((1 - share) * cosine + share * learned) for share in map(np.float32, shares)]
         best = 0
         place = {"seen": 0, "unseen": 1, "open": 2}[world] if len(self._parts) > 1 else 0
         if len(shares) > 1:
@@ -232,13 +280,13 @@ class Worlds:
 
     def _each(self, scores: np.ndarray) -> list[np.ndarray]:
         """What `precisions` gives for seen, unseen and both; for seen alone where no class is held out."""
-        return [precisions(scores[np.ix_(part.rows, part.columns)], part.relevant, part.own) for part in self._parts]
+        return [precisions(scores[np.ix_(part.rows, part.columns)], part.relevant, part.place) for part in self._parts]
 
-    def _is_above(self, some: list[np.ndarray], others: list[np.ndarray], place: int) -> bool:
+    def _is_above(self, first: list[np.ndarray], second: list[np.ndarray], place: int) -> bool:
         """Whether some average precisions of a part are clearly higher: by a t-test over the means of groups."""
         if place >= len(self._parts):
             return False
-        gains = some[place][:, 0] - others[place][:, 0]
+        gains = first[place][:, 0] - second[place][:, 0]
         known = ~np.isnan(gains)
         _, group = np.unique(self._groups[self._parts[place].rows][known], return_inverse=True)
         means = np.bincount(group, gains[known]) / np.bincount(group)
@@ -281,7 +329,7 @@ def _precisions(
     return total / len(places), 1.0 if between[0] == 0 else 0.0
 
 
-def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> float:
+def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) -> float:
     """Mean over queries of the mean precision at the rank of each relevant image.
 
     Parameters
@@ -289,7 +337,7 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.nda
     scores : float array of shape (n_queries, n_images)
         Larger is closer. Ties: the image with the smaller number first.
     relevant : bool array of shape (n_queries, n_images)
-    own : int array of shape (n_queries,)
+    queries : int array of shape (n_queries,)
         The query's own column, which is taken out of the ranking.
 
     Returns
@@ -297,25 +345,25 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.nda
     float
         Queries without a relevant image are skipped; 0.0 if all are.
     """
-    return mean_of(average_precisions(scores, relevant, own))
+    return mean_of(average_precisions(scores, relevant, queries))
 
 
-def average_precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
+def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Average precision of each query, arguments as above: (n_queries,), NaN where no image is relevant."""
-    return precisions(scores, relevant, own)[:, 0]
+    return precisions(scores, relevant, queries)[:, 0]
 
 
-def precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
+def precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Average precision and precision at 1 of each query: (n_queries, 2), NaN where no image is relevant."""
-    scores, relevant, own = readonly(scores), readonly(relevant), readonly(own)
+    scores, relevant, queries = readonly(scores), readonly(relevant), readonly(queries)
     by_query = np.full((len(scores), 2), np.nan)
     for row in range(len(scores)):
         places = np.flatnonzero(relevant[row])
-        places = places[places != own[row]]
+        places = places[places != queries[row]]
         if len(places):
             values = scores[row, places]
             order = np.argsort(-values, kind="stable")  # by NumPy: Numba would compile its sort for five seconds
-            by_query[row] = _precisions(scores[row], relevant[row], own[row], places[order], values[order])
+            by_query[row] = _precisions(scores[row], relevant[row], queries[row], places[order], values[order])
     return by_query
 
 

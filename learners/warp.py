@@ -12,16 +12,18 @@ with a learning rate g; vectors that have become longer than C are scaled back t
 
 from __future__ import annotations
 
-from numbers import Real
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from .annotation import Labels
+from .checks import check_positive
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
+from .loop import StepCost, Training
 from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from .samplers import Labels
 from .warp_loss import (
     check_decay_steps,
     draw_other,
@@ -155,6 +157,7 @@ def linear_warp_pass(
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class LinearWARP(LinearAnnotator):
     """One vector of weights per label, trained by WSABIE's WARP loss: the linear model of WSABIE's table 5.
 
@@ -168,16 +171,8 @@ class LinearWARP(LinearAnnotator):
         The step at which the learning rate has fallen to a half; see `WSABIE`.
     n_steps : int or None, default=None
         Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10_000
-        Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
@@ -186,11 +181,6 @@ class LinearWARP(LinearAnnotator):
     classes_ : array of shape (n_labels,)
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range, fewer than two labels, or images of which none can be learned from.
 
     Notes
     -----
@@ -224,53 +214,37 @@ class LinearWARP(LinearAnnotator):
     """
 
     _steps = (500_000, 200)
-    _decay_steps: Any = None  # during a phase of `fit`
 
-    def __init__(
-        self,
-        *,
-        max_norm: float = 10.0,
-        learning_rate: float = 0.1,
-        decay_steps: int | str | None = "auto",
-        n_steps: int | None = None,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 10_000,
-        random_state: Any = None,
-    ) -> None:
-        self.max_norm = max_norm
-        self.learning_rate = learning_rate
-        self.decay_steps = decay_steps
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    max_norm: float = 10.0
+    learning_rate: float = 0.1
+    decay_steps: int | str | None = "auto"
+    n_steps: int | None = None
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 10_000
+    random_state: Any = None
 
-    def _check_params(self) -> None:
-        for name, value in (("max_norm", self.max_norm), ("learning_rate", self.learning_rate)):
-            if not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
+    def _check_params(self, *, fitted: bool) -> None:
+        for name in ("max_norm", "learning_rate"):
+            check_positive(name, getattr(self, name))
         check_decay_steps(self.decay_steps)
 
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> Labels:
-        self._decay_steps = steps_to_half(self.decay_steps, y)
-        return super()._sampler(y, subset)
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost(mean_entries(rows) * (4 + 0.5 * len(self.classes_)))  # at worst all labels are scored
 
-    def _step_cost(self, rows: Rows) -> float:
-        return mean_entries(rows) * (4 + 0.5 * len(self.classes_))  # at worst all labels are scored
-
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        rates = learning_rates(self.learning_rate, self._decay_steps, self.n_steps_, n_steps)
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows: Rows = training.rows
+        sampler: Labels = training.sampler
+        half = steps_to_half(self.decay_steps, training.y)
+        rates = learning_rates(self.learning_rate, half, self.n_steps_, n_steps)
         state = stream(self.seed_, 0, self.n_steps_)
         pairs = np.empty((n_steps, 2), np.int32)
         draw_pairs(*sampler, state, pairs)
-        given = rows, sampler, pairs, state, warp_weights(len(self.classes_) - 1), rates, float(self.max_norm)
+        settings = rows, sampler, pairs, state, warp_weights(len(self.classes_) - 1), rates, float(self.max_norm)
         if dense_rows(rows, self.n_features_in_) is None:
-            return linear_warp_pass(*given, False, self.W_.T)
+            return linear_warp_pass(*settings, False, self.W_.T)
         W = np.ascontiguousarray(self.W_.T)  # (n_labels, d): the weights of a label as neighbours
-        figures = linear_warp_pass(*given, True, W)
+        figures = linear_warp_pass(*settings, True, W)
         self.W_[:] = W.T
         return figures

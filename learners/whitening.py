@@ -18,15 +18,12 @@ An image with several labels, or clicked for several queries, is one of each of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from .base import SimilarityLearner, scores_of
 from .given_triplets import GivenTriplets
 from .maps import Affine, Map, Unit
 from .rows import RowsOf, blocks, is_dense
@@ -34,16 +31,17 @@ from .sums import one_thread, product, unit_rows
 
 MAX_FEATURES = 4096  # the root of a matrix of so many dimensions takes a minute, and 500 MB beside it
 _SHRINKAGE = 0.01  # s: 0.003 to 0.03 are as good on vectors of photos
+WHITENING_STATE = ("mean_", "whitening_")  # of a learner that has whitened vectors
 _ROWS = 4096  # images that are whitened at a time
 
 
 def _sums(X: Any, groups: sp.csr_array, rows: np.ndarray) -> np.ndarray:
     """Sum of the images of each group, float64 (n_groups, d): the same numbers whatever is read at a time."""
     sums = np.zeros((groups.shape[1], X.shape[1]))
-    for some, part in blocks(X, rows):
-        present = np.unique(groups[some].indices)
+    for places, part in blocks(X, rows):
+        present = np.unique(groups[places].indices)
         # One image after the other is added to what there is.
-        added = sp.hstack([sp.eye_array(len(present)), groups[some][:, present].T], format="csc")
+        added = sp.hstack([sp.eye_array(len(present)), groups[places][:, present].T], format="csc")
         sums[present] = added @ np.vstack([sums[present], part])
     return sums
 
@@ -76,8 +74,8 @@ def within_scatter(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None)
     times = np.asarray(groups.sum(axis=1)).ravel()  # an image counts in each of its groups
     sums = _sums(X, groups, rows) / np.sqrt(sizes)[:, None]
     C = -(sums.T @ sums)
-    for some, part in blocks(X, rows):
-        part = part.astype(np.float64) * np.sqrt(times[some, None])
+    for places, part in blocks(X, rows):
+        part = part.astype(np.float64) * np.sqrt(times[places, None])
         C += part.T @ part
     return C / sizes.sum(), free
 
@@ -109,7 +107,76 @@ def check_whiten(whiten: Any) -> None:
         raise ValueError(f"whiten must be True, False or 'auto', got {whiten!r}")
 
 
-class WhiteningMixin(SimilarityLearner):
+class Whitening:
+    """x -> A (x - m) / |A (x - m)|, and the way back: query sides of whitened vectors as those of images as they are.
+
+    Parameters
+    ----------
+    mean : float32 array of shape (d,)
+    matrix : float32 array of shape (d, d)
+        A: symmetric, positive definite.
+    """
+
+    def __init__(self, mean: np.ndarray, matrix: np.ndarray) -> None:
+        self.matrix = matrix
+        self.shift: np.ndarray = product(np.asarray(mean)[None], matrix)[0]
+
+    def of(self, X: Any) -> np.ndarray:
+        """Whitened vectors, of unit length: dense float32 (n, d)."""
+        parts = [product(X[i : i + _ROWS], self.matrix) for i in range(0, X.shape[0], _ROWS)]
+        return unit_rows(np.concatenate(parts) - self.shift)
+
+    def parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """What parts of an image add to its whitened vector; arguments as of `SimilarityLearner.transform_parts`.
+
+        The mean is shared out by the parts' shares of the image's squared length.
+        """
+        x = (whole.toarray() if sp.issparse(whole) else np.asarray(whole)).ravel()
+        length = np.linalg.norm(product(x[None], self.matrix)[0] - self.shift) or np.float32(1)
+        shares = product(parts, np.ascontiguousarray(x[:, None] / (x @ x)))
+        return (product(parts, self.matrix) - shares * self.shift) / length
+
+    def back(self, sides: Any) -> np.ndarray:
+        """Query sides for images as they are, from those for images times A."""
+        return product(sides, self.matrix)
+
+    def steps(self) -> Map:
+        """`of` as a few steps."""
+        return (Affine(np.asarray(self.matrix), -self.shift), Unit())
+
+
+def asks_for_whitening(whiten: bool | str, X: Any) -> bool:
+    """Whether vectors are to be whitened: with "auto" dense ones that are not too wide."""
+    d = X.shape[1]
+    if whiten == "auto":
+        return d <= MAX_FEATURES and is_dense(X)
+    if whiten and d > MAX_FEATURES:
+        raise ValueError(f"whiten=True takes vectors of {MAX_FEATURES:,} numbers at most, got {d:,}")
+    return bool(whiten)
+
+
+def whitening_of(X: Any, y: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and A of the images `rows`, sparse or dense, by their labels or the triplets that join them."""
+    groups = _groups(y)[rows]
+    return whitening(X[rows].toarray(), groups) if sp.issparse(X) else whitening(X, groups, rows)
+
+
+def whitened_images(X: Any, whitening: Whitening) -> Any:
+    """Whitened vectors, of images as a learner reads them: CSR, or made when rows are read."""
+    return sp.csr_array(whitening.of(X)) if sp.issparse(X) else RowsOf(X, whitening.of)
+
+
+def _groups(y: Any) -> sp.csr_array:
+    """Which image is in which class, or has which label: ones, CSR of shape (n, n_groups)."""
+    if isinstance(y, GivenTriplets):
+        y = y.groups
+    if sp.issparse(y):
+        return sp.csr_array(y > 0).astype(np.float64)
+    _, places = np.unique(y, return_inverse=True)
+    return sp.csr_array((np.ones(len(places)), places, np.arange(len(places) + 1)))
+
+
+class WhiteningMixin:
     """A learner that may learn in whitened vectors; goes before `OnlineLearner`.
 
     The learner has the parameter `whiten`. The whitening is learned from the images of each phase of a fit: with early
@@ -122,152 +189,6 @@ class WhiteningMixin(SimilarityLearner):
         A: symmetric, positive definite. Both are there only where the vectors are whitened.
     """
 
-    _whitening_state = ("mean_", "whitening_")
-    whiten: bool | str
-    n_steps_: int
-    phase_: str
-    history_: list[dict[str, Any]]
+    whitens = True
     mean_: np.ndarray
     whitening_: np.ndarray
-    _has_whitened = False  # while a fit measures its state: vectors come whitened
-
-    def is_whitened(self) -> bool:
-        """Whether the fitted learner has learned in whitened vectors."""
-        return hasattr(self, "whitening_")
-
-    def whitened(self, X: Any) -> Any:
-        """Whitened vectors of images, of unit length: dense float32 (n, d); X itself where nothing is whitened."""
-        X = self._check_images(X)
-        return self._whiten(X) if self.is_whitened() and not self._has_whitened else X
-
-    def _whiten(self, X: Any) -> np.ndarray:
-        parts = [product(X[i : i + _ROWS], self.whitening_) for i in range(0, X.shape[0], _ROWS)]
-        return unit_rows(np.concatenate(parts) - self._shift)
-
-    def whitened_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its whitened vector; arguments as of `transform_parts`.
-
-        The mean is shared out by the parts' shares of the image's squared length.
-        """
-        parts = self._check_images(parts)
-        if not self.is_whitened():
-            return parts
-        x = self._check_images(whole)
-        x = (x.toarray() if sp.issparse(x) else np.asarray(x)).ravel()
-        shift = self._shift
-        length = np.linalg.norm(product(x[None], self.whitening_)[0] - shift) or np.float32(1)
-        shares = product(parts, np.ascontiguousarray(x[:, None] / (x @ x)))
-        return (product(parts, self.whitening_) - shares * shift) / length
-
-    @cached_property
-    def _shift(self) -> np.ndarray:
-        return product(np.asarray(self.mean_)[None], self.whitening_)[0]
-
-    def _back(self, sides: Any) -> Any:
-        """Query sides for images as they are, from those for images times A."""
-        return product(sides, self.whitening_) if self.is_whitened() else sides
-
-    def _look_side(self, Q: Any) -> Any:
-        return self._back(self.whitened(Q))
-
-    def _look_parts(self, parts: Any, whole: Any) -> Any:
-        return self._back(self.whitened_parts(parts, whole))
-
-    def _whitening_map(self) -> Map:
-        """`whitened` as a few steps; none where nothing is whitened."""
-        return (Affine(np.asarray(self.whitening_), -self._shift), Unit()) if self.is_whitened() else ()
-
-    def _look_map(self) -> Map:
-        return (*self._whitening_map(), Affine(np.asarray(self.whitening_))) if self.is_whitened() else ()
-
-    def query_map(self) -> Map:
-        """Whitening, where there is one, and a product with the matrix that was learned."""
-        return self._mixed_map(0.0, 1.0)
-
-    def _mixed_map(self, look: float, learned: float) -> Map:
-        W = np.float32(learned) * np.asarray(self._learned_matrix())
-        W[np.diag_indices_from(W)] += np.float32(look)
-        return (*self._whitening_map(), Affine(W @ self.whitening_ if self.is_whitened() else W))
-
-    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
-        return self.whitened, np.asarray(self._learned_matrix())
-
-    def _learned_matrix(self) -> np.ndarray:
-        """W of `_learned_side`: (d, d), where the gallery side is the vectors."""
-        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
-
-    def _learned_side(self, Z: Any) -> Any:
-        """`transform_query` of whitened vectors, without the product with A; where the gallery side is the vectors."""
-        raise NotImplementedError  # WSABIE compares in a space of its own, where there is no such side
-
-    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32, *, differences: bool = False) -> np.ndarray:
-        if not self.is_whitened():
-            return super()._mixed_side(Q, look, learned)
-        Z = product(Q, self.whitening_) if differences else self.whitened(Q)
-        return self._back(look * Z + learned * self._learned_side(Z))
-
-    def center(self) -> np.ndarray | None:
-        """Vector that is subtracted from images; None where nothing is whitened."""
-        return np.asarray(self.mean_) if self.is_whitened() else None
-
-    def _scorer(self, queries: Any, gallery: Any) -> Callable[[], np.ndarray]:
-        if not (self.is_whitened() and self.gallery_is_vectors):
-            return super()._scorer(queries, gallery)
-        Z, sides = self.whitened(queries), product(gallery, self.whitening_)
-        return lambda: scores_of(self._learned_side(Z), sides)
-
-    # -- in a fit ------------------------------------------------------------------------------------------------------
-
-    def _whitens(self, X: Any) -> bool:
-        d = X.shape[1]
-        if self.whiten == "auto":
-            return d <= MAX_FEATURES and is_dense(X)
-        if self.whiten and d > MAX_FEATURES:
-            raise ValueError(f"whiten=True takes vectors of {MAX_FEATURES:,} numbers at most, got {d:,}")
-        return bool(self.whiten)
-
-    def _prepare(self, X: Any, y: Any, training: np.ndarray) -> Any:
-        X = super()._prepare(X, y, training)
-        begins = self.n_steps_ == 0 and (self.phase_ == "refit" or not self.history_)  # not where more is learned
-        if begins and not self.is_whitened() and self._whitens(X):
-            self.__dict__.pop("_shift", None)
-            if sp.issparse(X):
-                self.mean_, self.whitening_ = whitening(X[training].toarray(), _groups(y)[training])
-            else:
-                self.mean_, self.whitening_ = whitening(X, _groups(y)[training], training)
-            self._start_whitened()
-        if not self.is_whitened():
-            return X
-        return sp.csr_array(self._whiten(X)) if sp.issparse(X) else RowsOf(X, self._whiten)
-
-    def _start_whitened(self) -> None:
-        """Change the state before the first triplet where vectors are whitened; nothing by default."""
-
-    def _forget_preparation(self) -> None:
-        super()._forget_preparation()
-        for name in (*self._whitening_state, "_shift"):
-            self.__dict__.pop(name, None)
-
-    def _measures_on_vectors(self) -> bool:
-        return self.is_whitened() and self.gallery_is_vectors
-
-    def _measuring(self, measure: Callable[[], float]) -> Callable[[], float]:
-        @wraps(measure)
-        def of_whitened() -> float:
-            self._has_whitened = True
-            try:
-                return measure()
-            finally:
-                del self._has_whitened
-
-        return of_whitened
-
-
-def _groups(y: Any) -> sp.csr_array:
-    """Which image is in which class, or has which label: ones, CSR of shape (n, n_groups)."""
-    if isinstance(y, GivenTriplets):
-        y = y.groups
-    if sp.issparse(y):
-        return sp.csr_array(y > 0).astype(np.float64)
-    _, places = np.unique(y, return_inverse=True)
-    return sp.csr_array((np.ones(len(places)), places, np.arange(len(places) + 1)))

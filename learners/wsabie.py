@@ -20,20 +20,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from sklearn.utils.validation import check_is_fitted
 
-from .annotation import Labels, OnlineAnnotator, combine_rows
-from .checks import check_integer
+from .annotation import OnlineAnnotator, combine_rows
+from .checks import check_choice, check_integer, check_positive
 from .draws import draw_below, stream
-from .maps import Affine, Map
+from .loop import StepCost, Training
+from .maps import Affine
 from .rows import FASTMATH, Float, Int, Rows, mean_entries
+from .samplers import Labels
+from .sides import Side, Sides, cosine_of, space_of
 from .sums import product
 from .warp_loss import (
     check_decay_steps,
@@ -263,6 +266,7 @@ def owpc_pass(
     return losses, violating
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class WSABIE(WhiteningMixin, OnlineAnnotator):
     """Web Scale Annotation by Image Embedding: images and labels in one space.
 
@@ -294,16 +298,8 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         Learn in vectors whitened by the scatter within classes; see `OASIS`.
     n_steps : int or None, default=None
         Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the state with the best precision at 1 is kept.
-    patience : int or None, default=10
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10_000
-        Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
     n_jobs : int, optional
         Threads among which the members of an ensemble are shared out. The model does not depend on it.
 
@@ -370,52 +366,24 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
     keeps_columns = False
     _learned = ("visterm_vectors_", "label_vectors_")
     _steps = (500_000, 200)
-    _state = (
-        *OnlineAnnotator._state,
-        *WhiteningMixin._whitening_state,
-        "visterm_vectors_",
-        "label_vectors_",
-        "member_sizes_",
-        "member_weights_",
-        "best_visterm_vectors_",
-        "best_label_vectors_",
-    )
-    visterm_vectors_: np.ndarray  # (d, n_components)
-    label_vectors_: np.ndarray  # (n_labels, n_components)
-    member_sizes_: list[int]
-    member_weights_: np.ndarray  # (n_members,)
-    _decay_steps: Any = None  # during a phase of `fit`
+    visterm_vectors_: np.ndarray = field(init=False)  # (d, n_components)
+    label_vectors_: np.ndarray = field(init=False)  # (n_labels, n_components)
+    member_sizes_: list[int] = field(init=False)
+    member_weights_: np.ndarray = field(init=False)  # (n_members,)
 
-    def __init__(
-        self,
-        *,
-        n_components: int | Sequence[int] = 100,
-        max_norm: float = 1.0,
-        learning_rate: float = 0.02,
-        decay_steps: int | str | None = "auto",
-        loss: str = "warp",
-        whiten: bool | str = "auto",
-        n_steps: int | None = None,
-        validation_fraction: float | None = None,
-        patience: int | None = 10,
-        refit: bool = True,
-        pass_steps: int = 10_000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.max_norm = max_norm
-        self.learning_rate = learning_rate
-        self.decay_steps = decay_steps
-        self.loss = loss
-        self.whiten = whiten
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    n_components: int | Sequence[int] = 100
+    max_norm: float = 1.0
+    learning_rate: float = 0.02
+    decay_steps: int | str | None = "auto"
+    loss: str = "warp"
+    whiten: bool | str = "auto"
+    n_steps: int | None = None
+    validation_fraction: float | None = None
+    patience: int | None = 10
+    refit: bool = True
+    pass_steps: int = 10_000
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # -- images and labels in the space --------------------------------------------------------------------------------
 
@@ -424,30 +392,21 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         """V of the paper: a view of `visterm_vectors_`."""
         return np.asarray(self.visterm_vectors_).T
 
-    def transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Embeddings V x: float32 of shape (n, n_components), of an ensemble times the roots of the weights."""
-        check_is_fitted(self)
-        return self._weigh(product(self.whitened(X), self.visterm_vectors_))
+    def _sides(self) -> Sides:
+        """Embeddings V x, both sides alike: float32 of shape (n, n_components).
 
-    def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its embedding."""
-        return self._weigh(product(self.whitened_parts(parts, whole), self.visterm_vectors_))
-
-    def gallery_map(self) -> Map:
-        """Whitening, where there is one, and a product with the vectors of the visterms, both sides alike."""
-        return (*self._whitening_map(), Affine(self._weigh(np.array(self.visterm_vectors_))))
-
-    def query_map(self) -> Map:
-        """The same as of the gallery."""
-        return self.gallery_map()
-
-    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
-        return self._gallery_side, None
-
-    def label_vectors(self) -> np.ndarray:
-        """Embeddings of the labels, as `transform` has them of images: float32 of shape (n_labels, n_components)."""
-        check_is_fitted(self)
-        return self._weigh(np.array(self.label_vectors_))
+        Those of an ensemble times the roots of the weights.
+        """
+        whitening, V = self._whitening, self.visterm_vectors_
+        space = space_of(whitening)
+        embedding = Side(
+            lambda X: self._weigh(product(space.of(X), V)),
+            lambda: (*space.steps(), Affine(self._weigh(np.array(V)))),
+            lambda parts, whole: self._weigh(product(space.parts(parts, whole), V)),
+        )
+        return Sides(
+            gallery=embedding, cosine=cosine_of(whitening), labels=lambda: self._weigh(np.array(self.label_vectors_))
+        )
 
     def label_scores(self, X: Any) -> np.ndarray:
         """Score f_i(x) of every label for every image: float32 of shape (n, n_labels)."""
@@ -471,7 +430,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
+    def _check_params(self, *, fitted: bool) -> None:
         if isinstance(self.n_components, Integral):
             check_integer("n_components", self.n_components, minimum=1)
         elif isinstance(self.n_components, str) or not isinstance(self.n_components, Sequence) or not self.n_components:
@@ -483,18 +442,19 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
                 raise ValueError(
                     f"n_components names {len(self.n_components)} models; at most {_MOST_MEMBERS} can be weighted"
                 )
-        for name, value in (("max_norm", self.max_norm), ("learning_rate", self.learning_rate)):
-            if not isinstance(value, Real) or not 0 < value < np.inf:
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
+        for name in ("max_norm", "learning_rate"):
+            check_positive(name, getattr(self, name))
         check_decay_steps(self.decay_steps)
         check_whiten(self.whiten)
-        if self.loss not in ("warp", "auc", "owpc"):
-            raise ValueError(f"loss must be 'warp', 'auc' or 'owpc', got {self.loss!r}")
+        check_choice("loss", self.loss, ("warp", "auc", "owpc"))
+        if fitted and self._sizes() != self.member_sizes_:
+            raise ValueError(
+                f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to learn from scratch"
+            )
 
     def _start(self) -> None:
         for name in ("visterm_vectors_", "label_vectors_"):  # of the search before a refit: two at once are not needed
-            if hasattr(self, name):
-                delattr(self, name)
+            self.__dict__.pop(name, None)
         self.member_sizes_ = self._sizes()
         members = self._members()
         shape = (self.n_features_in_ + len(self.classes_), members[-1][1])
@@ -507,26 +467,16 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
                 block[:] = deviation * rng.standard_normal(block.shape, dtype=np.float32)
                 block *= np.minimum(1, max_norm / np.linalg.norm(block, axis=1, keepdims=True))
         self.visterm_vectors_, self.label_vectors_ = np.split(vectors, [self.n_features_in_])
-        if not hasattr(self, "member_weights_"):
+        if "member_weights_" not in vars(self):
             self.member_weights_ = np.ones(len(members))
 
-    def _continue(self) -> None:
-        if self._sizes() != self.member_sizes_:
-            raise ValueError(
-                f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to learn from scratch"
-            )
-        super()._continue()
-
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> Labels:
-        self._decay_steps = steps_to_half(self.decay_steps, y)
-        return super()._sampler(y, subset)
-
-    def _step_cost(self, rows: Rows) -> float:
+    def _step_cost(self, rows: Rows) -> StepCost:
         # To embed the image and to move its vectors; at worst all labels are scored.
-        return 0.15 * sum(self.member_sizes_) * (2 * mean_entries(rows) + len(self.classes_))
+        return StepCost(0.15 * sum(self.member_sizes_) * (2 * mean_entries(rows) + len(self.classes_)))
 
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        rates = learning_rates(self.learning_rate, self._decay_steps, self.n_steps_, n_steps)
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, sampler, half = training.rows, training.sampler, steps_to_half(self.decay_steps, training.y)
+        rates = learning_rates(self.learning_rate, half, self.n_steps_, n_steps)
         figures = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             joblib.delayed(self._member_pass)(rows, sampler, rates, member, first, last)
             for member, (first, last) in enumerate(self._members())
@@ -557,7 +507,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
             chosen, self.member_weights_ = self.member_weights_, np.ones(len(self._members()))
             precision = precision_at_1()
             # The weights go with the best state: those of a better one replace them.
-            better = precision > getattr(self, "best_validation_", -1.0)
+            better = precision > self.best_validation_
             self.member_weights_ = self._choose_weights(images, labels) if better else chosen
             return precision
 

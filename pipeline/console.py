@@ -200,3 +200,8 @@ def count(n: int, noun: str) -> str:
     ending = "es" if noun.endswith("ss") else "s"
     plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}{ending}"
     return f"{n:,} {plural}"
+
+
+def without_password(text: str) -> str:
+    """Return an address, or a setting with one, without name and password."""
+    return re.sub("(?s)://.*@", "://", text)  # up to the last @, as a wrong one may have any of :/@ in its password

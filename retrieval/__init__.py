@@ -31,21 +31,21 @@ from .metrics import (
     r_precision,
     recall_at,
 )
-from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
-from .regions import RegionPair, Regions, find_regions, no_regions
+from .regions import RegionMatch, Regions, find_regions, no_regions
 from .stored import StoredVectors
 from .two_stage import TwoStageIndex
+
+RegionPair = RegionMatch
 
 __all__ = [
     "Comparison",
     "Contributions",
     "Evaluation",
     "ExactIndex",
-    "MilvusError",
-    "MilvusIndex",
     "Pair",
     "Ranking",
+    "RegionMatch",
     "RegionPair",
     "Regions",
     "StoredVectors",

@@ -1,4 +1,4 @@
-"""From rankings and relevance to figures: per query, in the mean, with intervals and paired comparisons."""
+"""Measures of rankings: per query, means, confidence intervals and paired comparisons."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ class Evaluation:
 
     @property
     def n_without_relevant(self) -> int:
-        """Number of queries left out, as no gallery image is relevant to them."""
+        """Number of skipped queries, without a relevant gallery image."""
         return len(self.n_relevant) - self.n_queries
 
     @property
@@ -133,8 +133,8 @@ class Evaluation:
         Returns
         -------
         tuple of float
-            Lower and upper bound; NaN if no query is counted. The interval speaks of other queries against
-            this gallery and with this trained learner; it does not contain the chance of training.
+            Lower and upper bound; NaN if no query is counted. The interval covers other queries against this gallery
+            with this trained learner, not the randomness of training.
         """
         values = self.average_precision[self.counted]
         if len(values) == 0:
@@ -186,7 +186,7 @@ def evaluate(ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any
     max_k : int, default=100
         Length of the precision curve; it ends earlier where the ranking does.
     exclude : array of int, shape (n_queries,), optional
-        What `ExactIndex.search` was given, to know how many images there were to rank.
+        As in `ExactIndex.search`; not counted among the images to rank.
 
     Returns
     -------
@@ -263,7 +263,7 @@ def evaluate_index(
     blocks = []
     for start in range(0, Q.shape[0], block_size):
         stop = min(start + block_size, Q.shape[0])
-        # k is fixed: left to itself it could differ from block to block, where only some queries exclude.
+        # A fixed k: the default could differ between blocks, where only some queries exclude.
         ranking = index.search(Q[start:stop], k=index.n_gallery, exclude=exclude[start:stop])
         blocks.append(evaluate(ranking, rows(start, stop), max_k=max_k, exclude=exclude[start:stop]))
     if not blocks:
@@ -296,12 +296,12 @@ def evaluate_test_test(
     """
     index = ExactIndex(learner, X, n_jobs=n_jobs)
     y = _as_labels(y)
-    own = np.arange(index.n_gallery)
+    rows = np.arange(index.n_gallery)
 
     def relevance(start: int, stop: int) -> Any:
-        return relevance_from_labels(y[start:stop], y, exclude=own[start:stop])
+        return relevance_from_labels(y[start:stop], y, exclude=rows[start:stop])
 
-    return evaluate_index(index, X, relevance, exclude=own, max_k=max_k)
+    return evaluate_index(index, X, relevance, exclude=rows, max_k=max_k)
 
 
 def evaluate_query_gallery(
@@ -321,7 +321,7 @@ def evaluate_query_gallery(
     learner : fitted learner
     Q, X : CSR matrix or ndarray, shape (n_queries, n_features) and (n_gallery, n_features)
     y_query, y_gallery : labels of the two, as in `relevance_from_labels`
-        Those of the gallery are given to learners that read them (MuSL).
+        Learners that read labels (MuSL) get those of the gallery.
     max_k : int, default=100
     n_jobs : int or None, default=None
 
@@ -340,7 +340,7 @@ def evaluate_query_gallery(
 
 
 def relevance_from_labels(y_query: Any, y_gallery: Any, exclude: Any = None) -> sp.csr_matrix:
-    """Which gallery images share a label with which query.
+    """Mark the gallery images that share a label with each query.
 
     Parameters
     ----------
@@ -369,8 +369,8 @@ def relevance_from_labels(y_query: Any, y_gallery: Any, exclude: Any = None) -> 
         raise ValueError(f"queries have {y_query.shape[1]} labels, the gallery has {y_gallery.shape[1]}")
     shared = sp.csr_matrix(y_query @ y_gallery.T)
     if exclude is not None:
-        own = np.repeat(np.asarray(exclude), np.diff(shared.indptr))
-        shared.data[shared.indices == own] = 0
+        excluded = np.repeat(np.asarray(exclude), np.diff(shared.indptr))
+        shared.data[shared.indices == excluded] = 0
     shared.eliminate_zeros()
     shared.sort_indices()
     return shared.astype(bool)
@@ -384,7 +384,7 @@ def compare(
     n_permutations: int = 10_000,
     random_state: int = 0,
 ) -> Comparison:
-    """Compare two systems on the same queries: is a better than b.
+    """Test whether system a is better than system b on the same queries.
 
     Parameters
     ----------
@@ -446,10 +446,10 @@ def _relevant_by_rank(indices: np.ndarray, relevance: sp.csr_matrix) -> np.ndarr
         if is_ranked[:-1].sum() != (ranked >= 0).sum():
             raise ValueError(f"the ranking of query {query} names an image twice")
         is_ranked[ranked] = False
-        own = relevance.indices[relevance.indptr[query] : relevance.indptr[query + 1]]
-        is_relevant[own] = True
+        rows = relevance.indices[relevance.indptr[query] : relevance.indptr[query + 1]]
+        is_relevant[rows] = True
         relevant[query] = is_relevant[ranked]
-        is_relevant[own] = False
+        is_relevant[rows] = False
     return relevant
 
 

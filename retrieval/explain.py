@@ -5,8 +5,8 @@ image, a linear map of that vector, the score is a sum over all pairs of parts:
 
     score(q, x) = sum_i sum_j <side of part i of q, side of part j of x>
 
-So it can be told exactly what each pair, and each part, contributes. A similarity that compares bits, each of which
-looks at one feature, is a sum over the bits; a bit belongs to the parts that have its feature.
+So the contribution of each pair, and of each part, is exact. A similarity of bits that each test one feature is a sum
+over the bits; a bit belongs to the parts that have its feature.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 _AT_ONCE = 2**24  # numbers held of a matrix of query parts: 64 MB
-_TOLERANCE = 1e-4  # of what is added up; float32 sums of thousands of numbers stay far below
+_TOLERANCE = 1e-4  # relative; float32 sums of thousands of numbers stay far below
 
 
 class Pair(NamedTuple):
-    """Parts of the query and of the result that were compared, and what that added to the score.
+    """Parts of the query and of the result, and their contribution to the score.
 
     Parts with the same vector, such as blocks with the same visterm, are interchangeable: all of them are named, and
     have equal shares.
@@ -72,8 +72,7 @@ def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *,
 
     Notes
     -----
-    Equal parts are put together first: what is computed grows with the numbers of distinct parts, and what is held in
-    memory with the smaller of them.
+    Equal parts are merged first: time grows with the numbers of distinct parts, memory with the smaller one.
     """
     query_parts, result_parts = (sp.csr_matrix(parts, dtype=np.float32) for parts in (query_parts, result_parts))
     q, x = (_sum(parts) for parts in (query_parts, result_parts))
@@ -96,7 +95,7 @@ def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *,
 
 
 def explain_matrix(learner: Any, query_parts: Any, result_parts: Any) -> np.ndarray:
-    """Compute what each pair of a few parts adds to a similarity.
+    """Compute the contribution of each pair of parts to a similarity, for few parts.
 
     Parameters
     ----------
@@ -117,12 +116,12 @@ def explain_matrix(learner: Any, query_parts: Any, result_parts: Any) -> np.ndar
 
 
 def _sum(parts: sp.csr_matrix) -> sp.csr_matrix:
-    """Vector of an image, added up in double precision: sums of thousands of equal numbers would drift."""
+    """Vector of an image, summed in double precision: sums of thousands of equal numbers would drift."""
     return sp.csr_matrix(parts.astype(np.float64).sum(axis=0), dtype=np.float32)
 
 
 def _name(learner: Any) -> str:
-    """Name of a learner's class, also of one of which a share counts (`visterm.learners.Blend`)."""
+    """Class name of a learner, also within a `visterm.learners.Blend`."""
     return type(getattr(learner, "learner", learner)).__name__
 
 
@@ -177,7 +176,7 @@ def _of_bits(
             by_part[having] += amount / max(len(having), 1)
             sides.append(having)
         pairs.append(Pair(sides[0], sides[1], amount))
-    # Of equal ones first those that can be shown in both images.
+    # Ties: first the pairs that can be shown in both images.
     pairs.sort(key=lambda pair: (-abs(pair.contribution), -min(1, len(pair[0])) - min(1, len(pair[1]))))
     positive = float(amounts.sum(where=amounts > 0, dtype=np.float64))
     negative = float(amounts.sum(where=amounts < 0, dtype=np.float64))

@@ -4,10 +4,10 @@ Hierarchical navigable small world (Malkov and Yashunin, IEEE TPAMI 2020), as FA
 (ip-NSW, Morozov and Babenko, NeurIPS 2018), of the gallery sides in 8 bits per number. The query side is not in it:
 whatever a learner does there (W'q of OASIS), the graph stays as it is.
 
-A learned query side may lie far from all images, and its best are then no neighbours of each other: the walk needs more
-images in view to find them. With c the cosine of the query side and the best image of a first short walk, n candidates
-are chosen from n (1 + 2 (1 / c - 1)^2) in view: n for the vector of a photo, twice as many for what OASIS learned with
-the share that its training chooses, nine times as many for all of it.
+A learned query side may lie far from all images, and its best images are then not neighbours of each other: the walk
+must keep more images in view. With c the cosine of the query side and the best image of a first short walk, n
+candidates are chosen from n (1 + 2 (1 / c - 1)^2) in view: n for the vector of a photo, twice as many for OASIS with
+the weight that its training chooses, nine times as many for OASIS alone.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ import numpy as np
 FORMAT = 2  # changes with the constants below: a graph on disk is then built again
 LINKS = 32  # of each image; with 16 fewer of the best are found for OASIS, in the same time
 BREADTH = 128  # images in view while one is added; with 80 too few links lead out of the clusters of a million
-SAMPLE = 20_000  # images that the range of each number is read from, for its 8 bits
+SAMPLE = 20_000  # images that set the range of each number, for its 8 bits
 ROWS = 16_384  # added at once: float32 copies of no more
-NEW_IMAGES = 2_000  # that are not in the graph yet: comparing all of them with a query takes a millisecond
-GONE_SHARE = 0.2  # of the graph; with more the walk meets too many images that do not count
-COMPARED = 100  # images whose sides tell how long sides are, and whether a graph is of this gallery
-# Of a search alone:
-FIRST_VIEW = 16  # images in view while it is told how far a query side lies from all of them
+NEW_IMAGES = 2_000  # not yet in the graph: comparing all of them with a query takes a millisecond
+GONE_SHARE = 0.2  # of the graph; with more, the walk visits too many removed images
+COMPARED = 100  # images that give the mean length of the sides, and whether a graph belongs to this gallery
+# Search:
+FIRST_VIEW = 16  # images in view of the first walk, which gives the distance of a query side
 WIDEST_VIEW = 32  # times as many images in view as candidates, at most
 _FILE = "graph.faiss"
-_END = f"visterm graph {FORMAT}\n".encode()  # after the bytes of FAISS, which does not notice all that are missing
+_END = f"visterm graph {FORMAT}\n".encode()  # after the bytes of FAISS, which misses some truncations
 _HINT = "install FAISS: pip install 'visterm[ann]'"
 
 
 def faiss() -> ModuleType:
-    """Import FAISS; ImportError says how to install it."""
+    """Import FAISS, or raise ImportError with the command that installs it."""
     try:
         import faiss
     except ImportError as error:
@@ -70,8 +70,8 @@ class Graph:
         is_new[self.rows[self.rows >= 0]] = False
         self.new = np.flatnonzero(is_new)
         self._new_sides: np.ndarray | None = None
-        some = np.linspace(0, len(sides) - 1, min(COMPARED, len(sides))).astype(int)
-        self._length = float(np.linalg.norm(np.asarray(sides[some], np.float32), axis=1).mean())
+        sample = np.linspace(0, len(sides) - 1, min(COMPARED, len(sides))).astype(int)
+        self._length = float(np.linalg.norm(np.asarray(sides[sample], np.float32), axis=1).mean())
 
     @classmethod
     def build(cls, sides: np.ndarray, ids: np.ndarray, n_threads: int) -> Graph:
@@ -87,7 +87,7 @@ class Graph:
         return graph
 
     def add_new(self, n_threads: int) -> None:
-        """Add the images that are new; of a graph that `read` has mapped, use `loaded` first."""
+        """Add the new images; a graph that `read` mapped must be `loaded` first."""
         library = faiss()
         before = library.omp_get_max_threads()
         library.omp_set_num_threads(n_threads)
@@ -101,9 +101,9 @@ class Graph:
         self.new, self._new_sides = self.new[:0], None
 
     def choose(self, query: np.ndarray, n: int) -> np.ndarray:
-        """Rows of about n images that may score best for a query (d,), each once; more where images are new."""
+        """Rows of about n images that may score best for a query (d,), each once; more if images are new."""
         length = np.linalg.norm(query)
-        if not 0 < length < np.inf:  # every image scores 0, or nothing can be said
+        if not 0 < length < np.inf:  # every image scores 0, or no score is defined
             return self.new[:0]
         direction = (query / length)[None]
         first = faiss().SearchParametersHNSW(efSearch=FIRST_VIEW)
@@ -134,7 +134,7 @@ class Graph:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, folder / _FILE)
-        except (RuntimeError, TypeError, UnicodeError) as error:  # of FAISS; and of a path that is no UTF-8
+        except (RuntimeError, TypeError, UnicodeError) as error:  # from FAISS, and for a path that is not UTF-8
             raise OSError(f"{folder / _FILE} cannot be written: {_first_line(error)}") from None
         finally:
             temporary.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ class Graph:
         Raises
         ------
         ValueError
-            No graph, a damaged one, one of another version, of another gallery, or with too many images that are gone.
+            The graph is missing, damaged, of another version or gallery, or has too many removed images.
         """
         graph = cls(_read(Path(folder) / _FILE, mapped=True), sides, ids)
         gone = 1 - np.count_nonzero(graph.rows >= 0) / len(graph.rows)
@@ -157,19 +157,19 @@ class Graph:
         return graph
 
     def loaded(self, folder: str | os.PathLike[str]) -> Graph:
-        """The same graph in memory, where images can be added."""
+        """Return the same graph in memory, so that images can be added."""
         return Graph(_read(Path(folder) / _FILE, mapped=False), self.sides, self.ids)
 
     def _is_of_gallery(self) -> bool:
-        """Whether some images have the sides here that the graph has, up to its rounding to 8 bits."""
+        """Whether a sample of images has the sides of the graph, up to its rounding to 8 bits."""
         if self._walk.d != self.sides.shape[1]:
             return False
         held = np.flatnonzero(self.rows >= 0)
-        some = held[np.linspace(0, len(held) - 1, min(COMPARED, len(held))).astype(int)]
-        own = np.asarray(self.sides[self.rows[some]], np.float32)
-        theirs = np.array([self._walk.reconstruct(int(place)) for place in some])
-        near = np.linalg.norm(own - theirs, axis=1) <= 0.1 * np.linalg.norm(own, axis=1).mean()
-        return bool(near.mean() > 0.9)  # some images may lie beyond the range of the sample
+        sample = held[np.linspace(0, len(held) - 1, min(COMPARED, len(held))).astype(int)]
+        sides = np.asarray(self.sides[self.rows[sample]], np.float32)
+        stored = np.array([self._walk.reconstruct(int(place)) for place in sample])
+        near = np.linalg.norm(sides - stored, axis=1) <= 0.1 * np.linalg.norm(sides, axis=1).mean()
+        return bool(near.mean() > 0.9)  # a few images may lie beyond the trained range
 
 
 def _read(path: Path, *, mapped: bool) -> Any:
@@ -180,7 +180,7 @@ def _read(path: Path, *, mapped: bool) -> Any:
             whole = file.read() == _END
     except FileNotFoundError:
         raise ValueError(f"{path}: no index is saved here; build the index") from None
-    except OSError:  # it has not even so many bytes
+    except OSError:  # shorter than the end mark
         whole = False
     if not whole:
         raise ValueError(f"{path}: damaged, or of another version of visterm; build the index again")
@@ -188,7 +188,7 @@ def _read(path: Path, *, mapped: bool) -> Any:
         index = library.read_index(os.fspath(path), library.IO_FLAG_MMAP_IFC if mapped else 0)
         walk = library.downcast_index(index.index)
         is_graph = isinstance(walk, library.IndexHNSWSQ) and index.ntotal == walk.ntotal > 0
-    except (RuntimeError, AttributeError) as error:  # AttributeError: of an index of another kind
+    except (RuntimeError, AttributeError) as error:  # AttributeError: an index of another kind
         reason = _first_line(error)
         raise ValueError(f"{path}: damaged, or of another version of FAISS ({reason}); build the index again") from None
     if not is_graph:

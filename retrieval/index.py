@@ -37,10 +37,10 @@ WORK_FOR_THREADS = 10_000_000  # multiply-adds, some 7 ms, below which threads c
 
 
 class SupportsSimilarity(Protocol):
-    """Two sides of an inner product: what an index needs of a learner."""
+    """The two sides of an inner product, which an index needs from a learner."""
 
     def transform(self, X: Any, y: Any = None, /) -> Any:
-        """Gallery side: dense or CSR (n_gallery, d). Only called with labels y where the index was given them."""
+        """Gallery side: dense or CSR (n_gallery, d). Labels y are passed only if the index has them."""
 
     def transform_query(self, Q: Any) -> Any:
         """Query side: dense or CSR (n_queries, d)."""
@@ -355,7 +355,7 @@ class ExactIndex:
         self.learner = learner
         self.n_jobs = n_jobs
         self.gallery_ = _check_gallery(gallery_sides(learner, X, y))
-        self._longest: float | None = None  # of the gallery's rows, once that is needed
+        self._longest: float | None = None  # row of the gallery, computed when needed
 
     @property
     def n_gallery(self) -> int:
@@ -373,8 +373,8 @@ class ExactIndex:
             Length of the lists. None ranks everything that some query may rank: all of the gallery, or one
             image less where every query excludes one.
         exclude : array of int, shape (n_queries,), optional
-            A gallery row to leave out for each query, -1 for none: how a query that is itself in the gallery
-            is removed, by identity and not by its score.
+            A gallery row to skip for each query, -1 for none: removes a query that is itself in the gallery, by
+            identity and not by its score.
 
         Returns
         -------
@@ -429,19 +429,19 @@ class ExactIndex:
             n_parts = -(-self.n_gallery // ROWS)
         bounds = np.linspace(0, self.n_gallery, n_parts + 1).astype(np.int64)
 
-        def search_part(columns: np.ndarray, own: np.ndarray, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        def search_part(columns: np.ndarray, skip: np.ndarray, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
             size = min(k, last - first)
-            scores = np.full((len(own), size), -np.inf, np.float32)
-            indices = np.full((len(own), size), -1, np.int32)
+            scores = np.full((len(skip), size), -np.inf, np.float32)
+            indices = np.full((len(skip), size), -1, np.int32)
             if sp.issparse(gallery):
                 arrays = gallery.indptr, gallery.indices, gallery.data
-                ok = _search_sparse(*arrays, first, last, columns, own, scores, indices)
+                ok = _search_sparse(*arrays, first, last, columns, skip, scores, indices)
             elif isinstance(gallery, StoredVectors):
-                shifted = np.where(own < first, -1, own - first)
+                shifted = np.where(skip < first, -1, skip - first)
                 ok = _search_dense(gallery[first:last], 0, last - first, columns, shifted, scores, indices)
                 indices[indices >= 0] += first
             else:
-                ok = _search_dense(gallery, first, last, columns, own, scores, indices)
+                ok = _search_dense(gallery, first, last, columns, skip, scores, indices)
             if not ok:
                 raise ValueError("a similarity is not a number (NaN): check the vectors and the learner's matrix")
             return _best_first(scores, indices)
@@ -461,7 +461,7 @@ class ExactIndex:
             top_scores[block], top_indices[block] = scores[:, :k], indices[:, :k]
 
     def _rounding(self, queries: np.ndarray) -> np.ndarray:
-        """How far apart two float32 sums of a score, in any orders, may be: (n_queries,); infinite on overflow.
+        """Bound the difference of two float32 sums of a score in any orders: (n_queries,); infinite on overflow.
 
         Each is off by d u / (1 - d u) |q| |x| at most, u = 2^-24 (Higham, Accuracy and Stability of Numerical
         Algorithms, section 3.1, and the inequality of Cauchy and Schwarz).
@@ -529,7 +529,7 @@ class ExactIndex:
         return queries
 
 
-_blas = ThreadpoolController()  # made once: it looks through all libraries of the process
+_blas = ThreadpoolController()  # created once: it searches all libraries of the process
 
 
 def _length(X: np.ndarray) -> np.ndarray:
@@ -538,7 +538,7 @@ def _length(X: np.ndarray) -> np.ndarray:
 
 
 def _side_by_side(queries: np.ndarray, pad: bool) -> np.ndarray:
-    """(d, n_queries), or padded with zeros to (d, LINES * LANES) where each line is one of the cache."""
+    """Return (d, n_queries), or padded with zeros (d, LINES * LANES), aligned to cache lines."""
     if not pad:
         return np.ascontiguousarray(queries.T)
     n_queries, d = queries.shape
@@ -552,7 +552,7 @@ def _side_by_side(queries: np.ndarray, pad: bool) -> np.ndarray:
 def _check_gallery(X: Any) -> Any:
     """CSR, C-ordered ndarray or stored vectors, float32, finite, not empty."""
     if sp.issparse(X):
-        X = sp.csr_matrix(X, dtype=np.float32)  # copies nothing that fits already
+        X = sp.csr_matrix(X, dtype=np.float32)  # no copy if it fits already
         # The kernel trusts these indices: a damaged file must not become a read outside the arrays.
         X.check_format(full_check=True)
         values = X.data
@@ -564,7 +564,7 @@ def _check_gallery(X: Any) -> Any:
             raise ValueError(f"a gallery must have the shape (n_gallery, n_features), got {X.shape}")
     if X.shape[0] == 0:
         raise ValueError("the gallery is empty")
-    # Finite float32 numbers cannot overflow a float64 sum, so the sum tells, without an array of booleans.
+    # Finite float32 numbers cannot overflow a float64 sum, so the sum suffices, without an array of booleans.
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(values.sum(dtype=np.float64))
     if not finite:

@@ -90,7 +90,7 @@ def mean_recall(y_true: Any, y_found: Any) -> float:
 
 
 def knn_accuracy(ranking: Ranking, y_query: Any, y_gallery: Any, k: int) -> float:
-    """Categorisation accuracy of k nearest neighbours: `mean_recall` of what `knn_labels` says.
+    """Categorisation accuracy of k nearest neighbours: `mean_recall` of `knn_labels`.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def siblings_from_parents(parents: Any) -> sp.csr_array:
     Parameters
     ----------
     parents : sparse or dense of shape (n_labels, n_parents)
-        Above zero where the table says that the label is a kind of the parent. Several parents, or none, are allowed.
+        Above zero where the label is a kind of the parent. Several parents, or none, are allowed.
 
     Returns
     -------
@@ -161,8 +161,8 @@ def label_precision_at(ranked_labels: Any, true_labels: Any, k: int) -> np.ndarr
     ValueError
         If the lists are shorter than k, or do not belong to as many images.
     """
-    ranked_labels, own = _as_ranked(ranked_labels, true_labels, k)
-    return _entries(own, ranked_labels).mean(axis=1)
+    ranked_labels, truth = _as_ranked(ranked_labels, true_labels, k)
+    return _entries(truth, ranked_labels).mean(axis=1)
 
 
 def precision_recall_per_label(ranked_labels: Any, true_labels: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -177,8 +177,8 @@ def precision_recall_per_label(ranked_labels: Any, true_labels: Any, k: int) -> 
     Returns
     -------
     precision, recall : ndarray of float64 of shape (n_labels,)
-        Of the images annotated with a label the share that has it, 0 where there are none; of the images that have a
-        label the share that is annotated with it, NaN where there are none.
+        Share of the images annotated with a label that have it, 0 without such images; share of the images with a label
+        that are annotated with it, NaN without such images.
 
     Raises
     ------
@@ -192,11 +192,11 @@ def precision_recall_per_label(ranked_labels: Any, true_labels: Any, k: int) -> 
     ([0.5, 0.0, 0.0], [1.0, 0.0, nan])
     """
     n_named = int(np.max(ranked_labels, initial=-1)) + 1  # also by labels beyond the first k
-    ranked_labels, own = _as_ranked(ranked_labels, true_labels, k, n_labels=n_named)
-    n_labels = own.shape[1]
+    ranked_labels, truth = _as_ranked(ranked_labels, true_labels, k, n_labels=n_named)
+    n_labels = truth.shape[1]
     annotated = np.bincount(ranked_labels.ravel(), minlength=n_labels)
-    right = np.bincount(ranked_labels[_entries(own, ranked_labels)], minlength=n_labels)
-    have = np.bincount(own.indices, minlength=n_labels)
+    right = np.bincount(ranked_labels[_entries(truth, ranked_labels)], minlength=n_labels)
+    have = np.bincount(truth.indices, minlength=n_labels)
     recall = np.divide(right, have, out=np.full(n_labels, np.nan), where=have > 0)
     return right / np.maximum(annotated, 1), recall
 
@@ -219,12 +219,12 @@ def sibling_precision_at(ranked_labels: Any, true_labels: Any, siblings: Any, k:
     Raises
     ------
     ValueError
-        As `label_precision_at`, or if S has another shape than the labels ask for.
+        As `label_precision_at`, or if the shape of S does not match the labels.
 
     Notes
     -----
-    The paper's images have one label y. Of an image with several, each ranked label counts with the largest S[y_i, y]
-    of them. With S the identity this is `label_precision_at`.
+    The paper's images have one label y. With several labels per image, each ranked label counts with the largest
+    S[y_i, y] of them. With S the identity this is `label_precision_at`.
 
     Examples
     --------
@@ -235,15 +235,15 @@ def sibling_precision_at(ranked_labels: Any, true_labels: Any, siblings: Any, k:
     array([0.5])
     """
     siblings = sp.csr_array(siblings)
-    ranked_labels, own = _as_ranked(ranked_labels, true_labels, k, n_labels=siblings.shape[0])
-    if siblings.shape != (own.shape[1], own.shape[1]):
-        raise ValueError(f"siblings must be {(own.shape[1], own.shape[1])}, got {siblings.shape}")
+    ranked_labels, truth = _as_ranked(ranked_labels, true_labels, k, n_labels=siblings.shape[0])
+    if siblings.shape != (truth.shape[1], truth.shape[1]):
+        raise ValueError(f"siblings must be {(truth.shape[1], truth.shape[1])}, got {siblings.shape}")
     if siblings.dtype == bool:
-        return _entries(sp.csr_array(own @ siblings), ranked_labels).mean(axis=1)
+        return _entries(sp.csr_array(truth @ siblings), ranked_labels).mean(axis=1)
     credit = np.zeros(ranked_labels.shape)
     columns = siblings.tocsc()
     for row in range(len(credit)):
-        labels = own.indices[own.indptr[row] : own.indptr[row + 1]]
+        labels = truth.indices[truth.indptr[row] : truth.indptr[row + 1]]
         if len(labels):
             credit[row] = columns[:, labels].max(axis=1).toarray().ravel()[ranked_labels[row]]
     return credit.mean(axis=1)
@@ -256,17 +256,17 @@ def _as_ranked(ranked_labels: Any, true_labels: Any, k: int, n_labels: int = 0) 
         raise ValueError(f"precision at {k} needs 1 <= k <= the number of ranked labels, got {ranked_labels.shape}")
     n, ranked_labels = len(ranked_labels), ranked_labels[:, :k]
     if sp.issparse(true_labels):
-        own = sp.csr_array(true_labels > 0)
+        truth = sp.csr_array(true_labels > 0)
     else:
         true_labels = _as_plain(true_labels, "true_labels")
         n_labels = max([n_labels, *(int(labels.max()) + 1 for labels in (true_labels, ranked_labels) if labels.size)])
         places = (np.ones(len(true_labels), bool), true_labels, np.arange(len(true_labels) + 1))
-        own = sp.csr_array(places, shape=(len(true_labels), n_labels))
-    if own.shape[0] != n:
-        raise ValueError(f"{n} ranked lists, but labels of {own.shape[0]} images")
-    if ranked_labels.size and (ranked_labels.min() < 0 or ranked_labels.max() >= own.shape[1]):
-        raise ValueError(f"the lists name labels beyond the {own.shape[1]} there are")
-    return ranked_labels, own
+        truth = sp.csr_array(places, shape=(len(true_labels), n_labels))
+    if truth.shape[0] != n:
+        raise ValueError(f"{n} ranked lists, but labels of {truth.shape[0]} images")
+    if ranked_labels.size and (ranked_labels.min() < 0 or ranked_labels.max() >= truth.shape[1]):
+        raise ValueError(f"the lists name labels beyond the {truth.shape[1]} there are")
+    return ranked_labels, truth
 
 
 def _entries(matrix: sp.csr_array, columns: np.ndarray) -> np.ndarray:

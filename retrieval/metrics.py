@@ -1,4 +1,4 @@
-"""Measures of ranked lists: precision, recall and nDCG at k, average and R-precision, MAP@R, and what chance reaches.
+"""Measures of ranked lists: precision, recall and nDCG at k, average and R-precision, MAP@R, and chance.
 
 A ranked list is given as booleans, best first: is the image at this rank relevant? Every function takes one
 list ``(n_ranked,)`` and returns a float, or a batch ``(n_queries, n_ranked)`` and returns an array
@@ -27,7 +27,7 @@ def precision_at(relevant: Any, k: int) -> Any:
     Raises
     ------
     ValueError
-        If the lists are shorter than k: a list of 5 says nothing about the top 10.
+        If the lists are shorter than k.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def average_precision(relevant: Any, n_relevant: Any) -> Any:
     Returns
     -------
     float or ndarray of float64, shape (n_queries,)
-        NaN where n_relevant is 0: the measure says nothing about such a query, and `evaluate` leaves it out.
+        NaN where n_relevant is 0: undefined, and `evaluate` skips such a query.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def _share(numbers: Any, n_relevant: Any) -> np.ndarray:
 
 
 def chance_precision(n_relevant: Any, n_gallery: Any) -> Any:
-    """Expect this precision of a random order, at every k: ``n_relevant / n_gallery``.
+    """Compute the expected precision of a random order, at every k: ``n_relevant / n_gallery``.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def chance_precision(n_relevant: Any, n_gallery: Any) -> Any:
 
 
 def chance_average_precision(n_relevant: Any, n_gallery: Any) -> Any:
-    """Expect this average precision of a random order, exactly.
+    """Compute the expected average precision of a random order, exactly.
 
     With R relevant images of N and the harmonic number H_N = 1 + 1/2 + ... + 1/N,
 

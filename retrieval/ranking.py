@@ -1,4 +1,4 @@
-"""Ranked lists: what a search returns and what the measures read."""
+"""Ranked lists, which searches return and measures read."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ class Ranking:
     indices : ndarray of int32, shape (n_queries, k)
         Gallery rows: score descending, then index ascending. -1 where no image was left to rank.
     scores : ndarray of float32, shape (n_queries, k)
-        Their similarities, larger is closer; -inf where the index is -1. Scores compare the results of one
-        query under one learner, and nothing else.
+        Their similarities, larger is closer; -inf where the index is -1. Scores are comparable only within
+        one query and learner.
 
     Raises
     ------
     ValueError
-        If the two arrays have not the same two-dimensional shape.
+        If the two arrays do not have the same two-dimensional shape.
     """
 
     indices: np.ndarray

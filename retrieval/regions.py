@@ -1,8 +1,8 @@
-"""The regions of two images that make most of their score.
+"""The regions of two images that contribute most to their score.
 
 A score is a sum over all pairs of a cell of the query and a cell of the result: the sum of a matrix C. A set A of the
 query's cells and a set B of the result's carry the sum of C over A x B. Cells are removed from either side, always the
-one that costs least of the score per area, as long as A x B carries the share asked for. Cells of A that touch are a
+one that costs least of the score per area, as long as A x B carries the required share. Cells of A that touch are a
 region, and so are those of B; the pairs of regions, and the rest, sum to the score.
 """
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-_STEP = 0.1  # by which more of the score is asked for while there are too many pairs of regions
+_STEP = 0.1  # added to the required share while there are too many pairs of regions
 
 
-class RegionPair(NamedTuple):
-    """A region of the query and one of the result, by number, and what they add to the score."""
+class RegionMatch(NamedTuple):
+    """A region of the query and one of the result, by number, and their contribution to the score."""
 
     query: int
     result: int
@@ -28,7 +28,7 @@ class Regions(NamedTuple):
 
     query: np.ndarray  # int64 (n_query_cells,): number of the cell's region, -1 for none
     result: np.ndarray
-    pairs: list[RegionPair]
+    pairs: list[RegionMatch]
 
 
 def find_regions(
@@ -44,7 +44,7 @@ def find_regions(
     Parameters
     ----------
     contributions : ndarray, (n_query_cells, n_result_cells)
-        What each pair of cells adds to the score, which is their sum; see `explain_matrix`.
+        Contributions of the pairs of cells, which sum to the score; see `explain_matrix`.
     query_shape, result_shape : (int, int)
         Rows and columns of each image's cells, which are in the order of rows.
     share : float, default=0.5
@@ -55,15 +55,15 @@ def find_regions(
     Returns
     -------
     Regions
-        Without any where the score is 0. Of a score below 0, they are those that lower it.
+        Empty for a score of 0. For a negative score, the regions that lower it.
     """
     matrix = np.asarray(contributions, dtype=np.float64)
     score = float(matrix.sum())
     if not score:
         return no_regions(*matrix.shape)
     gain = matrix / score
-    for asked in np.arange(share, 1.0, _STEP):
-        rows, columns = _smallest(gain, asked)
+    for required in np.arange(share, 1.0, _STEP):
+        rows, columns = _smallest(gain, required)
         query, result = _touching(rows, query_shape), _touching(columns, result_shape)
         of_query, of_result = (labels[:, None] == np.arange(labels.max() + 1) for labels in (query, result))
         carried = of_query.T @ gain @ of_result  # (n_query_regions, n_result_regions)
@@ -74,28 +74,28 @@ def find_regions(
             i, j = np.divmod(best, carried.shape[1])
             amounts = (score * carried.ravel()[best]).tolist()
             (query, of_pairs), (result, to) = _renumber(query, i), _renumber(result, j)
-            return Regions(query, result, [RegionPair(*pair) for pair in zip(of_pairs, to, amounts, strict=True)])
+            return Regions(query, result, [RegionMatch(*pair) for pair in zip(of_pairs, to, amounts, strict=True)])
     n_query, n_result = matrix.shape
-    return Regions(np.zeros(n_query, np.int64), np.zeros(n_result, np.int64), [RegionPair(0, 0, score)])
+    return Regions(np.zeros(n_query, np.int64), np.zeros(n_result, np.int64), [RegionMatch(0, 0, score)])
 
 
 def no_regions(n_query_cells: int, n_result_cells: int) -> Regions:
-    """Return no regions of images of some cells."""
+    """Return empty regions of images with these numbers of cells."""
     return Regions(np.full(n_query_cells, -1), np.full(n_result_cells, -1), [])
 
 
-def _smallest(gain: np.ndarray, asked: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of a matrix with sum 1 that still sum to `asked`, and would not without any one of them."""
+def _smallest(gain: np.ndarray, required: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return a minimal set of rows and columns of a matrix with sum 1 that sums to `required`."""
     rows, columns = (np.ones(n, dtype=bool) for n in gain.shape)
     by_row, by_column, total = gain.sum(axis=1), gain.sum(axis=0), 1.0
     while True:
-        # What a removal costs, per share of the image's area.
+        # Cost of a removal per share of the image's area.
         row_costs = np.where(rows & (rows.sum() > 1), by_row * len(rows), np.inf)
         column_costs = np.where(columns & (columns.sum() > 1), by_column * len(columns), np.inf)
         row, column = int(row_costs.argmin()), int(column_costs.argmin())
         of_rows = row_costs[row] <= column_costs[column]
         least = by_row[row] if of_rows else by_column[column]
-        if min(row_costs[row], column_costs[column]) == np.inf or total - least < asked:
+        if min(row_costs[row], column_costs[column]) == np.inf or total - least < required:
             return rows, columns
         total -= least
         if of_rows:

@@ -1,8 +1,8 @@
-"""Dense vectors that stay on disk: rows are read when they are asked for, as float32.
+"""Dense vectors that stay on disk: rows are read on access, as float32.
 
 A million vectors of 1,280 numbers are 5 GB as float32. As float16, memory-mapped, they are half of that and belong to
-the page cache, which processes share and the system takes back where memory is short. What reads such a gallery reads
-some rows at a time; the numbers are those of a float32 copy, so that no result depends on where vectors lie.
+the page cache, which processes share and the system reclaims when memory is short. Such a gallery is read in blocks of
+rows; the numbers equal those of a float32 copy, so that no result depends on where vectors lie.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-ROWS = 8192  # read at a time where all are read: 42 MB as float32 at d = 1,280
+ROWS = 8192  # per block where all are read: 42 MB as float32 at d = 1,280
 NARROW = 0.25  # gallery sides of at most this share of the vectors' length are held in memory
 
 _WIDENED = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)  # of each float16, by its bits
@@ -43,7 +43,7 @@ class StoredVectors:
     array_of, row_of : int array of shape (n,)
         The array that holds each vector, and its row there.
     folder : path, optional
-        Where files may be made of the vectors, by what reads them by rows.
+        Where readers by rows may write derived files.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class StoredVectors:
 
     ndim = 2
     dtype = np.dtype(np.float32)
-    by_rows = True  # a learner that fits them reads some at a time
+    by_rows = True  # learners fit them in blocks of rows
 
     def __init__(self, arrays: Sequence[np.ndarray], array_of: Any, row_of: Any, folder: Any = None) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class StoredVectors:
         ]
         self._array_of, self._row_of = np.asarray(array_of, np.int32), np.asarray(row_of, np.int64)
         self._side: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # of vectors and their rows
-        self._rows: np.ndarray | None = None  # by which the side knows them; None: as they are numbered here
+        self._rows: np.ndarray | None = None  # their numbers in the side; None: as numbered here
         self.shape: tuple[int, int] = (len(self._array_of), arrays[0].shape[1])
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class StoredVectors:
         return out
 
     def part(self, rows: np.ndarray) -> Self:
-        """Return some rows, which stay on disk as well."""
+        """Return a subset of the rows, which stays on disk."""
         part = copy.copy(self)
         part._array_of, part._row_of = self._array_of[rows], self._row_of[rows]
         if self._side is not None:
@@ -107,13 +107,13 @@ class StoredVectors:
         return part
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """All rows in order, some at a time."""
+        """Yield all rows in order, in blocks."""
         for start in range(0, len(self), ROWS):
             rows = slice(start, min(start + ROWS, len(self)))
             yield rows, self[rows]
 
-    def __matmul__(self, other: np.ndarray) -> np.ndarray:
-        return np.concatenate([block @ other for _, block in self.blocks()])
+    def __matmul__(self, matrix: np.ndarray) -> np.ndarray:
+        return np.concatenate([block @ matrix for _, block in self.blocks()])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(dtype or np.float32, copy=False)
@@ -122,8 +122,8 @@ class StoredVectors:
 def gallery_sides(learner: Any, X: Any, y: Any = None) -> Any:
     """Return the gallery sides of vectors; learner, X and y as of `ExactIndex`.
 
-    Of stored vectors, much shorter sides and sparse ones are held in memory. Others are made of vectors when they are
-    read: a side does not depend on those beside it.
+    Sparse and much shorter sides of stored vectors are held in memory. Others are computed when they are read: a side
+    does not depend on the others.
     """
 
     def side(vectors: Any, rows: Any = slice(None)) -> Any:
@@ -143,5 +143,5 @@ def gallery_sides(learner: Any, X: Any, y: Any = None) -> Any:
 
 
 def part(X: Any, rows: np.ndarray) -> Any:
-    """Return some rows of vectors; those of stored ones stay on disk."""
+    """Return a subset of the rows; stored vectors stay on disk."""
     return X.part(rows) if isinstance(X, StoredVectors) else X[rows]

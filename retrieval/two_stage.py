@@ -1,4 +1,4 @@
-"""Search of large galleries in two stages: candidates chosen by a part of the score, then their exact scores.
+"""Search of large galleries in two stages: candidates by a part of the score, then their exact scores.
 
 A score is s(q, x) = h(q)' t(x) = sum_j h_j t_j, of the query side h and the gallery side t. Both stages stand on these
 two sides alone, so they serve every learner, and the identity that W started from is in h like the rest of W.
@@ -10,12 +10,12 @@ t_j. Leaving j out of a query's sums costs, with m_j the mean of t_j over all im
 
 in squared differences between scores; taking it costs n_j additions. The `COLUMNS` visterms that save most for each
 addition are summed; candidates are the images with the largest sums. Once W has been learned a query side has an entry
-for every visterm, but some hundred of them decide who comes first.
+for every visterm, but some hundred of them decide which images rank first.
 
 **Dense galleries** (WSABIE's embedding, label scores, vectors of a network): a graph of neighbours, see `graph.py`.
 
-A low-rank embedding of the score in an approximate index is what FAISS would be given for sparse galleries. It loses
-what makes two visterm vectors alike beyond their category: the identity in W has no rank to speak of
+For sparse galleries, FAISS would index a low-rank embedding of the score, which loses the similarity of two visterm
+vectors beyond their category: the identity in W has full rank
 (``python -m benchmarks two_stage``).
 """
 
@@ -33,7 +33,6 @@ from .graph import Graph
 from .index import ExactIndex, SupportsSimilarity
 
 COLUMNS = 128  # visterms summed for a query; fewer find as much at d = 10,000, but not at d = 1,000
-ROWS = 16_384  # hashed at once
 MANY_IMAGES = 100_000  # below, a query is done sooner than a thread is started
 CANDIDATES_PER_RESULT = 10  # at least so many for each of the k results
 
@@ -86,21 +85,6 @@ def _score_rows_sparse(
     return scores
 
 
-@njit(cache=True, nogil=True)
-def _hash_rows(indptr: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """A 64-bit number for the entries (uint64) of each row: FNV-1a over whole entries, mixed after each."""
-    hashes = np.empty(len(indptr) - 1, np.uint64)
-    for r in range(len(hashes)):
-        value = np.uint64(0xCBF29CE484222325)
-        for p in range(indptr[r], indptr[r + 1]):
-            value = (value ^ entries[p]) * np.uint64(0x100000001B3)
-            value ^= value >> np.uint64(29)
-            value *= np.uint64(0xBF58476D1CE4E5B9)
-            value ^= value >> np.uint64(32)
-        hashes[r] = value
-    return hashes
-
-
 # ----------------------------------------------------------------------------------------------------
 # First stages
 
@@ -135,25 +119,25 @@ class _Postings:
 class TwoStageIndex(ExactIndex):
     """Nearest neighbours of a large gallery, nearly always those of `ExactIndex`, without scoring every image.
 
-    Scores are exact, and ties go to the smaller index, as in `ExactIndex`. What can be missed are images that the first
-    stage did not choose: `recall` tells how many. With `n_candidates` images or fewer in the gallery nothing is missed.
+    Scores are exact, and ties go to the smaller index, as in `ExactIndex`. Images that the first stage does not choose
+    are missed: `recall` measures them. With at most `n_candidates` images in the gallery none is missed.
 
     Parameters
     ----------
     learner : object with ``transform(X)`` and ``transform_query(Q)``
         As in `ExactIndex`.
     X : CSR matrix, ndarray or StoredVectors, shape (n_gallery, n_features)
-        The gallery. Of a sparse gallery side, a transposed copy is kept beside it.
+        The gallery. A transposed copy of a sparse gallery side is kept beside it.
     y : array of shape (n_gallery,), optional
         Labels, for learners that read them.
     ids : int array of shape (n_gallery,), optional
-        A different number for each image, by which `load` knows it again; by default its row. Of dense galleries.
+        A different number for each image, by which `load` identifies it; by default its row. For dense galleries.
     n_candidates : int or None, default=None
-        Images scored exactly for a query, or ten times k where that is more. More finds more and takes longer. None is
-        1,000 of a sparse gallery, 128 of a dense one.
+        Images scored exactly per query, but at least ten times k. More raise recall and time. None: 1,000 for a sparse
+        gallery, 128 for a dense one.
     n_jobs : int or None, default=None
-        Threads that build, and that the queries of a batch are spread over. The graph of a dense gallery is another one
-        with each build by several threads; otherwise, results do not depend on it.
+        Threads that build the index and share the queries of a batch. Several threads build a different graph of a
+        dense gallery each time; otherwise, results do not depend on it.
 
     Raises
     ------
@@ -207,10 +191,10 @@ class TwoStageIndex(ExactIndex):
         """Share of the exact k best images of each query that `search` finds, on average; arguments as there."""
         whole = copy.copy(self)
         whole.n_candidates = self.n_gallery
-        results, wanted = (index.search(Q, k, exclude=exclude).indices for index in (self, whole))
-        if not wanted.size:
+        results, exact_results = (index.search(Q, k, exclude=exclude).indices for index in (self, whole))
+        if not exact_results.size:
             raise ValueError("recall needs at least one query")
-        return sum(len(np.intersect1d(*both)) for both in zip(results, wanted, strict=True)) / wanted.size
+        return sum(len(np.intersect1d(*both)) for both in zip(results, exact_results, strict=True)) / exact_results.size
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the graph of a dense gallery to a folder, in one step; the vectors and the learner are not in it.
@@ -220,7 +204,7 @@ class TwoStageIndex(ExactIndex):
         ValueError
             The gallery is sparse: its index takes no longer to build than to read.
         OSError
-            The folder cannot be written; a graph that was there before stays.
+            The folder cannot be written; an earlier graph in it stays.
         """
         self._graph().save(folder)
 
@@ -236,11 +220,10 @@ class TwoStageIndex(ExactIndex):
         n_candidates: int | None = None,
         n_jobs: int | None = None,
     ) -> Self:
-        """Index that `save` wrote, for the dense gallery as it is now; its graph stays on disk, memory-mapped.
+        """Load the index that `save` wrote, for the current dense gallery; its graph stays on disk, memory-mapped.
 
-        Some images may have been added or removed since: those that are gone are skipped. All that are new are compared
-        with each query, until `update` takes them into the graph. The learner may be another one if its gallery sides
-        are the same.
+        Images removed since are skipped; images added since are compared with each query until `update` adds them to
+        the graph. The learner may differ if its gallery sides are the same.
 
         Parameters
         ----------
@@ -251,8 +234,7 @@ class TwoStageIndex(ExactIndex):
         Raises
         ------
         ValueError
-            No saved index, another version, a damaged file, another gallery, or more than a fifth of the images of the
-            graph are gone.
+            The index is missing, damaged, of another version or gallery, or lacks more than a fifth of its images.
         """
         index = cls.__new__(cls)
         ExactIndex.__init__(index, learner, X, y, n_jobs=n_jobs)
@@ -264,11 +246,11 @@ class TwoStageIndex(ExactIndex):
 
     @property
     def n_new(self) -> int:
-        """Number of images that a loaded graph does not hold, so that each query is compared with all of them."""
+        """Number of images missing in a loaded graph: each query is compared with all of them."""
         return len(self._first_stage.new) if isinstance(self._first_stage, Graph) else 0
 
     def update(self, folder: str | os.PathLike[str]) -> None:
-        """Add the new images of an index that was loaded from `folder` to its graph, which is then held in memory."""
+        """Add the new images to the graph of an index loaded from `folder`; the graph is then held in memory."""
         graph = self._graph().loaded(folder)
         graph.add_new(effective_n_jobs(self.n_jobs))
         self._first_stage = graph
@@ -291,9 +273,9 @@ class TwoStageIndex(ExactIndex):
             return
 
         def search_one(query: np.ndarray, excluded: int, scores: np.ndarray, indices: np.ndarray) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found in the exact scores
+            with np.errstate(over="ignore", invalid="ignore"):  # the exact scores reveal overflow
                 rows = first_stage.choose(query, n_candidates)
-            if len(rows) <= k:  # the graph has too few within reach; one may be excluded
+            if len(rows) <= k:  # too few are reachable in the graph; one may be excluded
                 super(TwoStageIndex, self)._search_block(query[None], np.array([excluded]), scores[None], indices[None])
                 return
             if sp.issparse(gallery):
@@ -317,18 +299,3 @@ def _check_ids(ids: Any, n_gallery: int) -> np.ndarray:
     if ids.shape != (n_gallery,) or ids.dtype.kind not in "iu" or (np.diff(np.sort(ids)) == 0).any():
         raise ValueError(f"ids needs a different integer for each of the {n_gallery} images of the gallery")
     return ids.astype(np.int64)
-
-
-def _fingerprints(sides: Any) -> np.ndarray:
-    """A 64-bit number for the content of each gallery side: uint64 (n,)."""
-    hashes = []
-    for start in range(0, sides.shape[0], ROWS):
-        part = sides[start : start + ROWS]
-        if sp.issparse(part):
-            entries = part.indices.astype(np.uint64) << np.uint64(32) | part.data.view(np.uint32)
-            indptr = part.indptr
-        else:
-            entries = part.view(np.uint32).ravel().astype(np.uint64)
-            indptr = np.arange(len(part) + 1) * part.shape[1]
-        hashes.append(_hash_rows(indptr, entries))
-    return np.concatenate(hashes)

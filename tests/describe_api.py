@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from unittest.mock import patch
 
-from visterm.pipeline.service import app
 from visterm.pipeline.store.run import Run
+from visterm.service import app
 
-with patch.object(app, "RequestHandlers"):  # the description needs no run
+with patch.object(app, "ServiceParts"):  # the description needs no run
     print(json.dumps(app.create_app(Run(Path("runs/none"))).openapi()))

@@ -17,10 +17,10 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
-from visterm.pipeline.search.overview import make_overview
 from visterm.pipeline.search.searcher import Searcher
-from visterm.pipeline.service.app import create_app
 from visterm.pipeline.store.run import Run
+from visterm.service.app import create_app
+from visterm.teaching.overview import make_overview
 
 FOLDER = Path(__file__).parents[1] / "docs" / "screens"
 DESKTOP = {"viewport": {"width": 1200, "height": 760}}

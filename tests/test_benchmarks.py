@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import re
+import types
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 reason = "benchmarks lie in the repository, not in the package"
 command = pytest.importorskip("benchmarks.__main__", reason=reason)
 from benchmarks import metric_learn_peer, page, photos, processes, records  # noqa: E402  # only where the line above found them
+from experiments.studies import __main__ as studies  # noqa: E402
 
 
 class FakeClock:
@@ -107,10 +110,30 @@ def test_a_table_has_a_row_for_each():
     assert page.table(("", "b"), [("1", ""), ("2", "3")]) == "| | b |\n|---|---|\n| 1 |  |\n| 2 | 3 |\n"
 
 
-@pytest.mark.parametrize("name", command.MODULES)
-def test_every_benchmark_can_be_run(repository, name):
-    text = (repository / "benchmarks" / f"{name}.py").read_text()
-    assert "\ndef run(quick: bool = False) -> list[dict]:\n" in text
+def test_every_benchmark_and_study_can_be_run(repository):
+    for name in command.MODULES:
+        assert "\ndef run(quick: bool = False) -> list[dict]:\n" in (repository / f"benchmarks/{name}.py").read_text()
+    for file in (repository / "experiments/studies").glob("[a-z]*.py"):
+        assert re.search(r"\ndef (run\(quick: bool = False\)|main\(\w+: list\[str\]\)) -> ", file.read_text()), file
+
+
+def test_studies_are_listed_and_run(monkeypatch, tmp_path, capsys):
+    assert studies.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(studies.FILES)
+    monkeypatch.setattr(studies, "DATA", tmp_path)
+    assert studies.main(["balance"]) == 2  # without photos
+    (tmp_path / "caltech101").mkdir()
+    called = []
+    monkeypatch.setattr(studies.importlib, "import_module", lambda _: types.SimpleNamespace(main=called.append))
+    assert studies.main(["balance", "2"]) == 0
+    assert called == [["2"]]
+    monkeypatch.setattr(studies.importlib, "import_module", lambda _: types.SimpleNamespace(run=None))
+    monkeypatch.setattr(studies, "run_modules", lambda *given: called.append(given))
+    assert studies.main(["open", "--quick"]) == 0
+    assert called[1] == (["open"], True, "experiments.studies")
+    with pytest.raises(SystemExit):
+        studies.main(["open", "--all"])
 
 
 def test_records_get_the_command_that_repeats_them(monkeypatch, tmp_path):

@@ -23,7 +23,7 @@ PAGES = (
     "docs/explaining.md",
     "docs/feedback.md",
     "docs/labels.md",
-    "docs/embeddings.md",
+    "docs/vectors.md",
 )
 
 
@@ -69,7 +69,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_lead_somewhere(repository):
-    pages = [*repository.glob("*.md"), *repository.glob("docs/**/*.md")]
+    pages = [*repository.glob("*.md"), *repository.glob("docs/**/*.md"), *repository.glob("plugins/*/*.md")]
     broken = []
     for page in pages:
         for target, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
@@ -90,6 +90,7 @@ def code_of(page: Path) -> list[str]:
 def commands_of_pages(repository: Path) -> dict[str, set[str]]:
     """Commands of visterm that pages quote, and the options given to each; "" is visterm itself."""
     pages = [repository / "README.md", repository / "CONTRIBUTING.md", *repository.glob("docs/*.md")]
+    pages += repository.glob("plugins/*/README.md")
     commands: dict[str, set[str]] = {}
     for page in pages:
         for line in code_of(page):
@@ -120,7 +121,7 @@ def test_commands_and_options_exist(repository):
 def test_targets_of_make_exist(repository):
     targets = set(re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(), re.MULTILINE))
     missing = []
-    for page in [*repository.glob("*.md"), *repository.glob("docs/*.md")]:
+    for page in [*repository.glob("*.md"), *repository.glob("docs/*.md"), *repository.glob("plugins/*/*.md")]:
         for line in code_of(page):
             if called := re.match(r"make ([^#]*)", line):
                 words = re.sub(r'"[^"]*"', "", called[1]).split()
@@ -146,6 +147,7 @@ def test_the_site_has_every_page(repository):
     """`make docs` itself is too slow here; it checks links and docstrings."""
     site = yaml.load((repository / "mkdocs.yml").read_text(), _Configuration)
     pages = {page.relative_to(repository / "docs").as_posix() for page in repository.glob("docs/**/*.md")}
+    pages |= {f"plugins/{page.parent.name}.md" for page in repository.glob("plugins/*/README.md")}
     assert paths_in(site["nav"]) == pages
     for file in (site["theme"]["favicon"], *site["extra_css"]):
         assert (repository / "docs" / file).is_file()

@@ -24,8 +24,7 @@ FIGURE = re.compile(
     r"(?<![\w.,/-])(\d[\d,]*(?:\.\d+)?)"  # 2,470 or 0.142, not the 1 of d-1 nor a version
     rf"(?: ?({'|'.join(TIMES)}|[kMG]i?B(?:/s)?|Gflop/s|times|%)(?![\w²]))?"
 )
-# Where every figure needs a record: heading of a section, or None for the whole page.
-COVERED = [("README.md", "What it costs"), ("docs/performance.md", None)]
+COVERED = ("README.md", "docs/performance.md")  # pages whose every figure needs a record
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +37,6 @@ def blocks(text: str) -> Iterator[str]:
     text = re.sub(r"^```.*?^```|^#[^\n]*", "", text, flags=re.DOTALL | re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n", text):
         yield from paragraph.splitlines() if paragraph.lstrip().startswith("|") else [paragraph]
-
-
-def section(text: str, heading: str | None) -> str:
-    return text if heading is None else re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.M)[1]
 
 
 def figures(block: str) -> Iterator[tuple[str, str]]:
@@ -92,7 +87,7 @@ def wrong_figures(text: str, records: dict, repository: Path) -> list[str]:
 
 
 def pages(repository: Path) -> list[Path]:
-    return [repository / "README.md", *sorted((repository / "docs").glob("*.md"))]
+    return [repository / "README.md", *sorted((repository / "docs").glob("*.md")), *repository.glob("plugins/*/*.md")]
 
 
 def test_figures_are_those_of_the_benchmarks(repository, records):
@@ -104,9 +99,9 @@ def test_figures_are_those_of_the_benchmarks(repository, records):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(("page", "heading"), COVERED)
-def test_every_figure_has_a_record(repository, page, heading):
-    text = section((repository / page).read_text(), heading)
+@pytest.mark.parametrize("page", COVERED)
+def test_every_figure_has_a_record(repository, page):
+    text = (repository / page).read_text()
     bare = [block for block in blocks(text) if not MARKER.search(block) and list(figures(block))]
     assert not bare, f"no marker <!-- bench: NAME --> beside\n{bare}"
 
@@ -123,13 +118,16 @@ def test_the_page_is_that_of_the_records(repository, records):
 
 def test_a_command_replaces_its_own_records_alone(tmp_path):
     command = pytest.importorskip("benchmarks.__main__", reason="benchmarks lie in the repository")
-    names = {"a": "oasis", "b": "musl", "c": "experiments.musl_records", "d": "search", "gone": "deleted"}
-    old = [{"name": name, "command": f"python -m {module}"} for name, module in names.items()]
+    oasis, musl, search = (f"python -m benchmarks {name}" for name in ("oasis", "musl", "search"))
+    study, new_study = (f"python -m experiments.studies {name}" for name in ("musl", "open"))
+    names = {"a": oasis, "b": musl, "c": study, "d": search, "gone": "python -m benchmarks deleted"}
+    old = [{"name": name, "command": of} for name, of in names.items()]
     results = tmp_path / "results.json"
     results.write_text(json.dumps(old))
-    for module, expected in (("musl", "a new c d"), ("experiments.musl_records", "a b new d"), ("search", "a b c new")):
-        new = {"name": "new", "command": f"python -m {module}"}
-        assert " ".join(record["name"] for record in command.merge(results, [new], module)) == expected
+    expected = {musl: "a new c d", study: "a b new d", search: "a b c new", new_study: "a b c d new"}
+    for of, names_after in expected.items():
+        merged = command.merge(results, [{"name": "new", "command": of}], of)
+        assert " ".join(record["name"] for record in merged) == names_after
 
 
 def test_records_say_how_they_were_measured(records):

@@ -16,20 +16,26 @@ import pytest
 from machines import outside
 from packaging.specifiers import SpecifierSet
 
-ROOMS = ("features", "learners", "retrieval", "pipeline")
+ROOMS = ("features", "learners", "retrieval", "pipeline", "teaching", "service", "plugins")
 
 
 def packages_with_python(repository):
     """Every folder of the rooms that holds Python, as it is imported."""
     files = [file for room in ROOMS for file in (repository / room).rglob("*.py")]
-    return {".".join(("visterm", *file.relative_to(repository).parent.parts)) for file in files}
+    folders = {file.relative_to(repository).parent for file in files}
+    return {".".join(("visterm", *folder.parts)) for folder in folders if "tests" not in folder.parts}
 
 
 def test_every_folder_of_python_is_packaged(repository):
     settings = tomllib.loads((repository / "pyproject.toml").read_text())["tool"]["setuptools"]
     present = packages_with_python(repository)
     assert "visterm.pipeline.cli" in present
-    with_folders = ("visterm.pipeline.", "visterm.learners.baselines")  # other rooms are flat
+    with_folders = (
+        "visterm.pipeline.",
+        "visterm.service.",
+        "visterm.plugins.",
+        "visterm.learners.baselines",
+    )  # other rooms are flat
     assert not [name for name in present if name.count(".") > 1 and not name.startswith(with_folders)]
     assert set(settings["packages"]) == present, "setuptools leaves an unnamed folder out of the wheel silently"
 
@@ -82,9 +88,9 @@ def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bu
         file.relative_to(repository).as_posix()
         for room in ROOMS
         for file in (repository / room).rglob("*")
-        if file.is_file() and "__pycache__" not in file.parts
+        if file.is_file() and not {"__pycache__", "tests"} & set(file.relative_to(repository).parts)
     }
-    assert present >= {"pipeline/report/templates/report.html.jinja", "pipeline/service/web/index.html"}
+    assert present >= {"pipeline/report/templates/report.html.jinja", "service/web/index.html"}
     assert present <= packed
     bundle = {re.sub("-[0-9a-f]{12}", "", Path(name).name) for name in packed - present}
     code = {f"{page}.{kind}" for page in ("index", "judge") for kind in ("js", "css")}

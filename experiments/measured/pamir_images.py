@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from visterm.learners import PAMIR
-from visterm.learners.annotation import Labels
 from visterm.learners.draws import draw_below, stream
+from visterm.learners.loop import Training
 from visterm.learners.rows import Float, Int, Rows
 
 
@@ -70,8 +70,8 @@ def image_pass(
 class ImagePAMIR(PAMIR):
     """PAMIR that ranks photos for a word; C is to be given."""
 
-    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        label_start, labels, usable = sampler
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        rows, (label_start, labels, usable) = training.rows, training.sampler
         has = np.zeros((len(label_start) - 1, len(self.classes_)), bool)
         for image in usable:
             has[image, labels[label_start[image] : label_start[image + 1]]] = True

@@ -6,7 +6,8 @@ LMNN, ITML and NCA are those of the metric-learn package, learned from principal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,23 +31,15 @@ FILES = (IS_A,)
 class RankingHIER(HIER):
     """HIER validated as the other systems are, by images that query images, not by label ranking."""
 
-    click_cutoff = None
     validation_measure = OnlineLearner.validation_measure
 
-    def _validator(self, X: Any, y: Any, held_out: np.ndarray) -> Callable[[], float]:
-        measure = self._image_validator(X, y, held_out)
-
-        def calibrated() -> float:
-            self._calibrate(X.shape[0])
-            return measure()
-
-        return calibrated
+    _validator = OnlineLearner._validator
+    _calibrate_quickly = sys.maxsize  # by all images
 
 
 class EmbeddingWSABIE(WSABIE):
     """WSABIE validated as the other systems are, by images that query images, not by label ranking."""
 
-    click_cutoff = None
     validation_measure = OnlineLearner.validation_measure
     _validator = OnlineLearner._validator
 

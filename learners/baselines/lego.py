@@ -31,20 +31,20 @@ falls with t, so that t = eta loss(A) has one root with det > 0, and A is two of
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numba import njit
 
+from visterm.learners.checks import check_choice, check_positive
 from visterm.learners.draws import stream
+from visterm.learners.loop import StepCost, Training
 from visterm.learners.mahalanobis import MahalanobisMixin
 from visterm.learners.online import OnlineLearner
-from visterm.learners.rows import FASTMATH, Rows, dense_rows, mean_entries
+from visterm.learners.rows import FASTMATH, Rows, matrix_of, mean_entries
 from visterm.learners.sums import one_thread
-from visterm.learners.triplets import TripletSampler
 
 _COLUMNS = 512  # columns of a large Cholesky decomposition that are computed at a time: half a second at d = 10,000
 _BISECTIONS = 60  # takes an interval to the last bits of a double
@@ -255,6 +255,7 @@ def _add_squares(A: np.ndarray, G: np.ndarray, H: np.ndarray) -> None:
                 A[columns, rows] = A[rows, columns].T
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class LEGO(MahalanobisMixin, OnlineLearner):
     """LogDet Exact Gradient Online metric learning, from pairs of images or from relative distances.
 
@@ -272,20 +273,10 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         Squared distances of "pairs" alone. Unit rows that share no visterm begin at 2.
     n_steps : int, default=50_000
         Triplets; with "pairs" each gives the pairs (q, p+) and (q, p-).
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: A with the best mean average precision is kept.
-    patience : int or None, default=3
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=5000
-        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    click_cutoff : float or str, optional
-        `y` holds clicks (images x queries); see `TripletSampler`.
-    check_negatives : bool, default=True
-        See `TripletSampler`.
-    random_state : int, RandomState or None, default=None
-        The same int gives the same model.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
+    click_cutoff, check_negatives : see `TripletSampler`
+        How triplets are drawn; `click_cutoff` is `cutoff` there.
 
     Attributes
     ----------
@@ -293,11 +284,6 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         Symmetric, positive definite; the identity before the first triplet.
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
-
-    Raises
-    ------
-    ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from.
 
     Notes
     -----
@@ -333,68 +319,44 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     """
 
     _learned = ("A_",)
-    _state = (*OnlineLearner._state, "A_", "best_A_")
-    A_: np.ndarray  # (d, d)
+    A_: np.ndarray = field(init=False)  # (d, d)
 
-    def __init__(
-        self,
-        *,
-        loss: str = "triplet",
-        eta: float = 0.02,
-        margin: float = 1.0,
-        near: float = 1.0,
-        far: float = 2.0,
-        n_steps: int = 50_000,
-        validation_fraction: float | None = None,
-        patience: int | None = 3,
-        refit: bool = True,
-        pass_steps: int = 5000,
-        click_cutoff: float | str | None = None,
-        check_negatives: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.eta = eta
-        self.margin = margin
-        self.near = near
-        self.far = far
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.click_cutoff = click_cutoff
-        self.check_negatives = check_negatives
-        self.random_state = random_state
+    loss: str = "triplet"
+    eta: float = 0.02
+    margin: float = 1.0
+    near: float = 1.0
+    far: float = 2.0
+    n_steps: int = 50_000
+    validation_fraction: float | None = None
+    patience: int | None = 3
+    refit: bool = True
+    pass_steps: int = 5000
+    click_cutoff: float | str | None = None
+    check_negatives: bool = True
+    random_state: Any = None
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
-        if self.loss not in ("triplet", "pairs"):
-            raise ValueError(f"loss must be 'triplet' or 'pairs', got {self.loss!r}")
+    def _check_params(self, *, fitted: bool) -> None:
+        check_choice("loss", self.loss, ("triplet", "pairs"))
         for name in ("eta", "margin", "near", "far"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
+            check_positive(name, getattr(self, name))
         if self.near >= self.far:
             raise ValueError(f"near must be smaller than far, got {self.near!r} and {self.far!r}")
 
     def _start(self) -> None:
         self.A_ = np.eye(self.n_features_in_, dtype=np.float32)
 
-    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
-        triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps)
-        X = dense_rows(rows, self.n_features_in_)
-        if X is None:
-            indptr, indices, data, _ = rows
-            X = sp.csr_array((data, indices.view(np.int32), indptr), (len(indptr) - 1, self.n_features_in_))
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        triplets = training.sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps)
+        X = matrix_of(training.rows, self.n_features_in_)
         if self.loss == "triplet":
             return lego_pass(X, triplets, float(self.eta), float(self.margin), self.A_)
         losses, violating = lego_pairs_pass(X, triplets, float(self.eta), float(self.near), float(self.far), self.A_)
         return losses / 2, violating / 2  # of a pair, as the loop divides by triplets
 
-    def _step_cost(self, rows: Rows) -> float:
-        return _step_nanoseconds(self.n_features_in_, mean_entries(rows))
+    def _step_cost(self, rows: Rows) -> StepCost:
+        return StepCost(_step_nanoseconds(self.n_features_in_, mean_entries(rows)))
 
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
@@ -403,8 +365,9 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         factors = steps / self.pass_steps * d**3 / 3e10  # one Cholesky decomposition per pass
         return 12.0 * d**2, steps * _step_nanoseconds(d, n_entries / n_images) / 1e9 + factors
 
-    def _end_pass(self) -> None:
-        _lift(self.A_, self._report_progress)
+    def _settle(self, moment: str, training: Training | None) -> None:
+        if moment == "pass" and training is not None:
+            _lift(self.A_, training.report)
 
 
 def _step_nanoseconds(d: int, entries: float) -> float:

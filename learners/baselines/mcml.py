@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -25,9 +26,10 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 
+from visterm.learners.loop import Training
 from visterm.learners.mahalanobis import MahalanobisMixin
 from visterm.learners.online import OnlineLearner
-from visterm.learners.rows import Rows, dense_rows
+from visterm.learners.rows import matrix_of
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +101,7 @@ def collapse_loss(
     return float(loss), gradient, int(np.count_nonzero(~same[np.arange(len(same)), nearest] & asks))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class MCML(MahalanobisMixin, OnlineLearner):
     """Maximally Collapsing Metric Learning, by L-BFGS.
 
@@ -115,16 +118,8 @@ class MCML(MahalanobisMixin, OnlineLearner):
         Iterations, at most: a pass that can go no lower ends early, and later ones change nothing.
     tol : float, default=1e-6
         A pass ends where an iteration lowers f, or the largest entry of the gradient falls, by no more than this.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the metric with the best mean average precision is kept.
-    patience : int, optional
-        With early stopping, stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=True
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10
-        Iterations per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        Decides which images `validation_fraction` holds out, and nothing else.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
@@ -173,51 +168,25 @@ class MCML(MahalanobisMixin, OnlineLearner):
 
     _learned = ("components_",)
     one_label = True
-    _state = (*OnlineLearner._state, "A_", "components_", "best_components_")
-    A_: np.ndarray  # (d, d)
-    components_: np.ndarray  # (d, d)
+    draws = "classes"
+    A_: np.ndarray = field(init=False)  # (d, d)
+    components_: np.ndarray = field(init=False)  # (d, d)
 
-    click_cutoff = None
-    check_negatives = True
-
-    def __init__(
-        self,
-        *,
-        trace_penalty: float = 0.003,
-        n_steps: int = 60,
-        tol: float = 1e-6,
-        validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = True,
-        pass_steps: int = 10,
-        random_state: Any = None,
-    ) -> None:
-        self.trace_penalty = trace_penalty
-        self.n_steps = n_steps
-        self.tol = tol
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
+    trace_penalty: float = 0.003
+    n_steps: int = 60
+    tol: float = 1e-6
+    validation_fraction: float | None = None
+    patience: int | None = None
+    refit: bool = True
+    pass_steps: int = 10
+    random_state: Any = None
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _check_params(self) -> None:
+    def _check_params(self, *, fitted: bool) -> None:
         for name, value in (("trace_penalty", self.trace_penalty), ("tol", self.tol)):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
-
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
-        X, y = super()._check_supervised(X, y, reset=reset)
-        if sp.issparse(y):
-            raise ValueError("MCML learns from one label per image, as an array of shape (n,), not from a sparse y")
-        return X, y
-
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> np.ndarray:
-        """Number of each image's class: all images are learned from at once."""
-        super()._sampler(y, subset)  # refuses labels without two classes, and says how many images are alone
-        return np.unique(y if subset is None else y[subset], return_inverse=True)[1]
 
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
@@ -229,25 +198,20 @@ class MCML(MahalanobisMixin, OnlineLearner):
         )
 
     def _start(self) -> None:
-        n, d = getattr(self, "n_images_", 0), self.n_features_in_
+        n, d = self.n_images_, self.n_features_in_
         needed, _ = self.estimate(n, d, 0)
         if needed > _MUCH_MEMORY:
             _log.warning("MCML takes %.0f GB of memory for %d images of %d visterms", needed / 1e9, n, d)
         self._set_components(np.eye(self.n_features_in_, dtype=np.float32))
 
-    def _pass(self, rows: Rows, sampler: np.ndarray, n_steps: int) -> tuple[float, float]:
-        indptr, indices, data, _ = rows
-        d = self.n_features_in_
-        X: Any = dense_rows(rows, d)
-        if X is None:
-            X = sp.csr_array((data, indices.view(np.int32), indptr), shape=(len(indptr) - 1, d))
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        d, X, classes = self.n_features_in_, matrix_of(training.rows, self.n_features_in_), training.sampler
         X = X.astype(np.float64)
 
         def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            self._report_progress()  # a checkpoint then is of the end of the last pass
-            value, gradient, _ = collapse_loss(
-                flat.reshape(d, d), X, sampler, self.trace_penalty, self._report_progress
-            )
+            training.report()  # a checkpoint then is of the end of the last pass
+            L = flat.reshape(d, d)
+            value, gradient, _ = collapse_loss(L, X, classes, self.trace_penalty, training.report)
             return value, gradient.ravel()
 
         optimum = scipy.optimize.minimize(
@@ -258,13 +222,13 @@ class MCML(MahalanobisMixin, OnlineLearner):
             options={"maxiter": n_steps, "maxcor": _MEMORY, "ftol": self.tol, "gtol": self.tol},
         )
         self._set_components(optimum.x.reshape(d, d).astype(np.float32))
-        _, _, wrong = collapse_loss(optimum.x.reshape(d, d), X, sampler, self.trace_penalty)
+        _, _, wrong = collapse_loss(optimum.x.reshape(d, d), X, classes, self.trace_penalty)
         # The loop divides what a pass returns by its steps.
-        return optimum.fun * n_steps, wrong / len(sampler) * n_steps
+        return optimum.fun * n_steps, wrong / len(classes) * n_steps
 
     def _set_components(self, components: np.ndarray) -> None:
         self.components_, self.A_ = components, components.T @ components
 
-    def _restore_best(self) -> None:
-        super()._restore_best()
-        self._set_components(np.asarray(self.components_))
+    def _settle(self, moment: str, training: Training | None) -> None:
+        if moment == "end":  # the best components may have come back
+            self._set_components(np.asarray(self.components_))

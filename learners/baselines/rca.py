@@ -8,18 +8,19 @@ chunklets being the classes, and m_c the mean of class c,
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from sklearn.utils.validation import validate_data
 
-from visterm.learners.base import Callback
-from visterm.learners.checks import plain_labels, plain_supervision
+from visterm.learners.checks import plain_labels
 from visterm.learners.mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
+from visterm.learners.options import FitOptions
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class RCA(MahalanobisMixin):
     """Relevant Component Analysis: the inverse of the covariance within classes.
 
@@ -69,13 +70,16 @@ class RCA(MahalanobisMixin):
     """
 
     one_label = True
-    _state = (*MahalanobisMixin._state, "A_", "classes_", "counts_", "sums_", "products_")
 
-    def __init__(self, *, shrinkage: float = 0.1) -> None:
-        self.shrinkage = shrinkage
+    classes_: np.ndarray = field(init=False)
+    counts_: np.ndarray = field(init=False)
+    sums_: np.ndarray = field(init=False)
+    products_: np.ndarray = field(init=False)
 
-    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
-        X, y = self._check_supervised(X, y, reset=True)
+    shrinkage: float = 0.1
+
+    def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
+        X, y = self._check_one_label(X, y, reset=True)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(f"labels must name at least two classes, got {len(self.classes_)} class")
@@ -86,9 +90,9 @@ class RCA(MahalanobisMixin):
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Add images, also of new classes."""
-        if not hasattr(self, "counts_"):
+        if "counts_" not in vars(self):
             return self.fit(X, y)
-        X, y = self._check_supervised(X, y, reset=False)
+        X, y = self._check_one_label(X, y, reset=False)
         classes = np.union1d(self.classes_, y)
         places = np.searchsorted(classes, self.classes_)
         counts, sums = np.zeros(len(classes), np.int64), np.zeros((len(classes), self.n_features_in_))
@@ -112,18 +116,10 @@ class RCA(MahalanobisMixin):
         means = self.sums_ / np.sqrt(np.maximum(self.counts_, 1))[:, None]
         return (self.products_ - means.T @ means) / self.counts_.sum()
 
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, np.ndarray]:
+    def _check_one_label(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, np.ndarray]:
         check_shrinkage(self.shrinkage)
-        y = plain_supervision(y) if y is not None else y  # without y, the check below says so
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
-        if sp.issparse(y):
-            raise ValueError("RCA takes one label per image, as an array of shape (n,), not a sparse y")
-        return sp.csr_array(X), plain_labels(y)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+        X, y = self._check_supervised(X, y, reset=reset)
+        return X, plain_labels(y)
 
 
 def inverse(C: np.ndarray) -> np.ndarray:

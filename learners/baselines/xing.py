@@ -16,15 +16,17 @@ alpha, in units of |A|, grows by a fifth where g has risen; else it is halved, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
+from visterm.learners.loop import Training
 from visterm.learners.mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
 from visterm.learners.online import OnlineLearner
-from visterm.learners.rows import Rows, dense_rows
+from visterm.learners.rows import matrix_of
+from visterm.learners.sides import dense
 from visterm.learners.sums import one_thread
 
 _FIRST_STEP, _LEAST_STEP = 0.3, 1e-6
@@ -39,27 +41,28 @@ def spread_between(A: np.ndarray, X: np.ndarray, classes: np.ndarray) -> tuple[f
     X : float64 array of shape (n, d)
     classes : int array of shape (n,)
     """
-    other = classes[:, None] != classes
+    differ = classes[:, None] != classes
     XA = X @ A
     squares = np.einsum("ij,ij->i", XA, X)
     distances = np.sqrt(np.maximum(squares[:, None] + squares - 2 * XA @ X.T, 0))
-    n_pairs = np.count_nonzero(other)
-    weights = np.where(other & (distances > 1e-9), 0.5 / np.maximum(distances, 1e-9), 0) / n_pairs
+    n_pairs = np.count_nonzero(differ)
+    weights = np.where(differ & (distances > 1e-9), 0.5 / np.maximum(distances, 1e-9), 0) / n_pairs
     gradient = 2 * (X.T @ (weights.sum(axis=1)[:, None] * X) - X.T @ (weights @ X))
-    return float(distances[other].sum() / n_pairs), (gradient + gradient.T) / 2
+    return float(distances[differ].sum() / n_pairs), (gradient + gradient.T) / 2
 
 
 def spread_within(X: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """M, with the mean over pairs of a class in place of the sum: float64 (d, d)."""
     M, n_pairs = np.zeros((X.shape[1], X.shape[1])), 0
     for c in np.unique(classes):
-        own = X[classes == c]
-        centred = own - own.mean(axis=0)
-        M += len(own) * centred.T @ centred
-        n_pairs += len(own) * (len(own) - 1) // 2
+        members = X[classes == c]
+        centred = members - members.mean(axis=0)
+        M += len(members) * centred.T @ centred
+        n_pairs += len(members) * (len(members) - 1) // 2
     return M / max(n_pairs, 1)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Xing(MahalanobisMixin, OnlineLearner):
     """Xing's distance metric from pairs of the same class and pairs of different classes.
 
@@ -70,16 +73,8 @@ class Xing(MahalanobisMixin, OnlineLearner):
         class do not differ, the problem has no maximum.
     n_steps : int, default=50
         Steps, taken or not.
-    validation_fraction : float, optional
-        Share of each class held out for early stopping: the metric with the best mean average precision is kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
-        After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=5
-        Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    random_state : int, RandomState or None, default=None
-        Decides which images `validation_fraction` holds out, and nothing else.
+    validation_fraction, patience, refit, pass_steps, random_state : see `OnlineLearner`
+        Early stopping, the length of a pass, and the seed.
 
     Attributes
     ----------
@@ -123,45 +118,20 @@ class Xing(MahalanobisMixin, OnlineLearner):
 
     _learned = ("A_",)
     one_label = True
-    _state = (*OnlineLearner._state, "A_", "best_A_", "step_size_")
-    A_: np.ndarray  # (d, d)
-    step_size_: float
+    draws = "classes"
+    A_: np.ndarray = field(init=False)  # (d, d)
+    step_size_: float = field(init=False)
 
-    click_cutoff = None
-    check_negatives = True
+    shrinkage: float = 0.1
+    n_steps: int = 50
+    validation_fraction: float | None = None
+    patience: int | None = None
+    refit: bool = False
+    pass_steps: int = 5
+    random_state: Any = None
 
-    def __init__(
-        self,
-        *,
-        shrinkage: float = 0.1,
-        n_steps: int = 50,
-        validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 5,
-        random_state: Any = None,
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.n_steps = n_steps
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.refit = refit
-        self.pass_steps = pass_steps
-        self.random_state = random_state
-
-    def _check_params(self) -> None:
+    def _check_params(self, *, fitted: bool) -> None:
         check_shrinkage(self.shrinkage)
-
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
-        X, y = super()._check_supervised(X, y, reset=reset)
-        if sp.issparse(y):
-            raise ValueError("Xing takes one label per image, as an array of shape (n,), not a sparse y")
-        return X, y
-
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> np.ndarray:
-        """Number of each image's class: all images are learned from at once."""
-        super()._sampler(y, subset)  # refuses labels without two classes, and says how many images are alone
-        return np.unique(y if subset is None else y[subset], return_inverse=True)[1]
 
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
@@ -172,16 +142,13 @@ class Xing(MahalanobisMixin, OnlineLearner):
         self.A_ = np.eye(self.n_features_in_, dtype=np.float32)
         self.step_size_ = _FIRST_STEP
 
-    def _pass(self, rows: Rows, sampler: np.ndarray, n_steps: int) -> tuple[float, float]:
-        indptr, indices, data, _ = rows
-        shape = len(indptr) - 1, self.n_features_in_
-        dense = dense_rows(rows, self.n_features_in_)
-        if dense is None:
-            dense = sp.csr_array((data, indices.view(np.int32), indptr), shape).toarray()
+    def _pass(self, training: Training, n_steps: int) -> tuple[float, float]:
+        X = dense(matrix_of(training.rows, self.n_features_in_)).astype(np.float64)
         with one_thread():
-            return self._climb(dense.astype(np.float64), sampler, n_steps)
+            return self._climb(X, training, n_steps)
 
-    def _climb(self, X: np.ndarray, classes: np.ndarray, n_steps: int) -> tuple[float, float]:
+    def _climb(self, X: np.ndarray, training: Training, n_steps: int) -> tuple[float, float]:
+        classes = training.sampler
         M = shrunken(spread_within(X, classes), float(self.shrinkage))
         A = self.A_.astype(np.float64)
         A /= np.vdot(A, M)
@@ -201,7 +168,7 @@ class Xing(MahalanobisMixin, OnlineLearner):
             else:
                 failed += 1
                 alpha = max(alpha / 2, _LEAST_STEP)
-            self._report_progress()  # a checkpoint then is of the end of the last pass
+            training.report()  # a checkpoint then is of the end of the last pass
         self.step_size_ = alpha
         A = (A * (len(A) / np.trace(A))).astype(np.float32)
         self.A_[:] = (A + A.T) / 2

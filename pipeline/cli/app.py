@@ -9,17 +9,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import collection, doctor, exporting, feedback, human_eval, labels, learning, models, searching, serving, tuning
+from visterm.pipeline.plugins import COMMANDS, load_all, load_command
+
 from .errors import USAGE_ERROR, signals
 from .options import Globals
 
-GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
-    "Start": (learning.demo, learning.try_, collection.features, learning.train, learning.evaluate),
-    "Search": (searching.search, searching.annotate, searching.explain, serving.serve),
-    "Improve": (tuning.tune, labels.commands, doctor.doctor, feedback.commands, feedback.forget),
-    "Keep": (collection.add, collection.remove, exporting.export, searching.duplicates, collection.info),
-    "Rarely": (collection.repair, collection.compact, searching.index, models.commands, human_eval.commands),
-}
+GROUPS: dict[str, list[Any]] = {title: list(load_all(places)) for title, places in COMMANDS.items()}
 
 
 def _name_of(command: Any) -> str:
@@ -28,7 +23,13 @@ def _name_of(command: Any) -> str:
 
 
 class _GroupedHelp(TyperGroup):
-    """A help text that lists the commands by group."""
+    """A help text that lists the commands by group; commands of other packages are found when they are called."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and (addition := load_command(cmd_name)) is not None:
+            _add(addition, cmd_name)
+            self.commands[cmd_name] = typer.main.get_command(app).commands[cmd_name]  # type: ignore[attr-defined]
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
@@ -87,12 +88,16 @@ def _main(
     Globals.progress = False if no_progress else None
 
 
+def _add(command: Any, name: str) -> None:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
+
+
 for _commands in GROUPS.values():
     for _command in _commands:
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command)
-        else:
-            app.command(_name_of(_command))(_command)
+        _add(_command, _name_of(_command))
 app.callback()(_main)
 
 

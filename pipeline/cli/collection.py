@@ -70,8 +70,8 @@ def features(
     if deep and (vectors or ids):
         raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     root = None if images is None else Path(images)
-    given = {"file": vectors, "ids": ids}
-    of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]
+    files = {"file": vectors, "ids": ids}
+    of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in files.items() if file is not None]
     settings = [*with_scheduler(settings, scheduler), *of_vectors, *(["features.kind=deep"] if deep else [])]
     named_after = root or (Path(vectors).with_suffix("") if vectors else None)
     place, configuration = open_run(run, config, settings, named_after)
@@ -219,18 +219,11 @@ def repair(
       visterm repair --run photos
       visterm repair photos/ --run photos
     """
-    from visterm.pipeline.feedback.marks import RelevanceMarks
-    from visterm.pipeline.human_eval.judgements import Judgements
     from visterm.pipeline.stages.repair import repair as stage
-    from visterm.pipeline.store.different import DifferentPictures
-    from visterm.pipeline.store.label_edits import LabelEdits
 
     place, configuration = open_run(run, None, None)
     console = make_console()
-    stores = {"relevance marks": RelevanceMarks(place.marks), "ratings": Judgements(place.judgements)}
-    stores |= {"label edits": LabelEdits(place.label_edits)}
-    stores |= {"pictures said to be different": DifferentPictures(place.different)}
-    done = stage(place, configuration, Path(images) if images else None, console, stores)
+    done = stage(place, configuration, Path(images) if images else None, console)
     if as_json:
         print(json.dumps({"run": place.name} | done))
     else:
@@ -305,10 +298,11 @@ def _segments_in_words(segments: dict) -> str:
 
 def _drift_in_words(drift: dict, place: Run) -> str:
     n, cosine = drift["images"], drift["mean_cosine"]
-    came = "an unknown number of images" if n is None else f"{n:,} {'image' if n == 1 else 'images'}"
     change = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
     pays = f"out of date: 'visterm features --force --run {shlex.quote(place.name)}' learns them again"
-    return f"{came} added since visterms and idf were learned{change}; " + (pays if drift["refit"] else "up to date")
+    return f"{count(n, 'image')} added since visterms and idf were learned{change}; " + (
+        pays if drift["refit"] else "up to date"
+    )
 
 
 def _evaluation_in_words(evaluation: dict) -> str:

@@ -109,7 +109,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class _Signals:
-    """SIGINT and SIGTERM while a command works, and after it: then its results are there, and nothing can be undone.
+    """Handle SIGINT and SIGTERM: interrupt a running command; ignore both once its results are written.
 
     Only `visterm.pipeline.cli.app.main` takes them over: a test, or a program that calls a command, has its own.
     """

@@ -1,20 +1,22 @@
-"""Commands for learning: train, evaluate, demo, try."""
+"""Commands for learning: train, evaluate, demo."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.pipeline.console import Console, count, duration, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 
 from .errors import command
 from .options import (
+    FOR_WORDS,
+    BudgetOption,
     ConfigOption,
     ForceOption,
     ForOption,
@@ -25,16 +27,17 @@ from .options import (
     SetOption,
     make_console,
     open_run,
+    recommended_learner,
     run_named,
+    seconds_of,
     several_names,
     with_scheduler,
     with_world,
 )
 from .output import say_kept
-from .tuning import BudgetOption, say_chosen, seconds_of
 
 if TYPE_CHECKING:
-    from visterm.pipeline.config.models import Config
+    from visterm.pipeline.stages.train import Trained
     from visterm.pipeline.store.run import Run
 
 
@@ -87,7 +90,7 @@ def train(
             raise UserError(f"{'--again' if again else '--undo'} takes no other option than --run and --json")
         _train_again(open_run(run, None, None)[0], undo, as_json)
         return
-    from visterm.pipeline.stages.train import LearnerRefused
+    from visterm.pipeline.stages.fitting import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
     from visterm.pipeline.store.models import TRAINED, check_learners
 
@@ -101,20 +104,21 @@ def train(
         names = [name for name in TRAINED if name in place.learners()]
         if not names:
             raise UserError(f"run {place.name} has no trained learner; give one: --learner oasis")
-    summaries = []
+    summaries: list[dict[str, Any]] = []
     seconds = seconds_of(budget)
     for name in names:
         try:
             if tune and name != "cosine":
-                configuration = _tuned(place, configuration, name, seconds, console)
+                configuration = load("tuning")(place, configuration, name, seconds, console)
             summary = stage(place, configuration, name, console, force=force, time_limit=limit)
         except LearnerRefused as error:
             if len(names) == 1:
                 raise
-            summary = {"learner": name, "error": str(error)}
+            summaries.append({"run": place.name, "learner": name, "error": str(error)})
             print(f"visterm: {one_line(str(error))}", file=sys.stderr)
-        summaries.append({"run": place.name} | summary)
-        if not as_json and "error" not in summary:
+            continue
+        summaries.append({"run": place.name, **summary})
+        if not as_json:
             _say_trained(summary, place, console)
     trained = [summary["learner"] for summary in summaries if "error" not in summary]
     if trained and not as_json:
@@ -135,10 +139,8 @@ def train(
 
 def _train_again(place: Run, undo: bool, as_json: bool) -> None:
     """Train the learners whose labels changed, or bring their old models back."""
-    from visterm.pipeline.stages.train_again import train_again, undo_training
-
-    console = make_console()
-    results: list = undo_training(place) if undo else train_again(place, console)
+    retraining, console = load("retraining"), make_console()
+    results: list = retraining.undo_training(place) if undo else retraining.train_again(place, console)
     if as_json:
         print(json.dumps(results))
     elif undo:
@@ -152,17 +154,8 @@ def _train_again(place: Run, undo: bool, as_json: bool) -> None:
         console.say(f"{result['learner']}: {'learned again' + figures if result['taken'] else result['reason']}")
 
 
-def _tuned(place: Run, configuration: Config, name: str, seconds: float, console: Console) -> Config:
-    """Tune a learner, and return the configuration with the settings that were chosen."""
-    from visterm.pipeline.stages.tune import tune as stage
-
-    result = stage(place, configuration, name, console, budget=seconds, apply=True)
-    say_chosen(result, place, console)
-    return place.configure(None, []) if result["applied"] else configuration
-
-
-def _say_trained(summary: dict, place: Run, console: Console) -> None:
-
+def _say_trained(summary: Trained, place: Run, console: Console) -> None:
+    """Say what was trained, for how long and on how many images."""
     name = summary["learner"]
     if name == "cosine":
         console.say("cosine needs no training")
@@ -199,21 +192,16 @@ def evaluate(
       visterm evaluate --learner oasis,aroma
       visterm evaluate --learner cosine --json
     """
-    from visterm.pipeline.config.models import without_password
+    from visterm.pipeline.console import without_password
     from visterm.pipeline.evaluation.worlds import below_cosine
     from visterm.pipeline.stages.evaluate import evaluate as stage
-    from visterm.pipeline.store.models import TRAINED
-    from visterm.pipeline.store.recommendation import default_learner
     from visterm.pipeline.store.records import read_metrics
 
     names = several_names(learner)
     settings = with_scheduler(settings, scheduler)
     place, configuration = open_run(run, config, settings)
     console = make_console()
-    if not names:
-        trained = [name for name in TRAINED if name in place.learners()]
-        world = configuration.train.world
-        names = [default_learner(place, trained, console.say, world, cosine=False) if trained else "oasis"]
+    names = names or [recommended_learner(place, configuration, console)]
     command = ["visterm", "evaluate", "--run", place.name]
     command += [f"--config={config}"] if config else []
     command += [part for name in names for part in ("--learner", name)]
@@ -233,20 +221,13 @@ def evaluate(
     print(folder / "report.html")
 
 
-_FOR = {
-    "open": "for images of any class",
-    "seen": "for classes that were trained on",
-    "unseen": "for other classes",
-}
-
-
 def _recommendation(recommended: dict) -> str:
     """Return the line that names the learner to take, and the figures that chose it."""
     from visterm.pipeline.store.recommendation import figures_of
 
     unknown = recommended["not_validated"]
     without = f"; not validated: {', '.join(unknown)}" if unknown else ""
-    world = _FOR[recommended["for"]]
+    world = FOR_WORDS[recommended["for"]]
     return f"Recommended: {recommended['learner']}, {world}, by held-out images: {figures_of(recommended)}{without}"
 
 
@@ -272,7 +253,7 @@ def _held_out(metrics: dict) -> list[str]:
     """Return one line per learner that was validated on held-out images of classes, with cosine beside."""
     return [
         f"{name}, held-out images (cosine): "
-        + ", ".join(f"{world} {own['map']:.3f} ({own['cosine']:.3f})" for world, own in figures["held_out"].items())
+        + ", ".join(f"{world} {row['map']:.3f} ({row['cosine']:.3f})" for world, row in figures["held_out"].items())
         for name, figures in metrics["systems"].items()
         if "held_out" in figures
     ]
@@ -286,9 +267,9 @@ def _open(metrics: dict) -> list[str]:
     width = max(8, *map(len, metrics["open"]["systems"]))
     for name, worlds in metrics["open"]["systems"].items():
         line = f"{name:>{width}}"
-        for world, own in worlds.items():
-            spread = f" ± {own['map_sd']:.3f}" if "map_sd" in own else ""
-            line += f"  {world} mAP {own['map']:.3f}{spread} P@1 {own['p1']:.3f}"
+        for world, figures in worlds.items():
+            spread = f" ± {figures['map_sd']:.3f}" if "map_sd" in figures else ""
+            line += f"  {world} mAP {figures['map']:.3f}{spread} P@1 {figures['p1']:.3f}"
         lines.append(line)
     return lines
 
@@ -321,75 +302,3 @@ def demo(
     oasis, cosine = (metrics["systems"][name]["map"] for name in ("oasis", "cosine"))
     console.say(f"mAP {oasis:.3f} with OASIS, {cosine:.3f} with cosine. Open the report in a browser:")
     print(report)
-
-
-@command
-def try_(
-    images: Annotated[str, typer.Argument(metavar="IMAGES", help="Directory of labelled images.")],
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    world: ForOption = None,
-    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Time, such as 90s or 5m.")] = "90s",
-    as_json: JsonOption = False,
-) -> None:
-    """Find out which vectors and which learner suit your photos, in 90 seconds.
-
-    At most 600 of the training images are tried: with vectors of a network (where visterm[deep] is installed), with
-    visterms, and with visterms per cell of the image; by cosine, oasis and hier. Figures are of images that nothing
-    was learned from. Prints a table, and the commands for the best pair. Nothing is kept.
-
-    \b
-    Examples:
-      visterm try photos/
-      visterm try photos/ --for seen
-      visterm try photos/ --set collection.labels=labels.csv
-    """
-    from visterm.pipeline.config.loading import load_config
-    from visterm.pipeline.stages.try_photos import try_photos
-
-    if images == "":
-        raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
-    console = make_console()
-    configuration = load_config(config, with_world(settings, world))
-    result = try_photos(Path(images), configuration, console, budget=seconds_of(budget))
-    given = [*(["--config", str(config)] if config else [])]
-    given += [part for setting in settings or [] for part in ("--set", setting)]
-    result["commands"] = _commands(images, result, given, world)
-    if as_json:
-        print(json.dumps(result))
-        return
-    for line in _table_of(result):
-        print(line)
-    for kind, why in result["skipped"].items():
-        console.say(f"{kind} was not tried: {why}")
-    print(f"Best: {result['vectors']} vectors, {result['learner']}, {_FOR[result['for']]}:")
-    for line in result["commands"]:
-        print(f"  {line}")
-
-
-def _commands(images: str, result: dict, given: list[str], world: ForOption) -> list[str]:
-    """Return the commands that make the vectors of all images and train the learner."""
-    settings = {key: value for key, value in result["settings"].items() if key != "features.kind"}
-    if result["settings"].get("features.kind") == "deep":
-        given = [*given, "--deep"]
-        settings = {}
-    given += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
-    name = Path(images).resolve().name or "images"
-    commands = [["visterm", "features", images, *given]]
-    if result["learner"] == "cosine":
-        commands.append(["visterm", "search", "IMAGE", "--run", name])
-    else:
-        learner = [] if result["learner"] == "oasis" else ["--learner", result["learner"]]
-        of_world = [] if world is None else ["--for", world.value]
-        commands.append(["visterm", "train", "--run", name, *learner, *of_world])
-    return [shlex.join(command) for command in commands]
-
-
-def _table_of(result: dict) -> list[str]:
-    """Return what was tried as lines of a table."""
-    lines = [f"{'vectors':10}  {'learner':8}  held-out mAP    P@1  all {result['n_images']:,} images"]
-    for row in result["tried"]:
-        best = "  best" if (row["vectors"], row["learner"]) == (result["vectors"], result["learner"]) else ""
-        figures = f"{row['map']:12.3f}  {row['p1']:5.3f}  {duration(row['seconds_for_all'])}"
-        lines.append(f"{row['vectors']:10}  {row['learner']:8}  {figures}{best}")
-    return lines

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import enum
+import inspect
+import re
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.request import OPTIONS, SearchRequest
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
@@ -34,6 +39,13 @@ class World(enum.StrEnum):
     unseen = "unseen"
 
 
+FOR_WORDS = {
+    "open": "for images of any class",
+    "seen": "for classes that were trained on",
+    "unseen": "for other classes",
+}
+
+
 class Globals:
     """Values of the options before the command."""
 
@@ -47,6 +59,7 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configurati
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")
 ]
+BudgetOption = Annotated[str, typer.Option("--budget", metavar="TIME", help="Time for tuning, such as 90s, 5m or 1h.")]
 SchedulerOption = Annotated[
     str | None,
     typer.Option(
@@ -56,16 +69,18 @@ SchedulerOption = Annotated[
 LearnerOption = Annotated[
     str | None, typer.Option("--learner", metavar="NAME", help=f"{', '.join(TABLE)}, or cosine (untrained).")
 ]
-LearnedOption = Annotated[
-    float | None,
-    typer.Option(
-        "--learned",
-        metavar="SHARE",
-        min=0,
-        max=1,
-        help="How much of what was learned counts, from 0, how images look, to 1 (default: what training chose).",
-    ),
-]
+
+
+def _typer_option(name: str) -> Any:
+    """Describe a field of `SearchRequest` as an option of a command."""
+    option, default = OPTIONS[name], getattr(SearchRequest, name)
+    text = option.command or option.help + "; may be repeated" * option.several
+    text += f" (default: {default})" if option.kind in (int, float) and default is not None else ""
+    flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+    return typer.Option(flag, metavar=option.metavar, min=option.least, max=option.most, help=f"{text}.")
+
+
+LearnedOption = Annotated[float | None, _typer_option("learned")]
 ForOption = Annotated[
     World | None,
     typer.Option(
@@ -99,6 +114,44 @@ TokenOption = Annotated[
 ]
 
 
+def with_options(*names: str) -> Callable[[Callable], Callable]:
+    """Give a command options of `SearchRequest`, before its keyword-only ones; it takes those used as keywords.
+
+    Parameters
+    ----------
+    *names : str
+        Fields of the request.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        signature = inspect.signature(function, eval_str=True)
+        *parameters, _ = signature.parameters.values()  # the last one takes the keywords
+        place = sum(parameter.kind is not inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
+        parameters[place:place] = map(_parameter, names)
+
+        @wraps(function)
+        def wrapped(**keywords: Any) -> Any:
+            unused = {name for name in names if keywords[name] is None or keywords[name] is False}
+            return function(**{name: value for name, value in keywords.items() if name not in unused})
+
+        wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    """Make the parameter of a command for a field of `SearchRequest`."""
+    option = OPTIONS[name]
+    kind: Any = list[str] if option.several else option.kind
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if kind is bool else None,
+        annotation=Annotated[kind if kind is bool else kind | None, _typer_option(name)],
+    )
+
+
 def with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[str]:
     """The settings, and the one that --scheduler stands for."""
     if scheduler is None:
@@ -111,20 +164,30 @@ def with_world(settings: list[str] | None, world: World | None) -> list[str]:
     return [*(settings or []), *([] if world is None else [f"train.world={world.value}"])]
 
 
-def several_names(given: list[str] | None) -> list[str]:
+def several_names(named: list[str] | None) -> list[str]:
     """Learners that were named: each by its own option, or some with commas or blanks between them."""
-    names = [name for text in given or [] for name in text.replace(",", " ").split()]
-    if given and not names:
+    names = [name for text in named or [] for name in text.replace(",", " ").split()]
+    if named and not names:
         raise UserError("--learner: the name of a learner is missing")
     return list(dict.fromkeys(names))
 
 
-def one_name(given: str | None) -> str | None:
+def one_name(named: str | None) -> str | None:
     """The learner that was named, where there can be just one."""
-    names = several_names(None if given is None else [given])
+    names = several_names(None if named is None else [named])
     if len(names) > 1:
-        raise UserError(f"--learner {given!r}: only one learner can answer, such as --learner {names[0]}")
+        raise UserError(f"--learner {named!r}: only one learner can answer, such as --learner {names[0]}")
     return names[0] if names else None
+
+
+def recommended_learner(place: Run, configuration: Config, console: Console) -> str:
+    """Return the trained learner that held-out images recommend, "oasis" without one: using it says how to train it."""
+    from visterm.pipeline.store.models import TRAINED
+    from visterm.pipeline.store.recommendation import default_learner
+
+    if not (trained := [name for name in TRAINED if name in place.learners()]):
+        return "oasis"
+    return default_learner(place, trained, console.say, configuration.train.world, cosine=False)
 
 
 def check_file(option: str, file: Path, what: str, *endings: str) -> None:
@@ -193,3 +256,15 @@ def open_searcher(name: str | None) -> tuple[Searcher, Console]:
     silence_decoders()
     console = make_console()
     return Searcher(place, console=console), console
+
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def seconds_of(text: str, option: str = "--budget") -> float:
+    """Read a time such as 90s, 5m or 1h."""
+    read = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|m|min|h|)", text.strip())
+    seconds = float(read[1]) * _SECONDS[read[2]] if read else 0
+    if not seconds:
+        raise UserError(f"{option} {text}: expected a time such as 90s, 5m or 1h")
+    return seconds

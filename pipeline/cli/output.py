@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 def say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
     """Report the single settings that the run keeps for later commands."""
-    from visterm.pipeline.config.models import without_password
+    from visterm.pipeline.console import without_password
 
     if settings and place.configure(None, []) == configuration:
         last = {setting.partition("=")[0]: without_password(setting) for setting in settings}
         console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
 
 
-def print_rows(results: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
+def print_rows(results: Sequence[Mapping[str, Any]], columns: list[str], rows: list[list], output: Format) -> bool:
     """Print results as JSON or CSV and return True, or return False for a table."""
     if output is Format.json:
         print(json.dumps(results, indent=1))
@@ -40,7 +41,7 @@ def print_rows(results: list[dict], columns: list[str], rows: list[list], output
     return output is not Format.table
 
 
-def report_errors(results: list[dict]) -> None:
+def report_errors(results: Sequence[Mapping[str, Any]]) -> None:
     """Report queries that could not be read, and exit with code 2 if there are any."""
     errors = [answer for answer in results if "error" in answer]
     for answer in errors:

@@ -1,10 +1,9 @@
-"""Commands for searching: search, annotate, explain, duplicates, index."""
+"""Commands for searching: search, annotate, explain, index."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,8 @@ import typer
 
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
+from visterm.pipeline.search.request import FILTERS, OF_IMAGES, OPTIONS, SearchRequest
 
 from .errors import command
 from .options import (
@@ -19,18 +20,16 @@ from .options import (
     JsonFormatOption,
     JsonOption,
     LabelOption,
-    LearnedOption,
     LearnerOption,
     LearnersOption,
     QueriesArgument,
     RunOption,
     check_file,
     chosen_format,
-    make_console,
     one_name,
-    open_run,
     open_searcher,
     several_names,
+    with_options,
 )
 from .output import print_rows, report_errors
 
@@ -38,6 +37,7 @@ _PAIRS = 8  # of blocks, or of teachers on each side
 
 
 @command
+@with_options(*(name for name in OPTIONS if name != "learner"))
 def search(
     queries: QueriesArgument = None,
     run: RunOption = None,
@@ -46,84 +46,14 @@ def search(
         list[str] | None,
         typer.Option("--query-label", metavar="NAME", help="Search by label instead of image; may be repeated."),
     ] = None,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="Results per query (default: 10).")] = None,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Skip so many of the best results.")] = 0,
-    learned: LearnedOption = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label",
-            metavar="NAME",
-            help="Only images with one of these labels; may be repeated. Without images and --query-label: as "
-            "--query-label.",
-        ),
-    ] = None,
-    not_label: Annotated[
-        list[str] | None,
-        typer.Option("--not-label", metavar="NAME", help="No images with one of these labels; may be repeated."),
-    ] = None,
-    folder: Annotated[
-        str | None,
-        typer.Option(
-            "--folder",
-            metavar="PATH",
-            help="Only images in this folder of the image directory or below it; .: directly in it.",
-        ),
-    ] = None,
-    after: Annotated[
-        str | None,
-        typer.Option("--after", metavar="DATE", help="Only images from this date on: 2024, 2024-05, 2024-05-31."),
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="DATE", help="Only images before this date.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="FIELD=VALUE",
-            help="Only images with this value of a field; also != < <= > >=. May be repeated: all must hold.",
-        ),
-    ] = None,
-    exclude_duplicates: Annotated[
-        bool,
-        typer.Option(
-            "--exclude-duplicates", help="Skip images whose bytes equal those of the query or of an earlier result."
-        ),
-    ] = False,
-    example: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--example",
-            metavar="IMAGE[@WEIGHT]",
-            help="Image to add to each query, with a weight; a negative one subtracts it. May be repeated.",
-        ),
-    ] = None,
-    weight: Annotated[float, typer.Option("--weight", help="Weight of the query image among the examples.")] = 1,
-    region: Annotated[
-        str | None,
-        typer.Option(
-            "--region",
-            metavar="X,Y,WIDTH,HEIGHT",
-            help="Search with a part of each query image, in shares of its size.",
-        ),
-    ] = None,
-    min_probability: Annotated[
-        float | None,
-        typer.Option(
-            "--min-probability",
-            metavar="SHARE",
-            min=0,
-            max=1,
-            help="Only images that share a label with the query with this probability, as measured on held-out images.",
-        ),
-    ] = None,
+    *,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
     page: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write an HTML page with the images instead of the table."),
     ] = None,
+    **options: Any,
 ) -> None:
     """Find the most similar images, or the best images for a label, or for several labels together.
 
@@ -145,57 +75,34 @@ def search(
       visterm search a.jpg --example b.jpg --example id:12@-0.5 --region 0.2,0.1,0.5,0.6
     """
     from visterm.pipeline.search.results_page import write_results_page
-    from visterm.pipeline.search.searcher import RESULTS
 
-    wanted, chosen = chosen_format(output, as_json), one_name(learner)
+    form, chosen = chosen_format(output, as_json), one_name(learner)
     if page is not None:
         check_file("--html", page, "page", ".html", ".htm")
     label_option = "--query-label"
-    if label is not None and not queries and query_label is None:  # --label alone names the query
-        query_label, label, label_option = label, None, "--label"
+    if "label" in options and not queries and query_label is None:  # --label alone names the query
+        query_label, label_option = options.pop("label"), "--label"
     asked = _asked(queries, query_label, label_option)
+    request = SearchRequest.of(**options)
+    of_images = next((name for name in OF_IMAGES if getattr(request, name) != getattr(SearchRequest, name)), None)
+    if query_label and of_images is not None:
+        by_itself = "a learner ranks images for a label by itself"
+        why = by_itself if of_images == "learned" else "give an image, or leave it out"
+        raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
     searcher, console = open_searcher(run)
     chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
-    of_images = {
-        "--learned": learned is not None,
-        "--exclude-duplicates": exclude_duplicates,
-        "--example": bool(example),
-        "--weight": weight != 1,
-        "--region": region is not None,
-        "--min-probability": min_probability is not None,
-    }
-    if query_label and any(of_images.values()):
-        option = next(option for option, given in of_images.items() if given)
-        why = (
-            "a learner ranks images for a label by itself"
-            if option == "--learned"
-            else "give an image, or leave it out"
+    conditions = {name: options[name] for name in FILTERS if name in options}
+    if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
+        raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")
+    options["learner"] = chosen
+    find: Any = searcher.search_label if query_label else searcher.search
+    answers = find(asked, **options)
+    if "k" in options and request.k > len(searcher.images):
+        console.warn(
+            f"-k {request.k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked"
         )
-        raise UserError(f"{option} is for queries that are images; {why}")
-    filters: dict[str, Any] = {"label": label, "not_label": not_label, "folder": folder}
-    filters |= {"after": after, "before": before, "where": where}
-    if any(filters.values()) and not len(searcher.gallery.rows_of(searcher.filter(**filters))):
-        raise UserError(f"no image passes {_options(filters)}; folders are relative to {searcher.root}")
-    if query_label:
-        answers = searcher.search_label(asked, k or RESULTS, chosen, offset=offset, **filters)
-    else:
-        answers = searcher.search(
-            asked,
-            k or RESULTS,
-            chosen,
-            learned=learned,
-            offset=offset,
-            **filters,
-            exclude_duplicates=exclude_duplicates,
-            example=example or (),
-            weight=weight,
-            region=region,
-            min_probability=min_probability,
-        )
-    if k is not None and k > len(searcher.images):
-        console.warn(f"-k {k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked")
     if page is not None:
-        share = 1.0 if query_label else searcher.share(chosen, learned)
+        share = 1.0 if query_label else searcher.share(chosen, request.learned)
         by = chosen if share == 1 else f"{chosen}, {share:.0%} of what was learned"
         write_results_page(page, searcher, answers, learner=by, of_labels=bool(query_label))
         if output is None and not as_json:
@@ -203,14 +110,15 @@ def search(
             report_errors(answers)
             return
         console.say(f"pictures in {page}")
-    columns = ["query", "rank", "id", "path", "score", "labels"] + ["probability"] * (min_probability is not None)
+    likely = request.min_probability is not None
+    columns = ["query", "rank", "id", "path", "score", "labels"] + ["probability"] * likely
     rows = [
         [answer["query"], *(r[column] for column in columns[1:5]), ";".join(r["labels"]), *(r[c] for c in columns[6:])]
         for answer in answers
         for r in answer["results"]
     ]
-    if not print_rows(answers, columns, rows, wanted):
-        _print_tables(answers, "results", "path", with_probability=min_probability is not None)
+    if not print_rows(answers, columns, rows, form):
+        _print_tables(answers, "results", "path", with_probability=likely)
     report_errors(answers)
 
 
@@ -242,9 +150,9 @@ def annotate(
       visterm annotate a.jpg b.jpg --learner knn -k 3 --format json
       visterm annotate --label sunset
     """
-    from visterm.pipeline.search.searcher import LABELS
+    from visterm.pipeline.search.label_search import LABELS
 
-    wanted, chosen = chosen_format(output, as_json), one_name(learner)
+    form, chosen = chosen_format(output, as_json), one_name(learner)
     asked = _asked(queries, label, "--label")
     searcher, console = open_searcher(run)
     results = (searcher.similar_labels if label else searcher.annotate)(asked, k or LABELS, chosen)
@@ -253,12 +161,14 @@ def annotate(
         known = count(most, "other label" if label else "label")
         console.warn(f"-k {k}: the learner ranks {known}, no more")
     rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in results for r in answer["labels"]]
-    if not print_rows(results, ["query", "rank", "label", "score"], rows, wanted):
+    if not print_rows(results, ["query", "rank", "label", "score"], rows, form):
         _print_tables(results, "labels", "label")
     report_errors(results)
 
 
-def _print_tables(results: list[dict], ranked: str, name: str, *, with_probability: bool = False) -> None:
+def _print_tables(
+    results: Sequence[Mapping[str, Any]], ranked: str, name: str, *, with_probability: bool = False
+) -> None:
     """Print a table per query, with the name and the labels of each ranked item."""
     for answer in results:
         if "error" not in answer:
@@ -273,12 +183,13 @@ def _print_tables(results: list[dict], ranked: str, name: str, *, with_probabili
 
 
 @command
+@with_options("learned")
 def explain(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Query image: a file, id:12, or a path of the run.")],
     result: Annotated[str, typer.Argument(metavar="RESULT", help="Result image, such as a path that search printed.")],
     run: RunOption = None,
     learner: LearnerOption = None,
-    learned: LearnedOption = None,
+    *,
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the explanation to this PNG file.")
     ] = None,
@@ -295,6 +206,7 @@ def explain(
         bool, typer.Option("--teachers", help="List the training images that made the two similar instead.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole explanation as JSON.")] = False,
+    **options: Any,
 ) -> None:
     """Explain a match: which regions of the two images make half of the score.
 
@@ -314,7 +226,6 @@ def explain(
     """
     from visterm.pipeline.search.explanation import explain_with_pixels
     from visterm.pipeline.search.explanation_picture import draw_explanation
-    from visterm.pipeline.search.teachers import explain_teachers, in_words
 
     chosen = one_name(learner)
     if file is not None:
@@ -323,10 +234,11 @@ def explain(
         check_file("--output", file, "picture", ".png")
     searcher, _ = open_searcher(run)
     if teachers:
-        taught = explain_teachers(searcher, query, result, chosen, learned=learned, n_teachers=pairs or _PAIRS)
-        print(json.dumps(taught) if as_json else "\n".join(in_words(taught)))
+        of_pair = load("teachers")
+        taught = of_pair.explain_teachers(searcher, query, result, chosen, n_teachers=pairs or _PAIRS, **options)
+        print(json.dumps(taught) if as_json else "\n".join(of_pair.in_words(taught)))
         return
-    made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs or _PAIRS, learned=learned)
+    made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs or _PAIRS, **options)
     explanation = made.data
     if file is not None:
         draw_explanation(explanation, made.query_pixels, made.result_pixels, file)
@@ -339,7 +251,7 @@ def explain(
             print(line)
 
 
-def _explanation_in_words(explanation: dict, *, with_pairs: bool) -> list[str]:
+def _explanation_in_words(explanation: Any, *, with_pairs: bool) -> list[str]:
     """Return an explanation as a sentence, a table of its regions and, if asked for, one of its strongest pairs."""
     names = [one_line(explanation[side]["name"]) for side in ("query", "result")]
     lines = [
@@ -363,7 +275,7 @@ def _explanation_in_words(explanation: dict, *, with_pairs: bool) -> list[str]:
     return lines + (_pairs_in_words(explanation) if with_pairs else [])
 
 
-def _pairs_in_words(explanation: dict) -> list[str]:
+def _pairs_in_words(explanation: Any) -> list[str]:
     """Return the strongest pairs of blocks as lines of a table."""
     lines = []
     of_query, of_result = (f"{explanation['parts']} in the {side}" for side in ("query", "result"))
@@ -381,9 +293,13 @@ def _pairs_in_words(explanation: dict) -> list[str]:
 
 
 def _options(values: Mapping[str, Any]) -> str:
-    """Write the options of a call as it was given: ``--not-label beach --folder 2024``."""
+    """Write options as they were given: ``--not-label beach --folder 2024``."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in values.items() if value}
-    return " ".join(f"--{name.replace('_', '-')} {value}" for name, given in lists.items() for value in given)
+    return " ".join(f"{_flag(name)} {value}" for name, several in lists.items() for value in several)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> list[str]:
@@ -401,81 +317,6 @@ def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> 
     if "" in queries:
         raise UserError("a query is an empty name; give an image file (make: QUERY=image.jpg)")
     return queries
-
-
-@command
-def duplicates(
-    images: Annotated[
-        list[str] | None, typer.Argument(metavar="IMAGE...", help="With --not-same: images, or ids as id:12.")
-    ] = None,
-    run: RunOption = None,
-    not_same: Annotated[
-        bool, typer.Option("--not-same", help="Say that IMAGE... show different pictures, however alike they are.")
-    ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Undo the last --not-same; again: the one before.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """List images that show the same picture, pictures of the same scene, and pictures that look alike.
-
-    Pictures are the same in spite of another size, JPEG quality or brightness, and if one is mirrored, or lacks a
-    margin of up to a tenth of each side. Others look alike if their vectors are nearly equal; of these, pictures show
-    the same scene if many details of one lie in the other as a shift, turn and zoom would put them. One image then
-    stands for all of its picture, or scene. The groups are those of the page, each with the smallest similarity that
-    put it together, a correlation of pixels for pictures, else a cosine of vectors. Deleted photos are not listed, and
-    no two images in one group that --not-same, or somebody on the page, said are different.
-
-    \b
-    Examples:
-      visterm duplicates --run photos
-      visterm duplicates id:12 id:40 --not-same
-      visterm remove id:12 --run photos
-    """
-    if not_same or undo:
-        from visterm.pipeline.stages.different import say_different, undo_different
-
-        if (not_same and undo) or (undo and images):
-            raise UserError("--undo takes back the last --not-same; give it alone")
-        place, console = open_run(run, None, None)[0], make_console()
-        done = undo_different(place) if undo else say_different(place, [[image] for image in images or ()])
-        if as_json:
-            print(json.dumps(done))
-        elif undo:
-            console.say(f"undone: of {count(done['images'], 'image')}" if done["step"] else "nothing to undo")
-        else:
-            again = "'visterm duplicates --undo' takes it back"
-            console.say(f"{count(done['images'], 'image')} will not be listed as duplicates of each other; {again}")
-        return
-    if images:
-        raise UserError("images are for --not-same; without it, all duplicates of the run are listed")
-    from visterm.pipeline.search.overview import find_duplicates
-
-    searcher, console = open_searcher(run)
-    with console.phase(f"comparing {count(len(searcher.images), 'image')}"):
-        groups = []
-        for group in find_duplicates(searcher):
-            rows = [searcher.place[number] for number in group["ids"]]
-            gone = searcher.deleted(rows)
-            left = [searcher.images[row] for row in rows if row not in gone]
-            if len(left) > 1:
-                of_group = [{"id": image.id, "path": image.path} for image in left]
-                told = {key: group[key] for key in ("degree", "same", "similarity")}
-                groups.append(told | {"images": of_group})
-    if as_json:
-        print(json.dumps({"run": searcher.run.name, "groups": groups}))
-        return
-    words = {
-        "picture": ("image", "of the same picture"),
-        "scene": ("picture", "of the same scene"),
-        "alike": ("picture", "that look alike"),
-    }
-    for group in groups:
-        noun, what = words[group["degree"]]
-        print(f"{count(len(group['images']), noun)} {what}, {group['similarity']:.4f}")
-        for image in group["images"]:
-            print(f"  id:{image['id']}  {one_line(image['path'])}")
-    of_degree = Counter(group["degree"] for group in groups)
-    pictures, scenes = count(of_degree["picture"], "picture"), count(of_degree["scene"], "scene")
-    console.say(f"{pictures} and {scenes} more than once, {count(of_degree['alike'], 'group')} that look alike")
 
 
 @command

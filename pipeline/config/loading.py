@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from visterm.pipeline.console import without_password
 from visterm.pipeline.errors import UserError
 
-from .models import Config, without_password
+from .models import Config, Settings
 
 _MOST_BYTES = 1_000_000  # of a configuration file
 _MOST_LEVELS = 50  # of nesting; lists within a setting have two or three
@@ -64,17 +65,14 @@ def _check_events(text: str) -> None:
             raise yaml.YAMLError("it is nested too deeply")
 
 
-def load_config(file: Path | None = None, settings: list[str] | None = None, *, of_run: bool = False) -> Config:
+def load_config(file: Path | None = None, settings: list[str] | None = None) -> Config:
     """Read a configuration file, or take the defaults, and put settings ``section.key=value`` on top.
 
-    Paths in a file are relative to its folder. With `of_run`, settings that an older version did not write into the
-    file of a run have the values that it used. UserError if the file cannot be read, or a key or value is unknown.
+    Paths in a file are relative to its folder. UserError if the file cannot be read, or a key or value is unknown.
     """
-    values: dict[str, Any] = {}
+    values: Settings = {}
     if file is not None:
         values = _read_yaml(file)
-        if of_run:
-            _complete(values)
         for *names, key in _PATHS:  # relative to the file
             section: Any = values
             for name in names:
@@ -87,19 +85,6 @@ def load_config(file: Path | None = None, settings: list[str] | None = None, *, 
         return Config.model_validate(values)
     except ValidationError as error:
         raise UserError(f"{_source(error, file, settings or [])}: {_explain(error)}") from None
-
-
-def _complete(values: dict[str, Any]) -> None:
-    """Add the settings of a run of an older version whose defaults are others now."""
-    features, collection = values.get("features"), values.get("collection")
-    if not isinstance(features, dict):
-        return
-    if features.get("kind") == "deep":
-        features.setdefault("deep", {"resize": "stretch"})  # until 0.3
-    given = collection.get("vectors") if isinstance(collection, dict) else None
-    imported = isinstance(given, dict) and given.get("file") is not None
-    if features.get("kind") in ("deep", "onnx") or imported:
-        features.setdefault("precision", "float32")  # until 0.3
 
 
 def with_settings(config: Config, settings: Mapping[str, Any], *, source: str = "the configuration") -> Config:
@@ -142,7 +127,7 @@ def _names_file(value: Any) -> bool:
     return isinstance(value, str) and value not in ("auto", "none") and "://" not in value
 
 
-def _read_yaml(file: Path) -> dict[str, Any]:
+def _read_yaml(file: Path) -> Settings:
     try:
         if (size := file.stat().st_size) > _MOST_BYTES:
             raise UserError(f"{file}: too large for a configuration ({size / 1e6:,.1f} MB)")
@@ -162,7 +147,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return values
 
 
-def _set(values: dict[str, Any], setting: str) -> None:
+def _set(values: Settings, setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise UserError(f"--set {setting}: expected section.key=value, for example --set features.n_visterms=1000")

@@ -14,17 +14,11 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
 from visterm.features.presets import PRESETS, RESIZES
+from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
 
-
-def without_password(text: str) -> str:
-    """Return an address, or a setting with one, without name and password."""
-    if "@" not in text:
-        return text
-    from visterm.retrieval.milvus_connection import shown
-
-    return shown(text)
+Settings = dict[str, Any]  # values by the names of settings; a section has its own by name
 
 
 class Section(BaseModel):
@@ -152,12 +146,12 @@ class FeaturesConfig(Section):
     weighting: WeightingConfig = WeightingConfig()
     max_training_images: int = Field(default=2_000, gt=0)  # for palette and codebook; idf is of all
 
-    def of_extractor(self) -> dict[str, Any]:
+    def of_extractor(self) -> Settings:
         """Return the settings of VistermExtractor."""
-        own = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
-        sections = own.pop("codebook"), own.pop("weighting")
+        settings = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
+        sections = settings.pop("codebook"), settings.pop("weighting")
         codebook = sections[0].pop("kind")
-        return own | sections[0] | sections[1] | {"codebook": codebook}
+        return settings | sections[0] | sections[1] | {"codebook": codebook}
 
     @model_validator(mode="after")
     def _cells_fit(self) -> FeaturesConfig:
@@ -310,6 +304,11 @@ class Config(_WithLearners):
     index: IndexConfig = IndexConfig()
     compute: ComputeConfig = ComputeConfig()
     cluster: ClusterConfig = ClusterConfig()
+
+    @property
+    def counts_visterms(self) -> bool:
+        """Whether vectors are counts of visterms, neither those of a network nor imported ones."""
+        return self.features.kind == "visterms" and self.collection.vectors.file is None
 
     def to_yaml(self) -> str:
         """The whole configuration, every default written out."""

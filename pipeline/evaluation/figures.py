@@ -31,7 +31,7 @@ def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) ->
     -------
     dict
         - ``learner``: the system that the figures are of, and ``baseline``: "cosine", or None if that is the same;
-        - ``measure``: "mAP"; "precision at 10" for an evaluation that was made before there was queries.csv;
+        - ``measure``: "mAP";
         - ``labels``: ``{"label", "queries", "learner", "baseline"}`` each, the mean of the measure over its queries,
           best first;
         - ``best`` and ``worst``: ``{"query", "labels", "value", "baseline", "first_relevant", "results"}`` each, with
@@ -49,9 +49,7 @@ def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) ->
     baseline = "cosine" if learner != "cosine" and "cosine" in metrics["systems"] else None
     try:
         results = _results(folder / "neighbours.csv", learner)
-        queries, measure = _queries(folder / "queries.csv", learner, baseline), "mAP"
-        if not queries:
-            queries, measure = _from_results(results), "precision at 10"
+        queries = _queries(folder / "queries.csv", learner, baseline)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error)
     else:
@@ -61,8 +59,8 @@ def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) ->
             query["results"] = results.get(query["query"], [])
         return {
             "learner": learner,
-            "baseline": baseline if measure == "mAP" else None,
-            "measure": measure,
+            "baseline": baseline,
+            "measure": "mAP",
             "n_queries": len(queries),
             "labels": _labels(measured),
             "best": different(ranked, n_queries),
@@ -103,9 +101,7 @@ def _results(file: Path, system: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _queries(file: Path, learner: str, baseline: str | None) -> list[dict[str, Any]]:
-    """Queries and their average precision; none for an evaluation that lacks the file."""
-    if not file.exists():
-        return []
+    """Return the queries with their average precision."""
     queries: dict[str, dict[str, Any]] = {}
     others: dict[str, float | None] = {}
     for row in _rows(file):
@@ -122,25 +118,6 @@ def _queries(file: Path, learner: str, baseline: str | None) -> list[dict[str, A
     return [query | {"baseline": others.get(name)} for name, query in queries.items()]
 
 
-def _from_results(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Queries and the precision of their first results; their labels are those that relevant results share."""
-    queries = []
-    for name, ranked in results.items():
-        relevant = [result for result in ranked if result["relevant"]]
-        labels = Counter(label for result in relevant for label in result["labels"])
-        folder = name.split("/")[-2:-1]
-        queries.append(
-            {
-                "query": name,
-                "labels": [labels.most_common(1)[0][0]] if labels else folder,
-                "value": len(relevant) / len(ranked),
-                "baseline": None,
-                "first_relevant": next((i for i, result in enumerate(ranked, 1) if result["relevant"]), None),
-            }
-        )
-    return queries
-
-
 def _labels(queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     of_label = defaultdict(list)
     for query in queries:
@@ -149,11 +126,11 @@ def _labels(queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = [
         {
             "label": label,
-            "queries": len(some),
-            "learner": _mean([query["value"] for query in some]),
-            "baseline": _mean([query["baseline"] for query in some]),
+            "queries": len(of_one),
+            "learner": _mean([query["value"] for query in of_one]),
+            "baseline": _mean([query["baseline"] for query in of_one]),
         }
-        for label, some in of_label.items()
+        for label, of_one in of_label.items()
     ]
     return sorted(rows, key=lambda row: (-(row["learner"] or 0), row["label"]))
 
@@ -170,9 +147,9 @@ def _confusions(queries: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
                 if not result["relevant"]:
                     wrong[label].update(result["labels"])
     pairs: list[dict[str, Any]] = [
-        {"label": label, "taken_for": other, "share": round(count / shown[label], 4), "queries": n_queries[label]}
+        {"label": label, "taken_for": taken_for, "share": round(count / shown[label], 4), "queries": n_queries[label]}
         for label, others in wrong.items()
-        for other, count in others.items()
+        for taken_for, count in others.items()
     ]
     return sorted(pairs, key=lambda pair: (-pair["share"], pair["label"], pair["taken_for"]))[:n]
 

@@ -56,8 +56,8 @@ class Annotation(NamedTuple):
             precision, recall = (float(np.mean([label[i] for label in self.per_label])) for i in (2, 3))
             f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
             n_recalled = sum(label.recall > 0 for label in self.per_label)
-            own = {"labels_per_image": self.labels_per_image, "precision": precision, "recall": recall, "f1": f1}
-            figures["per_label"] = own | {"n_labels": len(self.per_label), "n_recalled": n_recalled}
+            means = {"labels_per_image": self.labels_per_image, "precision": precision, "recall": recall, "f1": f1}
+            figures["per_label"] = means | {"n_labels": len(self.per_label), "n_recalled": n_recalled}
         return figures | {"n_unknown_labels": self.n_unknown_labels}
 
 
@@ -72,7 +72,7 @@ class SystemResult(NamedTuple):
     annotation: Annotation | None = None
 
 
-class Task(NamedTuple):
+class EvalTask(NamedTuple):
     """The images that systems are measured on."""
 
     queries: Sequence[Image]
@@ -91,7 +91,7 @@ class Task(NamedTuple):
         return self.queries is self.gallery
 
 
-def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, config: Config) -> SystemResult:
+def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: EvalTask, config: Config) -> SystemResult:
     """Measure one learner; ``trained`` is its record."""
     n_jobs = config.compute.n_jobs
     k = min(config.evaluate.neighbours, len(task.gallery) - task.own)
@@ -115,13 +115,13 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
     return SystemResult(learner, trained, evaluation, ranking, accuracy, _annotation(learner, trained, task))
 
 
-def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotation | None:
+def _annotation(learner: Any, trained: Mapping[str, Any], task: EvalTask) -> Annotation | None:
     """Return the precision of the labels that an annotator ranks for the test images; None for other learners."""
     if not learner.ranks_labels:
         return None
     known = trained["labels"]
-    own = {label for image in task.queries for label in image.labels}
-    names = task.siblings[0] if task.siblings is not None else sorted({*known, *own})
+    of_queries = {label for image in task.queries for label in image.labels}
+    names = task.siblings[0] if task.siblings is not None else sorted({*known, *of_queries})
     number = {name: i for i, name in enumerate(names)}
     ks = [k for k in LABEL_KS if k <= len(known)]
     parts = (task.Q[start : start + _BLOCK] for start in range(0, len(task.queries), _BLOCK))
@@ -141,4 +141,4 @@ def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotat
     n_images = np.asarray(truth.sum(axis=0)).ravel().astype(int)
     figures = zip(names, n_images.tolist(), *precision_recall_per_label(ranked, truth, n_per_image), strict=True)
     per_label = tuple(LabelFigures(label, n, float(p), float(r)) for label, n, p, r in figures if n)
-    return Annotation(precision, siblings, len(own - set(known)), per_label, n_per_image)
+    return Annotation(precision, siblings, len(of_queries - set(known)), per_label, n_per_image)

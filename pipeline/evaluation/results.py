@@ -11,15 +11,15 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
 
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
-from visterm.pipeline.config.models import Config, without_password
-from visterm.pipeline.console import csv_cells
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import csv_cells, without_password
 from visterm.pipeline.report.charts import write_precision_curve
 from visterm.pipeline.report.data import (
     HeldOut,
@@ -36,13 +36,14 @@ from visterm.pipeline.report.page import render_report
 from visterm.pipeline.report.text import without_folders
 from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.recommendation import recommend
-from visterm.pipeline.store.records import LIBRARIES, fingerprint, read_record, version
+from visterm.pipeline.store.records import LIBRARIES, fingerprint, version
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
-from .measure import SystemResult, Task
+from .measure import EvalTask, SystemResult
 from .worlds import below_cosine, held_out_of
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
@@ -53,25 +54,22 @@ TAKE_CELLS = (
 )
 
 
-def write_results(
-    folder: Path,
-    run: Run,
-    config: Config,
-    systems: dict[str, SystemResult],
-    task: Task,
-    *,
-    root: Path,
-    warnings: Sequence[str],
-    seconds: float,
-    command: str,
-    open_world: dict[str, Any] | None = None,
-) -> None:
-    """Write all files of an evaluation into a folder.
+class Evaluated(NamedTuple):
+    """What was measured, and what the report says of it."""
 
-    ``systems`` holds the learners, then cosine; the report shows the rankings of the first as pictures. ``root`` is the
-    directory of the images, ``seconds`` the time that ranking took, ``command`` the command line that the report shows.
-    ``open_world`` is what the protocol open adds to metrics.json.
-    """
+    run: OpenedRun
+    systems: dict[str, SystemResult]  # the learners, then cosine; the report shows results of the first as pictures
+    task: EvalTask
+    warnings: Sequence[str]
+    seconds: float  # of ranking
+    command: str  # the command line
+    open_world: dict[str, Any] | None = None  # what the protocol open adds to metrics.json
+
+
+def write_results(folder: Path, evaluated: Evaluated) -> None:
+    """Write all files of an evaluation into a folder."""
+    run, systems, task, *_ = evaluated
+    config, root = run.config, run.catalogue.root or Path()
     first = next(iter(systems.values())).evaluation
     metrics: dict[str, Any] = {
         "protocol": config.evaluate.protocol,
@@ -96,8 +94,8 @@ def write_results(
         }
         # The accuracy of a label drawn at random from those of the training images.
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
-    if open_world is not None:
-        metrics["open"] = open_world
+    if evaluated.open_world is not None:
+        metrics["open"] = evaluated.open_world
     if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
         metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
@@ -131,15 +129,15 @@ def write_results(
     )
 
     annotations = {name: system.annotation for name, system in systems.items() if system.annotation}
-    per_label = [(name, own) for name, annotation in annotations.items() for own in annotation.per_label]
+    per_label = [(name, row) for name, annotation in annotations.items() for row in annotation.per_label]
     if per_label:
         _write_csv(
             folder / "labels.csv",
             ["system", "label", "images", "precision", "recall"],
-            ([name, own.label, own.n_images, f"{own.precision:.6f}", f"{own.recall:.6f}"] for name, own in per_label),
+            ([name, row.label, row.n_images, f"{row.precision:.6f}", f"{row.recall:.6f}"] for name, row in per_label),
         )
 
-    data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
+    data = _report_data(evaluated, metrics, curves)
     write_precision_curve(folder, data)
     page = render_report(data, lambda path: read_image(root / path, max_pixels=config.collection.max_pixels))
     write_bytes(folder / "report.html", page)
@@ -185,7 +183,7 @@ def _more_measures(figures: dict[str, Any]) -> dict[str, float]:
     return {"R-precision": figures["r_precision"], "MAP@R": figures["map_at_r"]} | at_k
 
 
-def _results(ranking: Ranking, task: Task, row: int) -> tuple[Result, ...]:
+def _results(ranking: Ranking, task: EvalTask, row: int) -> tuple[Result, ...]:
     """Return the first results of one query."""
     relevance = task.relevance
     relevant = set(relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]])
@@ -215,18 +213,9 @@ def _hit_fields(hits: Hits) -> list[str]:
     ]
 
 
-def _report_data(
-    run: Run,
-    config: Config,
-    metrics: dict[str, Any],
-    curves: dict[str, np.ndarray],
-    systems: dict[str, SystemResult],
-    task: Task,
-    warnings: Sequence[str],
-    seconds: float,
-    command: str,
-) -> ReportData:
-    first = next(iter(systems.values()))
+def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str, np.ndarray]) -> ReportData:
+    run, systems, task, warnings, seconds, command, _ = evaluated
+    config, first = run.config, next(iter(systems.values()))
     evaluation, baseline = first.evaluation, systems["cosine"].evaluation
     learners = [name for name in systems if name != "cosine"]
     best = max(learners, key=lambda name: metrics["systems"][name]["map"]) if len(learners) > 1 else None
@@ -252,10 +241,10 @@ def _report_data(
                 if annotation and annotation.per_label
                 else None,
                 learned=figures.get("learned", 1.0),
-                held_out={world: HeldOut(**own) for world, own in figures.get("held_out", {}).items()},
+                held_out={world: HeldOut(**row) for world, row in figures.get("held_out", {}).items()},
             )
         )
-    collected = read_record(run.collection)
+    collected = run.record(run.collection)
     durations = {"features": collected["result"]["seconds"]} if collected else {}
     for name in learners:
         durations["train" if len(learners) == 1 else f"train {name}"] = metrics["systems"][name]["train_seconds"]
@@ -283,7 +272,7 @@ def _report_data(
         side_by_side=_side_by_side(queries, systems, task) if len(learners) > 1 else (),
         class_splits=metrics["open"]["n_splits"] if "open" in metrics else 0,
         open_systems={
-            name: {world: OpenFigures(**own) for world, own in worlds.items()}
+            name: {world: OpenFigures(**of_world) for world, of_world in worlds.items()}
             for name, worlds in metrics.get("open", {}).get("systems", {}).items()
         },
         groups={name: groups for name in learners if (groups := _groups(systems[name].learner)) is not None},
@@ -304,13 +293,7 @@ def _report_data(
         environment={"Python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
         | {package: version(package) for package in LIBRARIES},
         config=_config_shown(config, systems),
-        closing=TAKE_CELLS if _counts_whole_images(config) else "",
-    )
-
-
-def _counts_whole_images(config: Config) -> bool:
-    return (
-        config.collection.vectors.file is None and config.features.kind == "visterms" and config.features.cells == [1]
+        closing=TAKE_CELLS if config.counts_visterms and config.features.cells == [1] else "",
     )
 
 
@@ -349,7 +332,7 @@ def _without_folders(value: Any) -> Any:
 
 
 def _side_by_side(
-    queries: Sequence[Query], systems: dict[str, SystemResult], task: Task
+    queries: Sequence[Query], systems: dict[str, SystemResult], task: EvalTask
 ) -> tuple[tuple[Query, dict[str, tuple[Result, ...]]], ...]:
     """Return some queries with the results of every system, spread from the first learner's best to its worst."""
     with_relevant = [row for row, query in enumerate(queries) if not math.isnan(query.learner.average_precision)]
@@ -372,7 +355,7 @@ def _groups(learner: Any) -> list[list[str]] | None:
     return groups
 
 
-def _learner_warnings(systems: dict[str, SystemResult], task: Task) -> list[str]:
+def _learner_warnings(systems: dict[str, SystemResult], task: EvalTask) -> list[str]:
     """Return warnings about how single learners were measured."""
     if not task.own and task.classes is not None:
         return []

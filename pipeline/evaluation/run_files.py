@@ -15,12 +15,12 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import csv_cells
 from visterm.retrieval import ExactIndex
 
-from .measure import Task
+from .measure import EvalTask
 
 _QUERIES = 256  # whose full rankings are held at a time
 
 
-def write_run_files(folder: Path, learners: Mapping[str, Any], task: Task, config: Config) -> None:
+def write_run_files(folder: Path, learners: Mapping[str, Any], task: EvalTask, config: Config) -> None:
     """Write the full rankings of learners, and which images are relevant.
 
     Queries and images are named by their ids in the run, since paths may hold blanks. Queries without a relevant image
@@ -32,7 +32,7 @@ def write_run_files(folder: Path, learners: Mapping[str, Any], task: Task, confi
         Made here. ``qrels.trec`` and ``qrels.json``, ``NAME.trec`` and ``NAME.json`` of each learner, and
         ``images.csv`` with the path of each id.
     learners : mapping of str to SimilarityLearner
-    task : Task
+    task : EvalTask
     config : Config
     """
     folder.mkdir()
@@ -59,7 +59,7 @@ def write_run_files(folder: Path, learners: Mapping[str, Any], task: Task, confi
 
 
 def _rankings(
-    learner: Any, task: Task, config: Config, counted: np.ndarray, ids: list[str]
+    learner: Any, task: EvalTask, config: Config, counted: np.ndarray, ids: list[str]
 ) -> Iterator[dict[str, float]]:
     """Scores of all images of each query, the best first."""
     labels = None if task.own or task.classes is None else task.classes[1]

@@ -22,8 +22,8 @@ def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         return {}
     columns = zip(WORLDS, worlds["learner"], worlds["cosine"], worlds["chance"], worlds["n_images"], strict=False)
     return {
-        world: {"map": own, "cosine": cosine, "chance": chance, "n_images": n_images}
-        for world, own, cosine, chance, n_images in columns
+        world: {"map": figure, "cosine": cosine, "chance": chance, "n_images": n_images}
+        for world, figure, cosine, chance, n_images in columns
     }
 
 
@@ -32,16 +32,16 @@ def below_cosine(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines, cosine = [], systems.get("cosine", {})
     for name, figures in systems.items():
         on_test = [
-            f"{title} {own:.3f}, cosine {other:.3f}"
-            for (title, own), (_, other) in zip(_on_test(figures), _on_test(cosine), strict=False)
-            if round(own, 3) < round(other, 3)
+            f"{title} {figure:.3f}, cosine {of_cosine:.3f}"
+            for (title, figure), (_, of_cosine) in zip(_on_test(figures), _on_test(cosine), strict=False)
+            if round(figure, 3) < round(of_cosine, 3)
         ]
         if on_test and name != "chance":
             lines.append(f"{name} is below cosine on test images ({'; '.join(on_test)}): {_BETTER}")
         below = [
-            f"for {WORLDS[world]} (mAP {own['map']:.3f}, cosine {own['cosine']:.3f})"
-            for world, own in figures.get("held_out", {}).items()
-            if HeldOut(**own).below_cosine
+            f"for {WORLDS[world]} (mAP {figure['map']:.3f}, cosine {figure['cosine']:.3f})"
+            for world, figure in figures.get("held_out", {}).items()
+            if HeldOut(**figure).below_cosine
         ]
         if below:
             lines.append(f"{name} is below cosine on held-out images {' and '.join(below)}: {_BETTER} there")

@@ -1,12 +1,12 @@
-"""The answers of a search, and images of a run, which a notebook shows as pictures."""
+"""What a search returns, as rows for people; a notebook shows answers and images of a run as pictures."""
 
 from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from visterm.pipeline.console import one_line
 
@@ -14,10 +14,51 @@ QUERIES_SHOWN, RESULTS_SHOWN = 20, 20  # a notebook keeps what it shows
 IMAGES_SHOWN = 100
 
 
-class Answers(list[dict[str, Any]]):
+class ImageRow(TypedDict):
+    """An image of the run; `labels` in alphabetical order."""
+
+    id: int
+    path: str
+    labels: list[str]
+
+
+class ResultRow(ImageRow):
+    """A result of a search: `probability` where it is known, `fields` where the filter is about fields."""
+
+    rank: int
+    score: float
+    probability: NotRequired[float]
+    fields: NotRequired[dict[str, str]]
+
+
+class LabelRow(TypedDict):
+    """A label of an image, or one similar to a label."""
+
+    rank: int
+    label: str
+    score: float
+
+
+class Answer(TypedDict):
+    """The results of a query, best first; none, and `error`, where the query could not be read."""
+
+    query: str
+    results: list[ResultRow]
+    error: NotRequired[str]
+
+
+class LabelAnswer(TypedDict):
+    """The labels of a query, best first; none, and `error`, where the query could not be read."""
+
+    query: str
+    labels: list[LabelRow]
+    error: NotRequired[str]
+
+
+class Answers(list[Answer]):
     """A list of answers, as `Searcher.search` describes them. Notebooks show a row of pictures with scores for each."""
 
-    def __init__(self, answers: list[dict[str, Any]], root: Path, max_pixels: int) -> None:
+    def __init__(self, answers: Iterable[Answer], root: Path, max_pixels: int) -> None:
         super().__init__(answers)
         self._root, self._max_pixels = root, max_pixels
 
@@ -26,16 +67,16 @@ class Answers(list[dict[str, Any]]):
         rows = []
         for answer in self[:QUERIES_SHOWN]:
             rows.append(f"<p><b>{_text(answer['query'])}</b> {_text(answer.get('error', ''))}</p>")
-            rows.append(_row(_figure(self._root, one, thumbnails) for one in answer["results"][:RESULTS_SHOWN]))
+            rows.append(_row(_figure(self._root, result, thumbnails) for result in answer["results"][:RESULTS_SHOWN]))
         if len(self) > QUERIES_SHOWN:
             rows.append(f"<p>and {len(self) - QUERIES_SHOWN:,} more queries</p>")
         return "".join(rows)
 
 
-class Pictures(list[dict[str, Any]]):
+class Pictures(list[ImageRow]):
     """A list of images, as `Searcher.show` describes them. Notebooks show their pictures."""
 
-    def __init__(self, images: list[dict[str, Any]], root: Path, max_pixels: int) -> None:
+    def __init__(self, images: Iterable[ImageRow], root: Path, max_pixels: int) -> None:
         super().__init__(images)
         self._root, self._max_pixels = root, max_pixels
 
@@ -56,7 +97,7 @@ def _row(figures: Iterable[str]) -> str:
     return f'<div style="display: flex; flex-wrap: wrap; gap: 8px">{"".join(figures)}</div>'
 
 
-def _figure(root: Path, shown: dict[str, Any], thumbnails: Any) -> str:
+def _figure(root: Path, shown: Mapping[str, Any], thumbnails: Any) -> str:
     """A picture of an image or of a result, which has a score, over its caption."""
     picture = thumbnails[os.path.join(root, shown["path"])]
     path = _text(shown["path"])

@@ -8,56 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.segments import stacked
 from visterm.pipeline.store.vectors import embed
 
-from .queries import Queries
+from .queries import KnownImage, Queries
+from .request import InvalidQuery, Rectangle, SearchRequest
 
-MAX_WEIGHT = 10  # of an image of a query
 _SMALLEST = 1e-6  # length of a sum of examples below which they cancel each other out
-_WEIGHTED = re.compile(r"(.+)@(-?[0-9]{1,2}(?:\.[0-9]{1,3})?)", re.DOTALL)
-
-
-class InvalidQuery(UserError):
-    """A region, examples or weights that make no query."""
-
-
-class Region(NamedTuple):
-    """A rectangle of an image, in shares of its width and height: 0 to 1."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @classmethod
-    def of(cls, given: str | Sequence[float]) -> Region:
-        """Check four numbers, or read ``"x,y,width,height"``.
-
-        Raises
-        ------
-        InvalidQuery
-            They are no rectangle within the image.
-        """
-        values = given.split(",") if isinstance(given, str) else given
-        region = None
-        if len(values) == 4:
-            with contextlib.suppress(ValueError):
-                region = cls(*(float(value) for value in values))
-        if (
-            region is None
-            or not all(value >= 0 for value in region)
-            or not min(region.width, region.height) > 0
-            or not max(region.x + region.width, region.y + region.height) <= 1.001
-        ):
-            raise InvalidQuery("region: give x, y, width and height in shares of the image, each from 0 to 1")
-        return region
 
 
 def combine(vectors: Iterable[Any], weights: Iterable[float]) -> Any:
@@ -86,14 +48,14 @@ def combine(vectors: Iterable[Any], weights: Iterable[float]) -> Any:
     return _unit(total, "the examples cancel each other out; change a weight or remove one")
 
 
-def region_vector(searcher: Any, image: Any, region: Region) -> Any:
+def region_vector(searcher: Any, image: Any, region: Rectangle) -> Any:
     """Make the query vector of a part of an image: the sum over the blocks whose centres lie in it.
 
     Parameters
     ----------
     searcher : Searcher
     image : path, or ndarray of uint8 (H, W, 3)
-    region : Region
+    region : Rectangle
 
     Returns
     -------
@@ -123,7 +85,7 @@ def region_vector(searcher: Any, image: Any, region: Region) -> Any:
     if hasattr(extractor, "block_vectors"):
         with contextlib.suppress(ValueError, ImportError):  # a network whose vector is not made of cells
             parts = extractor.block_vectors(picture)
-    if parts is None:  # what the network sees of the region alone
+    if parts is None:  # describe the region as an image of its own
         shape = np.array(pixels.shape[1::-1])
         left, top = (corner * shape).astype(int)
         right, bottom = np.maximum(np.ceil(opposite * shape).astype(int), (left + 1, top + 1))
@@ -139,59 +101,48 @@ def region_vector(searcher: Any, image: Any, region: Region) -> Any:
 
 
 def refined(
-    searcher: Any,
-    queries: Queries,
-    *,
-    example: str | Sequence[Any] = (),
-    weight: float = 1,
-    region: Region | None = None,
+    searcher: Any, queries: Queries, request: SearchRequest, *, strict: bool = False
 ) -> tuple[Queries, frozenset[int]]:
-    """Restrict queries to a region, and add examples to each; see `Searcher.search`.
+    """Restrict queries to the region of a request, and add its examples to each; see `Searcher.search`.
 
-    Returns the queries, among whose errors are those of regions that show nothing and of sums that cancel out, and the
-    rows of the examples in the collection.
+    Returns the queries, and the rows of the examples in the collection. The errors of queries whose region shows
+    nothing, or whose sum cancels out, are among those of the queries; if `strict`, they are raised.
     """
     from visterm.features import ImageError
 
-    vectors, weights, rows = [], [weight], set()
-    for image, weight_of_image in map(_image_and_weight, [example] if isinstance(example, str) else example):
-        read = searcher.queries([image])
+    vectors, weights, rows = [], [request.weight], set()
+    for image, weight in request.example:
+        read = searcher.queries(image)
         if read.errors or len(read.place) != 1:
             name = image if isinstance(image, str) else read.names[0]
             raise InvalidQuery(f"example {name}: {read.errors.get(0, 'give one image per example')}")
         vectors.append(read.Q)
-        weights.append(weight_of_image)
-        rows.add(read.own[0])
-    for value in weights:
-        if not -MAX_WEIGHT <= value <= MAX_WEIGHT:
-            raise InvalidQuery(f"weight {value:g}: give a number from {-MAX_WEIGHT} to {MAX_WEIGHT}")
-    if region is not None:
+        weights.append(weight)
+        rows.add(read.rows[0])
+    if request.region is not None:
         _check_regions(searcher)
-    sums, read_ones, errors = [], [], dict(queries.errors)
+    sums, answerable, errors = [], [], dict(queries.errors)
     for row, i in enumerate(queries.place):
-        Q = queries.Q[row : row + 1]
         try:
-            if region is not None:
-                Q = region_vector(searcher, queries.images[i], region)
-            sums.append(Q if not vectors and weight == 1 else combine([Q, *vectors], weights))
-            read_ones.append(row)
+            if request.region is not None:
+                Q = _region_of(searcher, queries.images[i], request.region)
+            else:
+                Q = queries.Q if len(queries.place) == 1 else queries.Q[row : row + 1]
+            sums.append(Q if not vectors and request.weight == 1 else combine([Q, *vectors], weights))
+            answerable.append(row)
         except (UserError, ImageError) as error:
+            if strict:
+                raise
             errors[i] = error.reason if isinstance(error, ImageError) else str(error)
-    place, own = ([values[row] for row in read_ones] for values in (queries.place, queries.own))
+    place, itself = ([values[row] for row in answerable] for values in (queries.place, queries.rows))
     Q = stacked(sums) if sums else queries.Q[:0]
-    return replace(queries, Q=Q, place=place, own=own, errors=errors), frozenset(rows - {-1})
+    return replace(queries, Q=Q, place=place, rows=itself, errors=errors), frozenset(rows - {-1})
 
 
-def parse_example(text: str) -> tuple[str, float]:
-    """Read an image and its weight, ``id:12@-0.5``; 1 without a weight."""
-    weighted = _WEIGHTED.fullmatch(text)
-    return (weighted[1], float(weighted[2])) if weighted else (text, 1.0)
-
-
-def _image_and_weight(example: Any) -> tuple[Any, float]:
-    if isinstance(example, str):
-        return parse_example(example)
-    return example if isinstance(example, tuple) else (example, 1.0)
+def _region_of(searcher: Any, image: Any, region: Rectangle) -> Any:
+    if isinstance(image, KnownImage):
+        return searcher.recent(f"{image.sha256} {region}", lambda: region_vector(searcher, image.fetch(), region))
+    return region_vector(searcher, image, region)
 
 
 def _check_regions(searcher: Any) -> None:

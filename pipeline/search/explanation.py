@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.segments import as_stored
 
-from .explanation_regions import cells_of_grid, cells_of_map, describe_regions, say_where
+from .explanation_regions import RegionAnswer, cells_of_grid, cells_of_map, describe_regions, say_where
 from .matched_words import words_in_common
-from .teachers import explain_teachers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,10 +30,81 @@ _SAME_OVERLAP = 0.5  # intersection over union from which two boxes show the sam
 _ROUNDING = 1e-4  # largest difference of vectors that rounding can make
 
 
+class ExplainedImage(TypedDict):
+    """One of the two images of an explanation."""
+
+    name: str
+    id: Annotated[int | None, Field(description="null: not in the collection")]
+    path: str | None
+    width: int
+    height: int
+    boxes: Annotated[list[list[float]], Field(description="x, y, width and height of each block, in pixels")]
+    heat: Annotated[list[float], Field(description="What each block adds to the score")]
+    cells: Annotated[
+        list[list[float]],
+        Field(
+            description="As boxes, of cells that do not overlap: a network's, or a grid that the blocks are spread over"
+        ),
+    ]
+    cell_heat: Annotated[list[float], Field(description="What each cell adds to the score")]
+    regions: Annotated[list[RegionAnswer], Field(description="Those of the pairs of regions")]
+
+
+class RegionPairAnswer(TypedDict):
+    """A region of the query and one of the result, and what they add to the score."""
+
+    query_region: Annotated[int, Field(description="Index of a region of the query")]
+    result_region: int
+    contribution: float
+    share: Annotated[float, Field(description="Of the score")]
+
+
+class ExplainedBit(TypedDict):
+    """A visterm that the metric of a result compares."""
+
+    n_query_blocks: Annotated[int, Field(description="Blocks of the query with this visterm")]
+    n_result_blocks: int
+    contribution: float
+
+
+class ExplainedPair(ExplainedBit):
+    """Two blocks and what they add to the score, together with those of the same visterms."""
+
+    query_block: Annotated[int, Field(description="Index of a block of the query")]
+    result_block: int
+    share: Annotated[float, Field(description="Of positive - negative")]
+    words: Annotated[str, Field(description="Colours and texture that both blocks show")]
+
+
+class Explanation(TypedDict):
+    """Why a query and a result match."""
+
+    learner: str
+    score: float
+    sentence: Annotated[str, Field(description="Where the score comes from, in words")]
+    parts: Annotated[Literal["block", "cell"], Field(description="cell: of a neural network, in place of blocks")]
+    positive: Annotated[float, Field(description="Sum over all pairs that raise the score")]
+    negative: Annotated[float, Field(description="Sum over all pairs that lower the score")]
+    query: ExplainedImage
+    result: ExplainedImage
+    regions: Annotated[
+        list[RegionPairAnswer],
+        Field(
+            description="Pairs of regions that carry half of the score together, the strongest first; none if it is 0, "
+            "or of a learner that compares bits"
+        ),
+    ]
+    rest: Annotated[float, Field(description="Of the score, what all other pairs of cells add")]
+    pairs: Annotated[list[ExplainedPair], Field(description="Pairs of blocks, the strongest first")]
+    bits: NotRequired[
+        Annotated[list[ExplainedBit] | None, Field(description="Of a learner that compares bits, such as MuSL")]
+    ]
+
+
 class PairExplanation(NamedTuple):
     """What `explain_pair` returns, and the pixels of both images, uint8 (H, W, 3)."""
 
-    data: dict[str, Any]
+    data: Explanation
     query_pixels: np.ndarray
     result_pixels: np.ndarray
 
@@ -53,7 +127,7 @@ def explain_pair(
     n_pairs: int = PAIRS,
     learned: float | None = None,
     n_teachers: int = 0,
-) -> dict[str, Any]:
+) -> Explanation:
     """Compute what each block of a query and of a result adds to their score.
 
     Parameters
@@ -73,28 +147,10 @@ def explain_pair(
 
     Returns
     -------
-    dict
-        Ready for JSON:
-
-        - ``learner``, and ``score`` as search shows it;
-        - ``sentence``: where the score comes from, in words;
-        - ``regions``: the pairs of regions that carry half of the score, the strongest first: ``query_region`` and
-          ``result_region`` (places in the lists of both images), ``contribution`` and ``share`` of the score; ``rest``:
-          of all other pairs of cells; with MuSL, which compares bits, or a score of 0 there are no regions;
-        - ``parts``: "block", or "cell" where a network makes the vectors, whose cells stand for blocks in what follows;
-        - ``positive`` and ``negative``: sums over all pairs of blocks that raise and that lower the score;
-        - ``query`` and ``result``: ``name``, ``id`` and ``path`` (None for an image that is not in the collection),
-          ``width``, ``height``, ``boxes`` (x, y, width and height of each block, in pixels) and ``heat`` (what each
-          block adds to the score); ``cells`` and ``cell_heat``, the same of cells that do not overlap: those of the
-          network, or of a grid over which the blocks are spread; and ``regions`` of touching cells: ``cells`` (places
-          in that list), ``place`` (such as "upper left") and ``outline`` (x1, y1, x2 and y2 of each line);
-        - ``pairs``, the strongest first: ``query_block`` and ``result_block`` (one block of each side to show),
-          ``n_query_blocks`` and ``n_result_blocks`` (how many have the visterm of that block), ``contribution`` (of
-          all of them together), ``share`` (of ``positive - negative``, which is the score where nothing lowers it) and
-          ``words`` (colours and texture that both blocks show, "" if none);
-        - with `n_teachers`, ``teachers``: see `explain_teachers`;
-        - with MuSL ``bits``: ``n_query_blocks`` and ``n_result_blocks`` with each visterm that its metric uses, and
-          the ``contribution``. A block's heat lacks the bits whose visterm its image does not have.
+    Explanation
+        Ready for JSON; with `n_teachers` also ``teachers``, see `explain_teachers`. The ``pairs`` name one block per
+        side to show; the contribution is of all blocks with the same visterms. The heat of a block lacks the ``bits``
+        whose visterm its image does not have.
 
     Raises
     ------
@@ -143,7 +199,7 @@ def explain_with_pixels(
         spread = (grid.spread @ vectors for grid, vectors in zip(grids, (query_vectors, result_vectors), strict=True))
         regions = find_regions(explain_matrix(model, *spread), grids[0].shape, grids[1].shape)
     size = parts.positive - parts.negative  # not the score: large positive and negative parts may leave a small one
-    explanation: dict[str, Any] = {
+    explanation: Any = {
         "learner": name,
         "score": round(parts.score, 6),
         "parts": "cell" if cells else "block",
@@ -201,7 +257,7 @@ def explain_with_pixels(
         ]
     explanation["sentence"] = say_where(explanation)
     if n_teachers:
-        explanation["teachers"] = explain_teachers(
+        explanation["teachers"] = load("teachers").explain_teachers(
             searcher, query, result, name, learned=learned, n_teachers=n_teachers
         )
     return PairExplanation(explanation, pair[0].pixels, pair[1].pixels)
@@ -226,7 +282,7 @@ def _image(searcher: Searcher, given: Any) -> _Image:
     read = searcher.queries(name)
     if read.errors:
         raise UserError(f"{name}: {read.errors[0]}")
-    row = read.own[0]
+    row = read.rows[0]
     image = searcher.images[row] if row >= 0 else None
     file = searcher.root / image.path if image else name
     try:

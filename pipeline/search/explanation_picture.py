@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from .explanation import ExplainedImage, Explanation
 
 _LONGEST = 720  # pixels of the longer side of an image in the picture
 
 
-def heat_map(side: dict[str, Any], longest: int = _LONGEST) -> np.ndarray:
+def heat_map(side: ExplainedImage, longest: int = _LONGEST) -> np.ndarray:
     """Spread the heat of each block of an image, a side of `explain_pair`, evenly over its pixels.
 
     Returns float64 (H, W) in units of the score; the longer side is `longest`, or that of a smaller image.
@@ -49,7 +50,7 @@ def _pixels(start: np.ndarray, end: np.ndarray, factor: float, size: int) -> tup
 
 
 def draw_explanation(
-    explanation: dict[str, Any],
+    explanation: Explanation,
     query_pixels: np.ndarray,
     result_pixels: np.ndarray,
     file: str | Path | IO[bytes],

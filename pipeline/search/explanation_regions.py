@@ -7,7 +7,10 @@ are spread by their areas. The cells of a photo sum to its vector, as its blocks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +28,14 @@ class Cells(NamedTuple):
     boxes: np.ndarray  # float64 (n_cells, 4): x, y, width, height
     shape: tuple[int, int]  # rows, columns
     spread: sp.csr_matrix  # (n_cells, n_blocks): the share of each block that belongs to each cell
+
+
+class RegionAnswer(TypedDict):
+    """Cells of an image that touch, and that carry much of the score."""
+
+    cells: Annotated[list[int], Field(description="Indexes of cells of the image")]
+    place: Annotated[str, Field(description='In words, such as "upper left"')]
+    outline: Annotated[list[list[float]], Field(description="Its lines, as x1, y1, x2 and y2, in pixels")]
 
 
 def cells_of_map(boxes: np.ndarray) -> Cells:
@@ -63,11 +74,11 @@ def cells_of_grid(boxes: np.ndarray, width: int, height: int) -> Cells:
     return Cells(grid, shape, sp.csr_matrix(spread.reshape(len(boxes), -1).T, dtype=np.float32))
 
 
-def describe_regions(labels: np.ndarray, cells: Cells, width: int, height: int) -> list[dict[str, Any]]:
-    """The regions of a photo for JSON: their cells, place in words, and outline as lines x1, y1, x2, y2."""
+def describe_regions(labels: np.ndarray, cells: Cells, width: int, height: int) -> list[RegionAnswer]:
+    """Describe the regions of a photo."""
     import numpy as np
 
-    regions = []
+    regions: list[RegionAnswer] = []
     for number in range(labels.max() + 1):
         own = np.flatnonzero(labels == number)
         regions.append(

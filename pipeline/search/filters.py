@@ -1,7 +1,6 @@
-"""Which images of a collection a search or an album is about: by label, folder, date and fields.
+"""Filters of images by label, folder, date and fields, with one grammar everywhere.
 
-One grammar everywhere: the command line, `Searcher.search`, the service and its page. A condition on a field is a text,
-``camera=X100``, with one of the operators = != < <= > >=; all conditions must hold.
+A condition on a field is a text, ``camera=X100``, with one of the operators = != < <= > >=; all conditions must hold.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Condition(NamedTuple):
         Raises
         ------
         InvalidFilter
-            It is not of this form, or compares the date with what is none.
+            It is not of this form, or compares the date with a text that is no date.
         """
         match = _CONDITION.fullmatch(text)
         if match is None or not match[3]:
@@ -57,6 +56,13 @@ class Condition(NamedTuple):
         condition = cls(*match.groups())
         if condition.field == _DATE:
             condition.period("where")
+        return condition
+
+    @classmethod
+    def of_date(cls, name: str, operator: str, date: str) -> Condition:
+        """Make the condition of an option that is a date; InvalidFilter where it is none."""
+        condition = cls(_DATE, operator, date)
+        condition.period(name)
         return condition
 
     def period(self, name: str) -> tuple[Any, Any]:
@@ -71,53 +77,14 @@ class Condition(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Conditions on images; an empty filter keeps all.
-
-    Attributes
-    ----------
-    label : tuple of str
-        Keep images with at least one of these labels.
-    not_label : tuple of str
-        Skip images with one of these labels.
-    folder : str or None
-        Keep images in this folder or below it; the path is relative to the image directory. "." keeps the images that
-        lie in that directory itself.
-    where : tuple of Condition
-        Keep images of which all of these hold.
-    """
+    """Conditions on images, as `SearchRequest` describes them; dates are among `where`. An empty filter keeps all."""
 
     label: tuple[str, ...] = ()
     not_label: tuple[str, ...] = ()
     folder: str | None = None
     where: tuple[Condition, ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        label: str | Sequence[str] | None = None,
-        not_label: str | Sequence[str] | None = None,
-        folder: str | None = None,
-        after: str | None = None,
-        before: str | None = None,
-        where: str | Sequence[str] | None = None,
-    ) -> Filter:
-        """Make a filter; each condition may be missing.
-
-        ``after`` and ``before`` are dates: from the beginning of the one, up to the beginning of the other.
-
-        Raises
-        ------
-        InvalidFilter
-            A condition or a date cannot be read.
-        """
-        conditions = [Condition.of(text) for text in _names(where)]
-        for name, operator, date in (("after", ">=", after), ("before", "<", before)):
-            if date:
-                conditions.append(Condition(_DATE, operator, date))
-                conditions[-1].period(name)
-        return cls(_names(label), _names(not_label), folder or None, tuple(conditions))
-
-    def rows(self, images: Sequence[Image], albums: Albums, fields: Fields | None = None) -> np.ndarray:
+    def rows(self, images: Sequence[Image], albums: AlbumRows, fields: Fields | None = None) -> np.ndarray:
         """Rows of the images that pass, in order; `images` are sorted by path, `fields` are those of `where`."""
         import numpy as np
 
@@ -162,13 +129,13 @@ class Fields:
 
     def __init__(self, rows: Sequence[FieldsRow | None]) -> None:
         self._rows = rows
-        given = {name for row in rows if row is not None for name in row.given}
+        columns = {name for row in rows if row is not None for name in row.given}
         dated = any(row is not None and row.date for row in rows)
-        self.names = ([_DATE, "date_source"] if dated else []) + sorted(given - {_DATE, "date_source"})
+        self.names = ([_DATE, "date_source"] if dated else []) + sorted(columns - {_DATE, "date_source"})
         self._columns: dict[str, _Column] = {}
 
     def date(self, row: int) -> tuple[str, str]:
-        """Return when a picture was taken, ISO 8601, and where that stands (see `names`); both empty: unknown."""
+        """Return when a picture was taken, ISO 8601, and the source of that date (see `names`); both empty: unknown."""
         fields = self._rows[row]
         return (fields.date, fields.date_source) if fields is not None else ("", "")
 
@@ -267,7 +234,7 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
 NO_FILTER = Filter()
 
 
-class Albums:
+class AlbumRows:
     """The images of a collection by label and by the folder that they lie in.
 
     Attributes
@@ -303,10 +270,6 @@ class Albums:
 def covers(rows: Sequence[int], n: int = 4) -> list[int]:
     """Choose some rows of an album, spread over it: the same ones every time."""
     return [rows[i * len(rows) // n] for i in range(n)] if len(rows) > n else list(rows)
-
-
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def _largest_first(albums: dict[str, list[int]]) -> dict[str, list[int]]:

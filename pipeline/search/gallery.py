@@ -14,13 +14,13 @@ from visterm.pipeline.errors import NothingToSearch, UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
-from visterm.pipeline.store.images import Image, Images, Places
+from visterm.pipeline.store.images import Image, Images, RowOfId
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, searched_vectors
 
-from .filters import Albums, Fields, Filter
+from .filters import AlbumRows, Fields, Filter
 from .names import NameIndex
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 class Gallery:
     """The searchable images of a run, as they were when it was opened; attributes as of `Searcher`.
 
-    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits. Of
-    an older gallery of the run, `like`, images that have not changed are taken over.
+    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits.
+    Unchanged images are shared with `like`, an older gallery of the run.
     """
 
     def __init__(self, run: Run, tell: Callable[[str], None], like: Gallery | None = None) -> None:
@@ -58,7 +58,7 @@ class Gallery:
                 tell(f"{count(len(self.pending), 'image')} not extracted yet, and not searchable until then")
             self.extractor: Any = extractor_of(run)
             self.X: Any = searched_vectors(run, collection, self.images)
-        self.place: Places = self.images.place
+        self.place: RowOfId = self.images.place
         changes = "" if fields_changes is None else str(fields_changes)
         self.fingerprint = fingerprint(changes, self.images.fingerprint)
         self._name_indexes: dict[str, NameIndex] = {}
@@ -75,7 +75,7 @@ class Gallery:
         return None if os.path.lexists(name) else self.images.row_of_path(os.path.normpath(name))
 
     def row_of_file(self, file: str) -> int:
-        """Row of the image that a file is, whatever its path; -1 if the file is not in the collection."""
+        """Row of the image with this file, whatever path names it; -1 if the file is not in the collection."""
         real = os.path.realpath(file)
         below = os.path.relpath(real, os.path.realpath(self.root))
         for path in (below, real):  # images outside the root are listed by their absolute path
@@ -96,9 +96,9 @@ class Gallery:
         return {sha256: row for row, sha256 in reversed(list(enumerate(self.images.contents())))}
 
     @cached_property
-    def albums(self) -> Albums:
+    def albums(self) -> AlbumRows:
         """The images by label and by folder."""
-        return Albums(self.images)
+        return AlbumRows(self.images)
 
     def name_index(self, kind: str) -> NameIndex:
         """Return the index of the names of all labels or folders, the largest first, or of all image files."""
@@ -107,11 +107,11 @@ class Gallery:
             self._name_indexes[kind] = NameIndex(self.images.paths() if kind == "image" else list(albums[kind]))
         return self._name_indexes[kind]
 
-    def rows_of(self, wanted: Filter) -> np.ndarray:
+    def rows_of(self, condition: Filter) -> np.ndarray:
         """Rows of the images that pass a filter, in order."""
-        if wanted == Filter(label=wanted.label) and len(wanted.label) == 1:
-            return self.albums.rows_of_label(wanted.label[0])
-        return wanted.rows(self.images, self.albums, self.fields if wanted.where else None)
+        if condition == Filter(label=condition.label) and len(condition.label) == 1:
+            return self.albums.rows_of_label(condition.label[0])
+        return condition.rows(self.images, self.albums, self.fields if condition.where else None)
 
     @cached_property
     def fields(self) -> Fields:

@@ -1,4 +1,4 @@
-"""The index of a learner: exact, in two stages or in Milvus, and what a run keeps of it."""
+"""The index of a learner: exact, in two stages or in Milvus, and the files that a run keeps for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.files import discard, publish
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
@@ -41,8 +42,8 @@ def make_index(
 ) -> ExactIndex:
     """Make the index of a learner, of the kind that ``index.kind`` names.
 
-    `trained_from` tells this training of the learner from others; `is_current` says whether the run still holds the
-    gallery. With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus cannot be updated now.
+    `trained_from` identifies the training of the learner; `is_current` says whether the run still holds the gallery.
+    With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus cannot be updated now.
     """
     from scipy import sparse
 
@@ -51,9 +52,7 @@ def make_index(
     settings = config.index
     exact = ExactIndex(learner, gallery.X, labels, n_jobs=config.compute.n_jobs)
     if settings.kind == "milvus":
-        from .milvus_index import index_in_milvus
-
-        return index_in_milvus(
+        return load("Milvus").index_in_milvus(
             name, exact, labels, gallery=gallery, config=config, console=console, is_current=is_current
         )
     is_small = settings.kind == "auto" and _milliseconds(exact.gallery_) <= settings.exact_milliseconds
@@ -86,10 +85,10 @@ def _graph_index(
     config: Config,
     console: Any,
 ) -> ExactIndex:
-    """Open the graph of dense gallery sides that the run keeps, and take in new images; or build it.
+    """Open the graph of dense gallery sides that the run keeps, and add new images; or build it.
 
-    The graph of the vectors themselves serves all learners that move only the query side, whatever they learn later:
-    the `inputs` tell what other gallery sides depend on.
+    The graph of the vectors themselves serves all learners that move only the query side, whatever they learn later.
+    Other gallery sides depend on `inputs`.
     """
     from visterm.retrieval import TwoStageIndex, graph
 
@@ -129,7 +128,7 @@ def _graph_index(
 
 
 def _measure(index: TwoStageIndex, exact: ExactIndex, X: Any, name: str, record: dict[str, Any], console: Any) -> None:
-    """Measure the recall of a new index, note it in its record, and say it."""
+    """Measure the recall of a new index, add it to the record of the index, and report it."""
     record["recall"] = recall = measure_recall(index, exact, X)
     console.say(
         f"two stages find {recall['recall']:.1%} of the {recall['k']} nearest images for {name} (measured with "
@@ -138,7 +137,7 @@ def _measure(index: TwoStageIndex, exact: ExactIndex, X: Any, name: str, record:
 
 
 def _save(folder: Path, record: dict[str, Any], index: TwoStageIndex | None, run: Run, name: str, console: Any) -> None:
-    """Write the record of an index to the run, and its graph if it has one; a warning where that is not possible."""
+    """Write the record of an index to the run, and its graph if it has one; warn where that is not possible."""
     try:
         with run.locked():
             with publish(folder, record) as target:
@@ -151,13 +150,13 @@ def _save(folder: Path, record: dict[str, Any], index: TwoStageIndex | None, run
 
 
 def _are_vectors(sides: np.ndarray, X: Any) -> bool:
-    """Whether gallery sides are the vectors themselves, but for rounding; some tell for all."""
+    """Whether gallery sides are the vectors themselves, up to rounding, judged by a sample."""
     import numpy as np
 
     if sides.shape != X.shape:
         return False
-    some = np.unique(np.linspace(0, len(sides) - 1, _COMPARED).astype(int))
-    return np.allclose(sides[some], X[some], rtol=2.0**-10, atol=1e-6)  # vectors in float16 have nearly unit length
+    sample = np.unique(np.linspace(0, len(sides) - 1, _COMPARED).astype(int))
+    return np.allclose(sides[sample], X[sample], rtol=2.0**-10, atol=1e-6)  # vectors in float16 have nearly unit length
 
 
 def _listed(labels: np.ndarray | None) -> list[Any] | None:
@@ -165,19 +164,14 @@ def _listed(labels: np.ndarray | None) -> list[Any] | None:
 
 
 def forget_index(run: Run, config: Config, name: str) -> None:
-    """Remove what is kept of the index of a learner, in the run and in Milvus.
-
-    Of a learner without an index of its own it is that of the vectors.
-    """
+    """Delete the index of a learner from the run and from Milvus; that of the vectors where it has none."""
     if config.index.kind == "milvus":
-        from .milvus_index import forget_in_milvus
-
-        forget_in_milvus(run, config, name)
+        load("Milvus").forget_in_milvus(run, config, name)
         return
     folder = run.folder / "index" / name
     with run.locked():
-        own = folder.exists() or name.endswith("_look")
-        discard(folder if own else folder.with_name(VECTORS))
+        has_index = folder.exists() or name.endswith("_look")
+        discard(folder if has_index else folder.with_name(VECTORS))
 
 
 def _milliseconds(gallery: Any) -> float:

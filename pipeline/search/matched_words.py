@@ -37,14 +37,15 @@ def words_in_common(first: np.ndarray, second: np.ndarray) -> str:
     """Describe what two blocks share, RGB uint8 (height, width, 3): "blue, smooth"; "" if it has no name."""
     import numpy as np
 
-    one, other = _described(first), _described(second)
-    if one is None or other is None:
+    looks = [look for look in map(_described, (first, second)) if look is not None]
+    if len(looks) < 2:
         return ""
-    shared = np.minimum(one[0], other[0])
+    (colors, texture), (other_colors, other_texture) = looks
+    shared = np.minimum(colors, other_colors)
     best = [int(i) for i, share in zip(np.argsort(-shared)[:2], _SHARED, strict=True) if shared[i] >= share]
     words = [" and ".join(list(_NAMED)[i] for i in best)] if best else []
-    if one[1] == other[1]:
-        words.append(one[1])
+    if texture == other_texture:
+        words.append(texture)
     return ", ".join(words)
 
 

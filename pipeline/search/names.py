@@ -1,4 +1,4 @@
-"""Find names that contain a text, as somebody types it."""
+"""Find names that contain a text, while it is typed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _WORD_STARTS = (" ", "_", "-", "/", ".", "(")
 
 
 class NameIndex:
-    """Names to search in as somebody types: 100,000 take some milliseconds.
+    """Search names while a text is typed: 100,000 names take some milliseconds.
 
-    Case and accents do not matter. Of equally good names, the one that was given first comes first.
+    Case and accents do not matter. Equally good names come in the order of `names`.
 
     Parameters
     ----------
@@ -41,21 +41,21 @@ class NameIndex:
         if not text:
             return list(range(min(limit, len(self._starts))))
         numbers: dict[int, None] = {}
-        for wanted in (f"\n{text}\n", f"\n{text}", *(f"{before}{text}" for before in _WORD_STARTS), text):
-            self._collect(wanted, limit, numbers)
+        for pattern in (f"\n{text}\n", f"\n{text}", *(f"{before}{text}" for before in _WORD_STARTS), text):
+            self._collect(pattern, limit, numbers)
             if len(numbers) >= limit:
                 break
         return list(numbers)[:limit]
 
-    def _collect(self, wanted: str, limit: int, numbers: dict[int, None]) -> None:
+    def _collect(self, pattern: str, limit: int, numbers: dict[int, None]) -> None:
         from bisect import bisect_right
 
-        at = self._text.find(wanted)
+        at = self._text.find(pattern)
         while at >= 0 and len(numbers) < limit:
-            number = bisect_right(self._starts, at + (wanted[0] == "\n")) - 1
+            number = bisect_right(self._starts, at + (pattern[0] == "\n")) - 1
             numbers[number] = None
             end = self._text.find("\n", at + 1)  # one hit per name is enough
-            at = self._text.find(wanted, max(end, at + 1))
+            at = self._text.find(pattern, max(end, at + 1))
 
 
 def fold(text: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.segments import as_stored, stacked
@@ -31,19 +31,19 @@ class Queries:
     names: list[str]  # as given; the files of a folder one by one
     Q: sparse.csr_matrix | np.ndarray  # float32 (n_read, V)
     place: list[int]  # which query each row of Q is
-    own: list[int]  # per row of Q, the row of the collection that the query is itself, excluded from results; or -1
+    rows: list[int]  # per row of Q, the row of the collection that the query is, excluded from its results; or -1
     errors: dict[int, str]  # why the other queries could not be read
-    images: list[Any]  # per query its image: a file, or pixels; None for a vector that was given
-
-    def answers(self, key: str) -> list[dict[str, Any]]:
-        """``{"query": name, key: []}`` per query, with ``"error"`` where it could not be read."""
-        return [
-            {"query": name, key: []} | ({"error": self.errors[i]} if i in self.errors else {})
-            for i, name in enumerate(self.names)
-        ]
+    images: list[Any]  # per query its image: a file, pixels, or a `KnownImage`; None for a vector
 
 
-def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
+class KnownImage(NamedTuple):
+    """An image whose SHA-256 is known; its file or pixels are fetched only when they are needed."""
+
+    sha256: str
+    fetch: Callable[[], Any]
+
+
+def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     """Turn images, folders, ids and files of vectors into query vectors; see `Searcher.queries`."""
     import numpy as np
 
@@ -56,7 +56,7 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
     errors: dict[int, str] = {}
     imported: dict[int, Any] = {}  # vectors of a file, by the position of its first
     options = config.collection.vectors.model_dump(include={"unit", "vector_column"})
-    for query in [given] if isinstance(given, str | os.PathLike | np.ndarray) else given:
+    for query in [queries] if isinstance(queries, str | os.PathLike | np.ndarray) else queries:
         position = len(names)
         if isinstance(query, np.ndarray):
             names.append(f"image {position + 1}")
@@ -93,14 +93,14 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
                 images[position:] = [None] * (len(names) - position)
         else:
             files.append((position, name))
-    own = rows | {position: gallery.row_of_file(file) for position, file in files if isinstance(file, str)}
+    all_rows = rows | {position: gallery.row_of_file(file) for position, file in files if isinstance(file, str)}
     Q, read, unreadable = _vectors(files, gallery, config)
     Q = stacked([Q, gallery.X[np.fromiter(rows.values(), np.intp)], *imported.values()])
     place = [*read, *rows, *(i + n for i, made in imported.items() for n in range(made.shape[0]))]
     order = np.argsort(place)
     place = [place[i] for i in order]
-    own_rows = [own.get(position, -1) for position in place]
-    return Queries(names, as_stored(Q[order], config.features.precision), place, own_rows, errors | unreadable, images)
+    Q = as_stored(Q[order], config.features.precision)
+    return Queries(names, Q, place, [all_rows.get(position, -1) for position in place], errors | unreadable, images)
 
 
 def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config) -> tuple[Any, list[int], dict]:
@@ -116,11 +116,11 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
     if extractor is None:
         return gallery.X[:0], [], dict.fromkeys((position for position, _ in files), _NO_EXTRACTOR)
 
-    def vectors_of(some: Sequence[tuple[int, Any]]) -> tuple[Any, list[int]]:
+    def vectors_of(part: Sequence[tuple[int, Any]]) -> tuple[Any, list[int]]:
         done: list[int] = []
 
         def readable() -> Iterable[np.ndarray]:
-            for position, file in some:
+            for position, file in part:
                 try:
                     if isinstance(file, str):
                         file = extractor.read(file, max_pixels=max_pixels).pixels

@@ -3,68 +3,44 @@
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
-from .duplicates import without_duplicates
-from .filters import NO_FILTER, Filter
+from visterm.pipeline.store.images import Image
+
+from .filters import NO_FILTER
+from .request import SearchRequest
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+Ranked = list[tuple[int, float]]  # rows of the gallery and scores, best first
+
 _FEW = 10_000  # images that pass a filter: compared with a query in this process, though Milvus could choose
 _ROUNDS = 5  # of looking for results whose files are there: where nearly all are gone, there are fewer results
-
-
-class FilteredIndexes:
-    """The indexes of images that pass filters, used last, with no more rows together than there are images."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._indexes: dict[Any, tuple[Any, np.ndarray]] = {}  # by learner and filter: index, rows
-
-    def get(self, key: Any) -> tuple[Any, np.ndarray] | None:
-        """Return an index and its rows."""
-        return self._indexes.get(key)
-
-    def add(self, key: Any, index: Any, rows: np.ndarray, n_images: int) -> None:
-        """Keep an index; forget the oldest ones while they are too many."""
-        with self._lock:
-            self._indexes[key] = index, rows
-            while sum(len(rows) for _, rows in self._indexes.values()) > n_images > len(rows):
-                del self._indexes[next(iter(self._indexes))]
 
 
 def rank(
     searcher: Any,
     Q: Any,
-    own: Sequence[int],
-    k: int,
-    learner: str,
+    itself: Sequence[int],
+    request: SearchRequest,
     *,
-    learned: float | None = None,
-    offset: int = 0,
-    wanted: Filter = NO_FILTER,
     skipped: AbstractSet[int] = frozenset(),
     contents: Sequence[str] | None = None,
-) -> list[list[tuple[int, float]]]:
+) -> list[Ranked]:
     """Rank the images of a run for each query.
 
     Parameters
     ----------
     searcher : Searcher
     Q : CSR or ndarray, (n_queries, n_features)
-    own : sequence of int, (n_queries,)
-        Row of the image that each query is itself, which is excluded from its results; -1 for others.
-    k, offset : int
-        Number of results, and of the better ones that are skipped.
-    learner, learned
-        As of `Searcher.index`.
-    wanted : Filter
-        Only images that pass it.
+    itself : sequence of int, (n_queries,)
+        Row of the image that each query is, which is excluded from its results; -1 for queries from elsewhere.
+    request : SearchRequest
+        Its learner, `k`, `offset` and filter count.
     skipped : set of int
         Rows that are no results.
     contents : sequence of str, optional
@@ -75,9 +51,8 @@ def rank(
     list of list of (int, float)
         Rows and scores for each query, best first, without photos whose files are gone.
     """
-    options: dict[str, Any] = {"learned": learned, "offset": offset, "wanted": wanted, "contents": contents}
     for _ in range(_ROUNDS):
-        ranked = _ranked(searcher, Q, own, k, learner, skipped=skipped, **options)
+        ranked = _ranked(searcher, Q, itself, request, skipped, contents)
         gone = searcher.deleted({row for results in ranked for row, _ in results})
         if not gone:
             break
@@ -88,31 +63,26 @@ def rank(
 def _ranked(
     searcher: Any,
     Q: Any,
-    own: Sequence[int],
-    k: int,
-    learner: str,
-    *,
-    learned: float | None,
-    offset: int,
-    wanted: Filter,
+    itself: Sequence[int],
+    request: SearchRequest,
     skipped: AbstractSet[int],
     contents: Sequence[str] | None,
-) -> list[list[tuple[int, float]]]:
+) -> list[Ranked]:
     """Rank as `rank` does, whether or not the files are there."""
-    index, rows, passes = _index_of(searcher, learner, wanted, learned)
-    images = searcher.images
+    index, rows, passes = _index_of(searcher, request)
+    images, offset, k = searcher.images, request.offset, request.k
     n = len(images) if rows is None else len(rows)
-    ranked: list[list[tuple[int, float]]] = [[] for _ in own]
+    ranked: list[Ranked] = [[] for _ in itself]
     if n == 0:
         return ranked
-    excluded = list(own) if rows is None else [_place(rows, row) for row in own]
+    excluded = list(itself) if rows is None else [_place(rows, row) for row in itself]
     row_of = None if rows is None else rows.tolist()
-    depth, left = offset + k + len(skipped), list(range(len(ranked)))
-    while left:
+    depth, unfinished = offset + k + len(skipped), list(range(len(ranked)))
+    while unfinished:
         depth = min(depth, n)
-        some = Q if len(left) == len(ranked) else Q[left]
-        ranking = index.search(some, k=depth, exclude=[excluded[i] for i in left])
-        for i, places, scores in zip(left, ranking.indices.tolist(), ranking.scores.tolist(), strict=True):
+        vectors = Q if len(unfinished) == len(ranked) else Q[unfinished]
+        ranking = index.search(vectors, k=depth, exclude=[excluded[i] for i in unfinished])
+        for i, places, scores in zip(unfinished, ranking.indices.tolist(), ranking.scores.tolist(), strict=True):
             results = [
                 (place if row_of is None else row_of[place], score)
                 for place, score in zip(places, scores, strict=True)
@@ -125,60 +95,66 @@ def _ranked(
             if contents is not None:
                 results = without_duplicates(results, images, contents[i])
             ranked[i] = results[offset : offset + k]
-        left = [i for i in left if len(ranked[i]) < k and depth < n]
-        depth *= 8  # too few are left of these
+        unfinished = [i for i in unfinished if len(ranked[i]) < k and depth < n]
+        depth *= 8  # too few of these are results
     return ranked
 
 
 def _place(rows: np.ndarray, row: int) -> int:
-    """Place of a row among some in order; -1 if it is not there."""
+    """Place of a row among rows in order; -1 if it is not there."""
     place = int(rows.searchsorted(row))
     return place if place < len(rows) and rows[place] == row else -1
 
 
-def _index_of(
-    searcher: Any, learner: str, wanted: Filter, learned: float | None
-) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
-    """Return an index to search for images that pass a filter.
+def _index_of(searcher: Any, request: SearchRequest) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+    """Return an index to search for images that pass the filter of a request.
 
-    For few of them it is one of their own, with their rows, so that a rare label is searched fast. For most images it
-    is the index of all, and whether each row passes.
+    For few images it is an index of these alone, with their rows, so that a rare label is searched fast. For most
+    images it is the index of all, and whether each row passes.
     """
     import numpy as np
 
     from visterm.retrieval import ExactIndex
     from visterm.retrieval.stored import part
 
-    if wanted == NO_FILTER:
+    learner, learned, condition = request.learner or searcher.default_learner(), request.learned, request.filter
+    if condition == NO_FILTER:
         return searcher.index(learner, learned), None, None
     model: Any = searcher.blend(learner, learned)
-    key = learner, wanted, searcher.share(learner, learned) == 1 or model.shares_gallery
+    key = learner, condition, searcher.share(learner, learned) == 1 or model.shares_gallery
     if (cached := searcher.filtered.get(key)) is not None:
         return _by(cached[0], model), cached[1], None
-    rows, n_images = searcher.gallery.rows_of(wanted), len(searcher.images)
-    if searcher.config.index.kind == "milvus" and len(rows) > _FEW:
-        passes = np.zeros(n_images, bool)  # dates and fields, which Milvus does not have
+    rows, n_images = searcher.gallery.rows_of(condition), len(searcher.images)
+    in_milvus = searcher.config.index.kind == "milvus" and len(rows) > _FEW
+    if in_milvus or 2 * len(rows) > n_images:
+        passes = np.zeros(n_images, bool)  # Milvus has no dates and fields
         passes[rows] = True
         index: Any = searcher.index(learner, learned)
-        if hasattr(index, "where"):  # else exact search stands in
-            folder = "" if wanted.folder == "." else wanted.folder and wanted.folder.rstrip("/")
-            index = index.where(label=wanted.label, not_label=wanted.not_label, folder=folder)
+        if in_milvus and hasattr(index, "where"):  # else exact search stands in
+            folder = "" if condition.folder == "." else condition.folder and condition.folder.rstrip("/")
+            index = index.where(label=condition.label, not_label=condition.not_label, folder=folder)
         return index, None, passes
-    if 2 * len(rows) > n_images:
-        passes = np.zeros(n_images, bool)
-        passes[rows] = True
-        return searcher.index(learner, learned), None, passes
     labels = searcher.labels_for(learner)
     row_labels = None if labels is None else labels[rows]
     n_jobs = searcher.config.compute.n_jobs
     index = ExactIndex(model, part(searcher.X, rows), row_labels, n_jobs=n_jobs) if len(rows) else None
-    searcher.filtered.add(key, index, rows, n_images)
+    searcher.filtered.add(key, (index, rows), len(rows))
     return index, rows, None
 
 
 def _by(index: Any, model: Any) -> Any:
-    """The same gallery, ranked by another share of its learner."""
+    """The same gallery, ranked with another weight of its learner."""
     if index is not None and index.learner is not model:
         index = copy.copy(index)
         index.learner = model
     return index
+
+
+def without_duplicates(results: Iterable[tuple[int, float]], images: Sequence[Image], sha256: str) -> Ranked:
+    """Keep the first result (row, score) of each file content other than the query's."""
+    seen, kept = {sha256}, []
+    for row, score in results:
+        if images[row].sha256 not in seen:
+            seen.add(images[row].sha256)
+            kept.append((row, score))
+    return kept

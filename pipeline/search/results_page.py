@@ -1,6 +1,6 @@
 """The answers to a search as one self-contained HTML page: each query at the left, its results in rank order.
 
-The page loads nothing from anywhere. Pictures are small copies, each stored once; links lead to the files themselves.
+The page loads nothing. Pictures are small copies, each stored once; links lead to the files themselves.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import quote
 
 from visterm.pipeline.console import count
@@ -29,7 +29,7 @@ def write_results_page(
 ) -> None:
     """Write the answers of `Searcher.search` or `Searcher.search_label` as a page.
 
-    It shows no more than some 900 different pictures and 5 MB, and says how many queries were left out.
+    It shows at most some 900 different pictures and 5 MB, and says how many queries it skips.
     """
     from visterm.features import read_image
     from visterm.pipeline.report.page import SIZE_WANTED, InlineThumbnails
@@ -44,8 +44,15 @@ def write_results_page(
     write_bytes(file, page)
 
 
-def _query(searcher: Searcher, answer: Mapping[str, Any], page: Path, of_labels: bool) -> dict[str, Any]:
-    """What the page shows of an answer."""
+class _QueryOnPage(TypedDict):
+    name: str
+    file: str | None
+    link: str | None
+    results: list[dict[str, Any]]  # as of the answer, with file and link
+    n_results: int
+
+
+def _query(searcher: Searcher, answer: Mapping[str, Any], page: Path, of_labels: bool) -> _QueryOnPage:
     name = answer["query"]
     file = None
     if not of_labels:
@@ -69,7 +76,7 @@ def _link(file: str, page: Path) -> str:
     return quote(os.fsencode(os.path.relpath(file, page.absolute().parent)))
 
 
-def _as_many_as_fit(queries: Sequence[Mapping[str, Any]]) -> int:
+def _as_many_as_fit(queries: Sequence[_QueryOnPage]) -> int:
     """How many queries have no more than PICTURES different pictures; at least one."""
     pictures: set[str] = set()
     for n, query in enumerate(queries):
@@ -79,14 +86,14 @@ def _as_many_as_fit(queries: Sequence[Mapping[str, Any]]) -> int:
     return len(queries)
 
 
-def _files(query: Mapping[str, Any]) -> list[str]:
+def _files(query: _QueryOnPage) -> list[str]:
     return [file for file in (query["file"], *(result["file"] for result in query["results"])) if file]
 
 
 def _render(
     searcher: Searcher,
     answers: Sequence[Mapping[str, Any]],
-    queries: list[dict[str, Any]],
+    queries: list[_QueryOnPage],
     thumbnails: InlineThumbnails,
     learner: str,
 ) -> bytes:

@@ -1,4 +1,4 @@
-"""The on-disk state of a run, and objects that are made once per such state."""
+"""The on-disk state of a run, and objects made once per state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.records import read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.sqlite_files import read_blocks
+from visterm.pipeline.store.versions import LearnerVersions
 
 
 class DiskState(NamedTuple):
-    """Two states of a run are equal while nothing changed in between; compare each part on its own."""
+    """The state of a run's files; two states are equal while nothing changes."""
 
     collection: list[Any]  # with its extractor
     learners: list[Any]
@@ -45,16 +45,16 @@ def disk_state(run: Run) -> DiskState:
 
 
 def learner_inputs(run: Run, name: str, content: str) -> list[Any] | None:
-    """What a learner was made from, when, and its feedback version; None if not trained on the features `content`.
+    """Inputs, time and feedback version of a learner; None if it is not trained on the features `content`.
 
-    For a damaged learner the error message: it stays listed, so that using it raises that error and no other learner
-    replaces it.
+    For a damaged learner the error message: the learner stays listed, so that using it raises that error and no other
+    learner replaces it.
     """
     try:
         record = read_record(run.learner(name))
         if record is None or record["inputs"]["extractor"] != content:
             return None
-        return [record["inputs"], record["created"], FeedbackTrainer(run).version(name)]
+        return [record["inputs"], record["created"], LearnerVersions(run).number(name)]
     except UserError as error:
         return [str(error)]
 
@@ -67,12 +67,12 @@ class OnceCache:
         self._locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._made: dict[Any, Any] = {}
 
-    def copy_from(self, other: OnceCache, learners: set[str]) -> None:
-        """Share the objects that another cache holds for some learners."""
-        self._made = {key: made for key, made in list(other._made.items()) if key[1] in learners}
+    def copy_from(self, cache: OnceCache, learners: set[str]) -> None:
+        """Share the objects that another cache holds for these learners."""
+        self._made = {key: made for key, made in list(cache._made.items()) if key[1] in learners}
 
     def drop(self, key: tuple[str, str]) -> None:
-        """Forget one object; the next call makes it again."""
+        """Drop an object; the next call makes it again."""
         self._made.pop(key, None)
 
     def __contains__(self, key: tuple[str, str]) -> bool:
@@ -89,3 +89,29 @@ class OnceCache:
             if key not in self._made:  # after an error the next thread tries again
                 self._made[key] = make()
         return self._made[key]
+
+
+class RecentCache:
+    """The objects used last, by key, as many as together have a size of at most `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._lock = limit, threading.Lock()
+        self._made: dict[Any, tuple[Any, int]] = {}
+
+    def get(self, key: Any) -> Any:
+        """Return an object; None if it is not there."""
+        return self._made.get(key, (None, 0))[0]
+
+    def add(self, key: Any, made: Any, size: int = 1) -> None:
+        """Keep an object; forget the oldest ones while they are too many."""
+        with self._lock:
+            self._made[key] = made, size
+            while sum(size for _, size in self._made.values()) > self._limit > size:
+                del self._made[next(iter(self._made))]
+
+    def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the object of a key, made unless it is there; two threads may both make it."""
+        made = self.get(key)
+        if made is None:
+            self.add(key, made := make())
+        return made

@@ -1,4 +1,4 @@
 """One module per stage: features, train, evaluate, edit, drift and info; `run_pipeline` chains them.
 
-Imports all rooms up to evaluation and feedback, never search.
+Imports all rooms up to evaluation, never search.
 """

@@ -36,7 +36,7 @@ def read_dates(collection: Collection, root: Path, console: Console, among: Cont
     ):
         warnings.filterwarnings("ignore", module="PIL")  # of broken EXIF; set here, before there are threads
         for start in range(0, len(images), _AT_ONCE):
-            some = images[start : start + _AT_ONCE]
-            dates = pool.map(date_of, [path for _, path in some])
-            enter_dates(collection, [(id_, date) for (id_, _), date in zip(some, dates, strict=True)])
-            phase.advance_to(start + len(some))
+            block = images[start : start + _AT_ONCE]
+            dates = pool.map(date_of, [path for _, path in block])
+            enter_dates(collection, [(id_, date) for (id_, _), date in zip(block, dates, strict=True)])
+            phase.advance_to(start + len(block))

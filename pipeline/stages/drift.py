@@ -6,31 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.records import read_record
-from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.opened import OpenedRun
 
 REFIT_COSINE = 0.995  # idf changes little even if the content of the images changes much
 _SAMPLE = 20_000  # images that the cosine is measured on; more would not change it visibly
 
 
-def measure_drift(run: Run, collection: Collection) -> dict[str, Any] | None:
+def measure_drift(run: OpenedRun) -> dict[str, Any] | None:
     """Measure the change since visterms and idf were learned, and whether to learn them again; None without idf.
 
-    ``images`` is the number of new or changed ones; None for runs of a version that did not record it. ``mean_cosine``
-    compares the vectors under the idf in use with those under the idf of the images that would be learned from now;
-    None if nothing is new. ``refit`` is true if it is below REFIT_COSINE, or if more than half of the images are new:
-    the visterms may not tell them apart, which the cosine does not show.
+    ``images`` is the number of new or changed ones. ``mean_cosine`` compares the vectors under the idf in use with
+    those under the idf of the images that would be learned from now; None if nothing is new. ``refit`` is true if it is
+    below REFIT_COSINE, or if more than half of the images are new: the visterms may not tell them apart, which the
+    cosine does not show.
     """
-    record = read_record(run.extractor)
+    record, collection = run.record(run.extractor), run.catalogue
     file = run.extractor / "files" / "idf.npy"
     if record is None or not file.exists():
         return None
     n_images = collection.counts_by("status")["ok"]
-    last = record.get("last_image")
-    n_new = None if last is None else collection.n_since(last)
-    cosine = None if n_new == 0 else _mean_cosine(collection, file)
-    doubled = n_new is not None and n_new > n_images - n_new
-    return {"images": n_new, "mean_cosine": cosine, "refit": doubled or (cosine is not None and cosine < REFIT_COSINE)}
+    n_new = collection.n_since(record["last_image"])
+    cosine = _mean_cosine(collection, file) if n_new else None
+    refit = n_new > n_images - n_new or (cosine is not None and cosine < REFIT_COSINE)
+    return {"images": n_new, "mean_cosine": cosine, "refit": refit}
 
 
 def _mean_cosine(collection: Collection, idf_file: Path) -> float | None:

@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
-from visterm.pipeline.store.catalogue import Collection, Excluded
+from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
 
@@ -22,9 +23,34 @@ from .extraction import ImageSource, check_cluster, extract, report_skipped
 READ = "JPEG, PNG, WebP, GIF, AVIF, BMP and TIFF files are read, HEIC with the extra [heic]"
 
 
+class Added(TypedDict):
+    """Numbers of images that `add` was given, and of the collection; and which these are."""
+
+    added: int
+    changed: int
+    present: int  # already there
+    relabelled: int
+    extracted: int
+    skipped: int  # could not be read
+    n_images: int  # now in the collection
+    ids: list[int]  # of the given images that are now in the collection
+    refused: list[dict[str, str]]  # path and reason of each that could not be read or added
+    seconds: float
+
+
+class Removed(TypedDict):
+    """Numbers of images that `remove` was given, and of the collection; and which were removed."""
+
+    removed: int
+    already: int  # removed before
+    n_images: int  # that are left
+    images: list[dict[str, Any]]  # id and path of each removed one
+    dry_run: bool
+
+
 def add(
     run: Run, config: Config, paths: Iterable[str | Path], console: Console, *, labels: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> Added:
     """Add images to a collection; searches find them at once, with the learners as they are.
 
     Parameters
@@ -39,13 +65,6 @@ def add(
     labels : sequence of str
         Labels of all of them, overriding folders and tables.
 
-    Returns
-    -------
-    dict
-        Numbers of images: ``added``, ``changed``, ``present`` (already there), ``relabelled``, ``extracted``,
-        ``skipped`` (could not be read), ``n_images`` (now in the collection); ``ids`` of the given images that are now
-        in the collection; ``refused``: ``{"path", "reason"}`` of each that could not be read or added; ``seconds``.
-
     Raises
     ------
     UserError
@@ -57,7 +76,7 @@ def add(
         raise UserError("--label: the label is empty")
     started = time.perf_counter()
     with _editing(run) as collection:
-        root = collection.root
+        run, root = OpenedRun(run, config, collection), collection.root
         if root is None or collection["extractor"] != extractor_content(run):
             raise UserError(
                 f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
@@ -74,21 +93,21 @@ def add(
             if path in unfit and (path in named or len(unfit) == len(names)):
                 raise UserError(f"{path}: cannot be added: {unfit[path]}")
         names = [path for path in names if path not in unfit]
-        given = set(names)
+        added = set(names)
         collection.check_segments()
         collection.clean()
-        source = ImageSource.of(run, config, collection, root)
+        source = ImageSource.of(run, root)
         if names:
             check_cluster(run, config, source, len(names) - len(collection.ids(names)), root / names[0])
         changes = collection.add(names, labels, config)
-        pending = [(id_, path) for id_, path in collection.pending() if path in given]
-        extracted = extract(run, config, source, collection, pending, console)
-        read_dates(collection, root, console, given)
+        pending = [(id_, path) for id_, path in collection.pending() if path in added]
+        extracted = extract(run, source, pending, console)
+        read_dates(collection, root, console, added)
         if extracted:
             collection.follow_moved(config)
-        skipped = [(path, reason) for path, reason in collection.skipped() if path in given]
+        skipped = [(path, reason) for path, reason in collection.skipped() if path in added]
         if extracted:
-            report_skipped(collection.skipped(), run, console, given)
+            report_skipped(collection.skipped(), run, console, added)
         copies = collection.copies(id_ for id_, _ in pending)
         if copies:
             copy, original = copies[0]
@@ -145,7 +164,7 @@ def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], lis
 
 def remove(
     run: Run, given: Iterable[str | Path], console: Console, *, labels: Sequence[str] = (), dry_run: bool = False
-) -> dict[str, Any]:
+) -> Removed:
     """Remove images from a collection; their files stay. `features` will not re-add them; `add` will.
 
     Parameters
@@ -159,12 +178,6 @@ def remove(
         Also remove the images with one of these labels.
     dry_run : bool
         Only return what would be removed.
-
-    Returns
-    -------
-    dict
-        Numbers of images: ``removed``, ``already`` (removed before), ``n_images`` (left); ``images``:
-        ``{"id", "path"}`` of each removed one; ``dry_run``.
 
     Raises
     ------
@@ -218,7 +231,7 @@ def restore(run: Run, before: Iterable[Excluded]) -> int:
         return collection.restore(before)
 
 
-def compact(run: Run, console: Console) -> dict[str, Any]:
+def compact(run: Run, console: Console) -> Compacted:
     """Merge small segments and those with many dead rows; drop the rows of changed and removed images.
 
     Parameters
@@ -226,21 +239,13 @@ def compact(run: Run, console: Console) -> dict[str, Any]:
     run : Run
     console : Console
 
-    Returns
-    -------
-    dict
-        ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue) and
-        ``seconds``.
-
     Raises
     ------
     UserError
         Another process is writing to the run, or the disk is full: segments compacted by then stay compacted.
     """
-    started = time.perf_counter()
     with _editing(run) as collection, console.phase("compacting"):
-        done = collection.compact()
-    return done | {"seconds": round(time.perf_counter() - started, 3)}
+        return collection.compact()
 
 
 @contextlib.contextmanager

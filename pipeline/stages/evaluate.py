@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
@@ -23,19 +23,20 @@ from visterm.pipeline.store.models import (
     trained_record,
     warn_if_stale,
 )
+from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.splits import split_key
-from visterm.pipeline.store.vectors import extractor_content, identity, supervision, vectors_by_rows
+from visterm.pipeline.store.supervision import check_labels
+from visterm.pipeline.store.vectors import extractor_content, identity
+from visterm.pipeline.workers import connected
 
-from .dask_cluster import connected
 from .features import check_features
 from .open_world import check_classes, measure_class_splits, trainings_of
-from .supervision import TrainingData, check_labels, read_training_data
 from .train import train_record
 
 if TYPE_CHECKING:
-    from visterm.pipeline.evaluation.measure import Task
+    from visterm.pipeline.evaluation.measure import EvalTask
 
 RUN_FILES = "run_files"  # folder beside the report
 _BLOCK = 4096  # images whose vectors are looked at at a time
@@ -77,40 +78,39 @@ def evaluate(
     UserError
         No labelled test images, nothing trained, or an is-a table without the labels of the run.
     """
-    wanted = [learners] if isinstance(learners, str) else list(learners)
-    check_learners([name for name in wanted if name != "all"])
-    with run.locked(), Collection(run.collection) as collection:
-        check_features(run, config, collection)
-        training = read_training_data(run, config, collection)
-        _queries_and_gallery(run, config, collection)  # before any learner: without test images none can be evaluated
-        if "all" in wanted:
-            wanted = _all_up_to_date(run, config, training, console)
-        names = [name for name in dict.fromkeys(wanted) if name != "cosine"] or ["cosine"]
+    chosen = [learners] if isinstance(learners, str) else list(learners)
+    check_learners([name for name in chosen if name != "all"])
+    with opened(run, config) as run:
+        check_features(run)
+        _queries_and_gallery(run)  # before any learner: without test images none can be evaluated
+        if "all" in chosen:
+            chosen = _all_up_to_date(run, console)
+        names = [name for name in dict.fromkeys(chosen) if name != "cosine"] or ["cosine"]
         for name in names:
             check_trained(run, name)
         if config.evaluate.protocol == "open":
             check_labels(config, "evaluate.protocol=open")
-            check_classes(run, collection)
+            check_classes(run)
         folder = run.evaluation("+".join(names))
-        record = evaluation_record(run, config, collection, names)
+        record = evaluation_record(run, names)
         for name in names:
-            warn_if_stale(run, name, training.images, console)
-            _warn_of_other_settings(run, config, name, training, console)
+            warn_if_stale(run, name, run.training.images, console)
+            _warn_of_other_settings(run, name, console)
         if force or not is_up_to_date(folder, record) or (run_files and not (folder / RUN_FILES).is_dir()):
             with publish(folder, record) as target:
-                _evaluate(run, config, collection, names, target, console, command, run_files)
+                _evaluate(run, names, target, console, command, run_files)
             run.save_config(config)
     return folder
 
 
-def _all_up_to_date(run: Run, config: Config, training: TrainingData, console: Console) -> list[str]:
+def _all_up_to_date(run: OpenedRun, console: Console) -> list[str]:
     """Return the learners of a run that are up to date; warn of the others."""
     up_to_date: list[str] = []
     stale: list[str] = []
     for name in TRAINED:
         if name in run.learners():
             try:
-                is_current = is_up_to_date(run.learner(name), train_record(run, config, name, training))
+                is_current = is_up_to_date(run.learner(name), train_record(run, run.config, name, run.training))
             except UserError as error:  # a damaged record
                 console.warn(str(error))
                 is_current = False
@@ -123,51 +123,50 @@ def _all_up_to_date(run: Run, config: Config, training: TrainingData, console: C
     return up_to_date
 
 
-def _warn_of_other_settings(run: Run, config: Config, name: str, training: TrainingData, console: Console) -> None:
+def _warn_of_other_settings(run: OpenedRun, name: str, console: Console) -> None:
     trained = trained_record(run, name)
     if not trained["inputs"]:  # cosine
         return
-    asked = train_record(run, config, name, training)
-    settings, wanted = ((record["config"], record["inputs"].get("is_a")) for record in (trained, asked))
-    if settings != wanted:
+    records = trained, train_record(run, run.config, name, run.training)
+    before, now = ((record["config"], record["inputs"].get("is_a")) for record in records)
+    if before != now:
         console.warn(f"{name} was trained with other settings; '{how_to_train(run, name)}' trains it with these")
 
 
-def _queries_and_gallery(run: Run, config: Config, collection: Collection) -> tuple[list[Image], list[Image]]:
+def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
     """Return queries and gallery; the same list if the test images query each other."""
-    queries = collection.images("test", labelled=True)
+    queries = run.images("test", labelled=True)
     if not queries:
-        has_labels = bool(collection.images(labelled=True))
-        clicks = config.collection.clicks
-        if has_labels and clicks is not None and collection["split"] == split_key(config) + "split":
+        has_labels = bool(run.images(labelled=True))
+        if has_labels and run.clicks and run.catalogue["split"] == split_key(run.config) + "split":
             raise UserError(
-                f"run {run.name}: no test image was clicked, so none is a query: {config.collection.clicks} names "
+                f"run {run.name}: no test image was clicked, so none is a query: {run.config.collection.clicks} names "
                 "training images only; add clicks on test images, or let visterm draw the split, without folders train "
                 "and test"
             )
-        if has_labels and clicks is not None:
+        if has_labels and run.clicks:
             keep = f"visterm features --run {run.name} --set split.train=0.7 --set split.test=0.3"
             raise UserError(f"run {run.name}: no clicked image is a test image; '{keep}' keeps some")
         raise UserError(
             f"run {run.name} has no labelled test images: "
             + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)
         )
-    own = config.evaluate.protocol != "query-gallery"
-    gallery = queries if own else collection.images("train", labelled=True)
-    if len(gallery) - own < 1:
+    among_queries = run.config.evaluate.protocol != "query-gallery"
+    gallery = queries if among_queries else run.images("train", labelled=True)
+    if len(gallery) - among_queries < 1:
         raise UserError(f"run {run.name}: {count(len(gallery), 'image')} cannot be ranked; add images")
     return queries, gallery
 
 
-def evaluation_record(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> dict[str, Any]:
+def evaluation_record(run: OpenedRun, names: Sequence[str]) -> Record:
     """Return the record that an evaluation of these learners would have."""
-    queries, gallery = _queries_and_gallery(run, config, collection)
-    is_a = config.evaluate.is_a
+    queries, gallery = _queries_and_gallery(run)
+    is_a = run.config.evaluate.is_a
     trained = [trained_record(run, name) for name in names]
-    settings = config.evaluate.model_dump()
+    settings = run.config.evaluate.model_dump()
     inputs = {}
-    if config.evaluate.protocol == "open":
-        inputs["open"] = trainings_of(run, config, collection, names)
+    if run.config.evaluate.protocol == "open":
+        inputs["open"] = trainings_of(run, names)
     else:
         del settings["class_splits"]
     return make_record(
@@ -179,30 +178,24 @@ def evaluation_record(run: Run, config: Config, collection: Collection, names: S
             "learners": fingerprint([[n, t["inputs"], t.get("created")] for n, t in zip(names, trained, strict=True)]),
             "queries": identity(queries),
             "gallery": identity(gallery),
-            "train": identity(collection.images("train", labelled=True)),
+            "train": identity(run.images("train", labelled=True)),
             "is_a": None if is_a is None else file_sha256(is_a),
         },
     )
 
 
 def _evaluate(
-    run: Run,
-    config: Config,
-    collection: Collection,
-    names: Sequence[str],
-    folder: Path,
-    console: Console,
-    command: str,
-    run_files: bool,
+    run: OpenedRun, names: Sequence[str], folder: Path, console: Console, command: str, run_files: bool
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
     from visterm.pipeline.evaluation.measure import SystemResult, measure
-    from visterm.pipeline.evaluation.results import write_results
+    from visterm.pipeline.evaluation.results import Evaluated, write_results
 
     silence_decoders()
     started = time.perf_counter()
-    task, warnings = _make_task(run, config, collection, names)
+    config = run.config
+    task, warnings = _make_task(run, names)
     systems: dict[str, SystemResult] = {}
     n_queries, n_gallery = count(len(task.queries), "query"), count(len(task.gallery), "image")
     learners, names = names, list(dict.fromkeys((*names, "cosine")))
@@ -224,89 +217,78 @@ def _evaluate(
             phase.advance_to(len(systems), note=name)
     open_world = None
     if config.evaluate.protocol == "open":
-        open_world = measure_class_splits(run, config, collection, learners, console)
+        open_world = measure_class_splits(run, learners, console)
     if run_files:
         from visterm.pipeline.evaluation.run_files import write_run_files
 
         with console.phase("writing the full rankings"):
             write_run_files(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
     with console.phase("writing the report"):
-        write_results(
-            folder,
-            run,
-            config,
-            systems,
-            task,
-            root=collection.root or Path(),
-            warnings=warnings,
-            seconds=time.perf_counter() - started,
-            command=command or f"visterm evaluate --run {run.name}",
-            open_world=open_world,
-        )
+        seconds, command = time.perf_counter() - started, command or f"visterm evaluate --run {run.name}"
+        write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world))
 
 
 def _measure_on_worker(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
     """Measure one learner on a worker of a cluster; return `SystemResult` without the learner."""
     from visterm.pipeline.evaluation.measure import measure
 
-    with Collection(run.collection) as collection:
-        task, _ = _make_task(run, config, collection, names)
+    with opened(run, config, lock=False) as it:
+        task, _ = _make_task(it, names)
     alone = config.model_copy(update={"compute": config.compute.model_copy(update={"n_jobs": 1})})
     return measure(load_trained(run, name), trained_record(run, name), task, alone)[1:]
 
 
-def _make_task(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> tuple[Task, list[str]]:
+def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str]]:
     """Return the images that learners are measured on, and warnings for readers of the report."""
     import numpy as np
 
     from visterm.pipeline.evaluation.is_a import siblings_of
-    from visterm.pipeline.evaluation.measure import Task
+    from visterm.pipeline.evaluation.measure import EvalTask
     from visterm.retrieval import relevance_from_labels
 
-    queries, gallery = _queries_and_gallery(run, config, collection)
-    own = queries is gallery
-    clicks = config.collection.clicks is not None
-    Q = vectors_by_rows(run, collection, queries)
-    X = Q if own else vectors_by_rows(run, collection, gallery)
+    queries, gallery = _queries_and_gallery(run)
+    among_queries = queries is gallery
+    Q = run.vectors(queries)
+    X = Q if among_queries else run.vectors(gallery)
     # Together, so that labels have the same numbers on both sides.
-    labels, _ = supervision([*queries, *gallery], clicks=clicks)
-    exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
+    labels, _ = run.supervision([*queries, *gallery])
+    exclude = np.arange(len(queries)) if among_queries else np.full(len(queries), -1)
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
     if not relevance.nnz:
-        why = "no class has two test images" if own else "no test image has a label of the training images"
+        why = "no class has two test images" if among_queries else "no test image has a label of the training images"
         raise UserError(f"run {run.name}: {why}, so no query has a relevant image; raise split.test, or add images")
-    warnings = _image_warnings(collection, queries, [Q] if own else [Q, X])
-    train = collection.images("train", labelled=True)
+    warnings = _image_warnings(run, queries, [Q] if among_queries else [Q, X])
+    train = run.images("train", labelled=True)
     classes = X_train = None
     if train:
-        labels, _ = supervision([*queries, *train], clicks=clicks)
+        labels, _ = run.supervision([*queries, *train])
         if isinstance(labels, np.ndarray):
             classes = labels[: len(queries)], labels[len(queries) :]
-            X_train = vectors_by_rows(run, collection, train) if own else X
+            X_train = run.vectors(train) if among_queries else X
     known = {name for image in train for name in image.labels}
     new = sorted({name for image in queries for name in image.labels} - known)
-    if new and not clicks:
+    if new and not run.clicks:
         n_new = sum(known.isdisjoint(image.labels) for image in queries)
         warnings.append(
             f"no training image has {count(len(new), 'label')} of the test images, such as {new[0]}: "
             f"{count(n_new, 'test image')} cannot be labelled correctly (k-NN accuracy, precision of labels)"
         )
     siblings = None
-    if config.evaluate.is_a is not None:
+    if run.config.evaluate.is_a is not None:
         # Also the labels that learners know from validation images and from removed images.
         all_labels = {label for image in (*queries, *train) for label in image.labels}
         all_labels.update(*(trained_record(run, name).get("labels", ()) for name in names))
-        siblings, warning = siblings_of(sorted(all_labels), Path(config.evaluate.is_a))
+        siblings, warning = siblings_of(sorted(all_labels), Path(run.config.evaluate.is_a))
         warnings += [warning] if warning else []
-    return Task(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
+    return EvalTask(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
 
 
-def _image_warnings(collection: Collection, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:
+def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:
     """Return warnings about duplicates, empty vectors and skipped files."""
     import numpy as np
 
     warnings = []
-    train = {image.sha256 for image in collection.images("train", "validation")}
+    train = {image.sha256 for image in run.images("train", "validation")}
     n_in_training = sum(image.sha256 in train for image in queries)
     n_repeated = len(queries) - len({image.sha256 for image in queries})
     if n_in_training:
@@ -325,6 +307,6 @@ def _image_warnings(collection: Collection, queries: Sequence[Image], vectors: S
             f"{count(n_empty, 'image')} with all-zero vectors (visterms that every training image has get no weight): "
             "no image is similar to them"
         )
-    if n_skipped := len(collection.skipped()):
+    if n_skipped := len(run.catalogue.skipped()):
         warnings.append(f"{count(n_skipped, 'file')} could not be read and were skipped (visterm info --skipped)")
     return warnings

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import FIX_AND_RESUME, UserError
-from visterm.pipeline.store.catalogue import Collection, Outcome
+from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.files import image_sha256, write_text
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import in_precision, row_of, write_segment
 from visterm.pipeline.store.vectors import embed, load_extractor
-
-from .dask_cluster import connected
+from visterm.pipeline.workers import connected
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,11 +72,11 @@ class ImageSource:
     precision: str
 
     @classmethod
-    def of(cls, run: Run, config: Config, collection: Collection, root: Path) -> ImageSource:
+    def of(cls, run: OpenedRun, root: Path) -> ImageSource:
         """Return the source for the images of a run."""
-        files = (run.extractor / "files").absolute()  # workers may run in another directory
+        files, config = (run.extractor / "files").absolute(), run.config  # workers may run in another directory
         limits = config.collection.max_pixels, config.compute.segment_size
-        return cls(files, collection["extractor"], root, *limits, config.features.precision)
+        return cls(files, run.catalogue["extractor"], root, *limits, config.features.precision)
 
     def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
         """Read images; count their visterms, or embed them."""
@@ -155,14 +155,7 @@ def check_cluster(run: Run, config: Config, source: Source, n_images: int, image
             pass
 
 
-def extract(
-    run: Run,
-    config: Config,
-    source: Source,
-    collection: Collection,
-    pending: Sequence[tuple[int, str]],
-    console: Console,
-) -> int:
+def extract(run: OpenedRun, source: Source, pending: Sequence[tuple[int, str]], console: Console) -> int:
     """Extract pending images, one segment at a time, and return the number of images tried.
 
     A segment exists once it is in the catalogue.
@@ -172,7 +165,7 @@ def extract(
     from visterm.features import silence_decoders
 
     silence_decoders()  # before the progress bar takes over standard error
-    size = source.segment_size
+    config, collection, size = run.config, run.catalogue, source.segment_size
     chunks = [pending[i : i + size] for i in range(0, len(pending), size)]
     first = collection.reserve_segments(len(chunks))
     segments = collection.segments.absolute()  # workers may run in another directory

@@ -7,15 +7,17 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Changes, Collection
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard, write_record
-from visterm.pipeline.store.records import make_record, read_record
+from visterm.pipeline.store.opened import OpenedRun, opened
+from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
 from visterm.pipeline.store.vectors import checksums
@@ -23,10 +25,24 @@ from visterm.pipeline.store.vectors import checksums
 from .dates import read_dates
 from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
-from .vector_kinds import changed_settings, flat, vector_kind
+from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
 
 
-def features(run: Run, config: Config, root: Path | None, console: Console, *, force: bool = False) -> dict[str, Any]:
+class FeaturesSummary(TypedDict):
+    """Numbers of images of a run, and of those that the stage features changed."""
+
+    n_images: int
+    added: int
+    changed: int
+    removed: int
+    relabelled: int
+    labelled: int
+    extracted: int
+    skipped: int
+    seconds: float
+
+
+def features(run: Run, config: Config, root: Path | None, console: Console, *, force: bool = False) -> FeaturesSummary:
     """Bring the collection of a run up to date with its directory of images.
 
     Parameters
@@ -40,45 +56,39 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     force : bool
         Learn palette and codebook and extract every image even if up to date.
 
-    Returns
-    -------
-    dict
-        Numbers of images: ``n_images``, ``added``, ``changed``, ``removed``, ``relabelled``, ``labelled``,
-        ``extracted``, ``skipped``; and ``seconds``.
-
     Raises
     ------
     UserError
         No images, or a configuration that does not fit them.
     """
-    kind = vector_kind(run, config)
-    if root is None and not kind.knows_images():
+    if root is None and needs_directory(run, config):
         raise UserError("no images given; run 'visterm features IMAGES' (make features IMAGES=dir)")
-    with run.locked(create=True), Collection(run.collection, create=True) as collection:
+    with opened(run, config, create=True) as run:
+        kind, collection = vector_kind(run), run.catalogue
         started = time.perf_counter()
         check_ahead(collection.segments)
-        root, changes = kind.scan(collection, root, force=force)
+        root, changes = kind.scan(root, force=force)
         for number, n_images in collection.forget_damaged():
             console.warn(f"segment {number} is damaged: its {count(n_images, 'image')} must be extracted again")
         collection.clean()
         _say_scanned(collection, root, changes, console)
         extracted = 0
-        if kind.any_readable(collection, root):
-            extractor = kind.fit(collection, root, console, force=force)
+        if kind.any_readable(root):
+            extractor = kind.fit(root, console, force=force)
             if force:
                 collection.use_extractor("")  # forget what was extracted
             collection.use_extractor(extractor)
-            source, pending = kind.source(collection, root), collection.pending()
+            source, pending = kind.source(root), collection.pending()
             check_cluster(run, config, source, len(pending))
             run.save_config(config)  # not before: settings that cannot be used must not be kept
-            extracted = extract(run, config, source, collection, pending, console)
-            kind.finish(collection)
+            extracted = extract(run, source, pending, console)
+            kind.finish()
         if changes or extracted:
-            _say_clicked(config, collection, console)
+            _say_clicked(run, console)
         read_dates(collection, root, console)
         if extracted:
             collection.follow_moved(config)
-        return _report(run, collection, changes, extracted, started, console)
+        return _report(run, changes, extracted, started, console)
 
 
 def _say_scanned(collection: Collection, root: Path, changes: Changes, console: Console) -> None:
@@ -99,11 +109,11 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
         console.warn(warning)
 
 
-def _say_clicked(config: Config, collection: Collection, console: Console) -> None:
+def _say_clicked(run: OpenedRun, console: Console) -> None:
     """Say how many clicked images are trained on, where visterm draws the split."""
-    splits = collection.counts_by("split")
+    splits = run.catalogue.counts_by("split")
     clicked = splits["train"] + splits["test"]
-    if config.collection.clicks is None or collection["split"] == split_key(config) + "split" or not clicked:
+    if not run.clicks or run.catalogue["split"] == split_key(run.config) + "split" or not clicked:
         return
     if splits["test"]:
         rest = f"{splits['test']:,} are kept as test images; --set split.train=1.0 --set split.test=0.0 trains on all"
@@ -112,12 +122,11 @@ def _say_clicked(config: Config, collection: Collection, console: Console) -> No
     console.say(f"{splits['train']:,} of {count(clicked, 'clicked image')} are trained on, {rest}")
 
 
-def _report(
-    run: Run, collection: Collection, changes: Changes, extracted: int, started: float, console: Console
-) -> dict[str, Any]:
+def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, console: Console) -> FeaturesSummary:
     """Record and return what the stage did; warn of skipped files."""
+    collection = run.catalogue
     status = collection.counts_by("status")
-    summary = {
+    summary: FeaturesSummary = {
         "n_images": status["ok"],
         "added": changes.added,
         "changed": changes.changed,
@@ -128,7 +137,7 @@ def _report(
         "skipped": status["skipped"],
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if changes or extracted or _is_damaged(run.collection):
+    if changes or extracted or _is_damaged(run):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
         if summary["n_images"]:
@@ -145,25 +154,26 @@ def _report(
     return summary
 
 
-def _is_damaged(folder: Path) -> bool:
+def _is_damaged(run: Run) -> bool:
     try:
-        return read_record(folder) is None
+        return run.record(run.collection) is None
     except UserError:
         return True
 
 
-def check_features(run: Run, config: Config, collection: Collection) -> None:
+def check_features(run: OpenedRun) -> None:
     """Raise unless the collection is complete and was made with this configuration."""
+    config, collection = run.config, run.catalogue
     first = f"run 'visterm features --run {run.name}' first"
-    record = read_record(run.extractor)
+    record = run.record(run.extractor)
     finished = record is not None and record["content"] == collection["extractor"]
     if record is None or not finished or record["inputs"].get("split", collection["split"]) != collection["split"]:
         raise UserError(f"run {run.name}: the features are not finished; {first}")
-    changes = changed_settings(run, vector_kind(run, config).settings())
-    given = _changed_here(run, config)
-    if changes or given or not collection["split"].startswith(split_key(config)):
+    changes = changed_settings(run)
+    options = _changed_here(run, config)
+    if changes or options or not collection["split"].startswith(split_key(config)):
         changes = changes and f" ({changes})"
-        first = f"run 'visterm features --run {shlex.quote(run.name)}{given}' first"
+        first = f"run 'visterm features --run {shlex.quote(run.name)}{options}' first"
         raise UserError(f"run {run.name}: the features were made with another configuration{changes}; {first}")
     if collection.counts_by("status")["pending"]:
         raise UserError(f"run {run.name}: some images are not extracted yet; {first}")
@@ -174,13 +184,13 @@ def _changed_here(run: Run, config: Config) -> str:
     saved, asked = (
         flat(
             {
-                # Of triplets only learners know.
-                "collection": some.collection.model_dump(exclude={"triplets"}),
-                "split": some.split.model_dump(),
-                "features": some.features.model_dump(),
+                # Only learners depend on triplets.
+                "collection": configuration.collection.model_dump(exclude={"triplets"}),
+                "split": configuration.split.model_dump(),
+                "features": configuration.features.model_dump(),
             }
         )
-        for some in (run.configure(None, []), config)
+        for configuration in (run.configure(None, []), config)
     )
     changed = {key: value for key, value in asked.items() if saved[key] != value}
     texts = (value if isinstance(value, str) else json.dumps(value) for value in changed.values())

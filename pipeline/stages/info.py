@@ -11,35 +11,38 @@ from typing import Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED, how_to_train
-from visterm.pipeline.store.records import damage, is_up_to_date, read_metrics, read_record
-from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.checksums import Record
+from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED
+from visterm.pipeline.store.opened import OpenedRun, opened
+from visterm.pipeline.store.records import damage, is_up_to_date, read_metrics
+from visterm.pipeline.store.run import Run, how_to_train
 from visterm.pipeline.store.teachers import is_explaining
 
 from .drift import measure_drift
 from .evaluate import evaluation_record
 from .repair import damaged_artifacts
-from .supervision import read_training_data
 from .train import checkpoint_path, train_record
-from .vector_kinds import changed_settings, vector_kind
+from .vector_kinds import changed_settings
+
+Description = dict[str, Any]  # parts of a run by the names that 'visterm info' prints
 
 
-def describe_run(run: Run, config: Config) -> dict[str, Any]:
+def describe_run(run: Run, config: Config) -> Description:
     """Describe images, learners and evaluations of a run, what is out of date, and what is damaged.
 
     ``damaged`` has a line for each damaged part, which names the file and the command that rebuilds it; the other parts
     are described all the same. UserError if the catalogue is damaged.
     """
-    with Collection(run.collection) as collection:
-        return _describe(run, config, collection)
+    with opened(run, config, lock=False) as it:
+        return _describe(it)
 
 
-def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any]:
+def _describe(run: OpenedRun) -> Description:
+    config, collection = run.config, run.catalogue
     status, splits = collection.counts_by("status"), collection.counts_by("split")
     classes = {label for labels in collection.counts_by("labels") if labels for label in json.loads(labels)}
-    extractor = _whole_record(run.extractor)
-    description: dict[str, Any] = {
+    extractor = _whole_record(run, run.extractor)
+    description: Description = {
         "run": run.name,
         "folder": str(run.folder),
         "root": os.fspath(collection.root or ""),
@@ -48,10 +51,10 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         "skipped": status["skipped"],
         "classes": len(classes),
         "splits": {split or "none": n for split, n in splits.items()},
-        **_describe_extractor(run, extractor, config),
-        **_describe_checksums(run, collection),
+        **_describe_extractor(run, extractor),
+        **_describe_checksums(run),
         "excluded": status["excluded"],
-        **_describe_segments(run, collection, extractor is not None),
+        **_describe_segments(run, extractor is not None),
         "learners": {},
         "evaluations": {},
         "skipped_files": collection.skipped(),
@@ -59,9 +62,9 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
     training = None  # where it is not known what learners would learn from
     if extractor is not None:
         with contextlib.suppress(UserError):  # of a table of triplets
-            training = read_training_data(run, config, collection)
+            training = run.training
     for name in (name for name in TRAINED if name in run.learners()):
-        if (record := _whole_record(run.learner(name))) is None:
+        if (record := _whole_record(run, run.learner(name))) is None:
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
         labelled = training is not None and bool(training.images) and not training.marks
@@ -78,7 +81,7 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         description["learners"][name] = steps if is_current else f"{steps} (out of date: train again)"
         if size := sum(size for file, size in record.get("sizes", {}).items() if is_explaining(file)):
             description.setdefault("teachers", {})[name] = f"{size / 1e6:.1f} MB"
-    if unfinished := [name for name in TRAINED if _whole_record(checkpoint_path(run, name)) is not None]:
+    if unfinished := [name for name in TRAINED if _whole_record(run, checkpoint_path(run, name)) is not None]:
         description["unfinished"] = {
             name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"
             for name in unfinished
@@ -87,55 +90,56 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         description["indexes"] = indexes
     for folder in sorted(run.folder.glob("evaluations/*")):
         if "." not in folder.name:
-            description["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
+            description["evaluations"][folder.name] = _describe_evaluation(run, folder)
     segments = collection.damaged_segments() if "error" in description["segments"] else ()
     description["damaged"] = [*segments, *damaged_artifacts(run)]
     return description
 
 
-def _whole_record(folder: Path) -> dict[str, Any] | None:
+def _whole_record(run: Run, folder: Path) -> Record | None:
     """Read the record of an artifact; None if there is none, or if any of its files is damaged."""
     try:
-        record = read_record(folder)
+        record = run.record(folder)
     except UserError:
         return None
     return None if record is None or damage(folder, record) is not None else record
 
 
-def _describe_segments(run: Run, collection: Collection, whole_extractor: bool) -> dict[str, Any]:
+def _describe_segments(run: OpenedRun, whole_extractor: bool) -> Description:
     """Describe the segments on disk, and the drift since visterms and idf were learned."""
     try:
-        stored = collection.stored()
+        stored = run.catalogue.stored()
         segments = {
             "number": len(stored),
             "dead_rows": sum(segment.rows - segment.living for segment in stored),
-            "to_merge": len(collection.mergeable()),
+            "to_merge": len(run.catalogue.mergeable()),
         }
-        return {"segments": segments, "drift": measure_drift(run, collection) if whole_extractor else None}
+        return {"segments": segments, "drift": measure_drift(run) if whole_extractor else None}
     except UserError as error:  # a damaged segment; the rest can be described
         return {"segments": {"error": str(error)}, "drift": None}
 
 
-def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:
+def _describe_indexes(run: Run, extractor: Record | None) -> Description:
     """Describe the recall that two-stage indexes of the current vectors had when they were built.
 
     That of the vectors themselves, ``vectors``, serves several learners.
     """
     recalls = {}
     for name in (*LEARNER_NAMES, "vectors"):
-        record = _whole_record(run.folder / "index" / name)
+        record = _whole_record(run, run.folder / "index" / name)
         if record and extractor and record["inputs"]["extractor"] == extractor["content"] and record.get("recall"):
             recalls[name] = record["recall"]
     return recalls
 
 
-def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config) -> dict[str, Any]:
+def _describe_extractor(run: OpenedRun, record: Record | None) -> Description:
     """Describe how vectors are made."""
+    config = run.config
     if record is None:
         damaged = os.path.lexists(run.extractor)
         return {"visterms": 0, "learned from": "unknown, the extractor is damaged" if damaged else "nothing yet"}
     if "training_images" in record:
-        changes = changed_settings(run, vector_kind(run, config).settings())
+        changes = changed_settings(run)
         return {
             "visterms": record["config"]["features"]["n_visterms"],
             "learned from": count(record["training_images"], "training image")
@@ -144,31 +148,31 @@ def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config)
     vectors, features = config.collection.vectors.file, config.features
     model = "EfficientNet-Lite0" if features.kind == "deep" else features.onnx.model
     source = f"read from {vectors}" if vectors is not None else f"made by {model}"
-    precision = record["config"].get("features", {}).get("precision", "float32")
+    precision = record["config"]["features"]["precision"]
     stored = "" if record["inputs"].get("dense") is False else f" in {precision}"  # sparse imported ones have no choice
     return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers{stored}, {source}"}
 
 
-def _describe_checksums(run: Run, collection: Collection) -> dict[str, Any]:
+def _describe_checksums(run: OpenedRun) -> Description:
     """Describe the checksums that `features` recorded; nothing once images were added or removed since."""
     try:
-        record = read_record(run.collection) or {}
+        record = run.record(run.collection) or {}
     except UserError:
         return {}
-    if record.get("result", {}).get("n_images") != collection.counts_by("status")["ok"]:
+    if record.get("result", {}).get("n_images") != run.catalogue.counts_by("status")["ok"]:
         return {}
     return {"checksums": record["checksums"]} if "checksums" in record else {}
 
 
-def _describe_evaluation(run: Run, config: Config, collection: Collection, folder: Path) -> dict[str, Any]:
+def _describe_evaluation(run: OpenedRun, folder: Path) -> Description:
     """Describe protocol and mean average precisions of an evaluation, and whether it is up to date."""
     try:
         metrics = read_metrics(folder)
     except UserError as error:
         return {"error": str(error)}
     try:
-        expected = evaluation_record(run, config, collection, folder.name.split("+"))
-        is_current = _whole_record(folder) is not None and is_up_to_date(folder, expected)
+        expected = evaluation_record(run, folder.name.split("+"))
+        is_current = _whole_record(run, folder) is not None and is_up_to_date(folder, expected)
     except UserError:  # a learner is damaged
         is_current = False
     return {

@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.report.text import WORLDS
 from visterm.pipeline.store.as_new import measure_as_new
-from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, load_trained
+from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.records import fingerprint
-from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import supervision, vectors_by_rows
+from visterm.pipeline.store.supervision import TrainingData
 
-from .supervision import TrainingData
-from .train import (
-    LearnerRefused,
-    check_one_label,
-    constructor_parameters,
-    held_out_rows,
-    train_record,
-    vectors_for,
-    world_settings,
-)
+from .fitting import LearnerRefused, held_out_rows, labels_for, new_learner, vectors_for
+from .train import train_record, world_settings
+
+if TYPE_CHECKING:
+    from visterm.retrieval import Evaluation
 
 FEWEST_CLASSES = 4  # two are trained on: fewer make no triplet, or no irrelevant image
 _NEEDS = f"evaluate.protocol=open needs {FEWEST_CLASSES} classes or more, with two training and two test images each"
@@ -45,18 +38,18 @@ class ClassSplit(NamedTuple):
     seen: list[bool]  # of the tested images, whether all labels are trained on
 
 
-def check_classes(run: Run, collection: Collection) -> None:
+def check_classes(run: OpenedRun) -> None:
     """Raise if there are too few classes to be split."""
-    n_classes = len({name for image in collection.images("train", labelled=True) for name in image.labels})
+    n_classes = len({name for image in run.images("train", labelled=True) for name in image.labels})
     if n_classes < FEWEST_CLASSES:
         raise UserError(f"run {run.name}: {count(n_classes, 'class')} with training images; {_NEEDS}")
 
 
-def trainings_of(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> str:
+def trainings_of(run: OpenedRun, names: Sequence[str]) -> str:
     """Return the fingerprint of all that the trainings on half of the classes depend on."""
-    images = collection.images("train", "validation", labelled=True)
-    records = [train_record(run, config, name, TrainingData(images)) for name in names if name != "cosine"]
-    return fingerprint(config.seed, [[record["config"], record["inputs"]] for record in records])
+    training = TrainingData(run.images("train", "validation", labelled=True))
+    records = [train_record(run, run.config, name, training) for name in names if name != "cosine"]
+    return fingerprint(run.config.seed, [[record["config"], record["inputs"]] for record in records])
 
 
 def split_classes(images: Sequence[Image], tested: Sequence[Image], seed: int, number: int) -> ClassSplit:
@@ -74,18 +67,14 @@ def split_classes(images: Sequence[Image], tested: Sequence[Image], seed: int, n
     )
 
 
-def measure_class_splits(
-    run: Run, config: Config, collection: Collection, names: Sequence[str], console: Console
-) -> dict[str, Any]:
+def measure_class_splits(run: OpenedRun, names: Sequence[str], console: Console) -> dict[str, Any]:
     """Train on half of the classes and measure on all, for each split.
 
     Parameters
     ----------
-    run : Run
-    config : Config
-    collection : Collection
+    run : OpenedRun
     names : sequence of str
-        Learners, which are trained with the settings of ``config``; cosine is measured beside them.
+        Learners, which are trained with the settings of the configuration; cosine is measured beside them.
     console : Console
 
     Returns
@@ -99,24 +88,24 @@ def measure_class_splits(
     UserError
         A learner cannot be trained on half of the classes, or a half has no two test images of a class.
     """
-    images = collection.images("train", "validation", labelled=True)
-    tested = collection.images("test", labelled=True)
+    images = run.images("train", "validation", labelled=True)
+    tested = run.images("test", labelled=True)
     systems = list(dict.fromkeys((*names, "cosine")))
-    n_splits = config.evaluate.class_splits
+    n_splits = run.config.evaluate.class_splits
     figures: dict[str, dict[str, list]] = {name: {world: [] for world in WORLDS} for name in (*systems, "chance")}
     title = f"measuring {count(n_splits, 'class split')}"
     with console.phase(title, n_splits * len(systems), "systems") as phase:
         done = 0
         for number in range(n_splits):
-            split = split_classes(images, tested, config.seed, number)
-            Q = vectors_by_rows(run, collection, split.tested)
+            split = split_classes(images, tested, run.config.seed, number)
+            Q = run.vectors(split.tested)
             for name in systems:
                 note = f"{name}, split {number + 1} of {n_splits}"
                 tick = functools.partial(phase.advance_to, done, note=note)
                 tick()
                 try:
-                    learner = _trained_on(run, config, collection, name, split, tick)
-                    measured = _measure(learner, config, Q, split)
+                    learner = _trained_on(run, name, split, tick)
+                    measured = _measure(run, learner, Q, split)
                 except (LearnerRefused, ValueError) as error:
                     raise UserError(f"run {run.name}, class split {number + 1}: {error}; {_NEEDS}") from None
                 for world, evaluation in measured.items():
@@ -128,7 +117,7 @@ def measure_class_splits(
     return {"n_splits": n_splits, "systems": {name: _means(worlds) for name, worlds in figures.items()}}
 
 
-def _trained_on(run: Run, config: Config, collection: Collection, name: str, split: ClassSplit, tick: Any) -> Any:
+def _trained_on(run: OpenedRun, name: str, split: ClassSplit, tick: Any) -> Any:
     """Train a learner as the stage train does, on the images of seen classes; ValueError if it refuses them."""
     from visterm.learners import LEARNERS
 
@@ -138,22 +127,19 @@ def _trained_on(run: Run, config: Config, collection: Collection, name: str, spl
     images = [image for image in split.training if kind.validates or image.split == "train"]
     if not images:
         raise ValueError(f"{name}: every training image has a label that is not trained on")
-    clicks = config.collection.clicks is not None
-    if kind.one_label:
-        check_one_label(name, images, clicks)
-    y, labels = supervision(images, clicks=clicks)
-    learner = kind(**constructor_parameters(kind, config, name, len(images), y, labels))
-    X = vectors_for(learner, run, collection, images)
+    y, labels = labels_for(kind, run, name, images)
+    learner = new_learner(kind, run.config, name, len(images), y, labels)
+    X = vectors_for(learner, run, images)
     rows = held_out_rows(run, learner, images)
     measure_as_new(run, learner, images)
-    options = world_settings(config, name)
+    options = world_settings(run.config, name)
     try:
         return learner.fit(X, y, validation_rows=rows, progress=lambda _: tick(), **options)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _measure(learner: Any, config: Config, Q: Any, split: ClassSplit) -> dict[str, Any]:
+def _measure(run: OpenedRun, learner: Any, Q: Any, split: ClassSplit) -> dict[str, Evaluation]:
     """Return the evaluation of each of `WORLDS`; ValueError where no query has a relevant image."""
     import numpy as np
 
@@ -161,16 +147,15 @@ def _measure(learner: Any, config: Config, Q: Any, split: ClassSplit) -> dict[st
     from visterm.retrieval import evaluate_test_test
     from visterm.retrieval.stored import part
 
-    y, _ = supervision(split.tested, clicks=config.collection.clicks is not None)
+    y, _ = run.supervision(split.tested)
     seen = np.array(split.seen)
     rows = dict(zip(WORLDS, (seen, ~seen, np.ones(len(seen), bool)), strict=True))
     evaluations = {}
-    for world, own in rows.items():
+    n_jobs = run.config.compute.n_jobs
+    for world, among in rows.items():
         evaluation = None
-        if own.sum() > 1:
-            evaluation = evaluate_test_test(
-                effective(learner), part(Q, own), y[own], max_k=1, n_jobs=config.compute.n_jobs
-            )
+        if among.sum() > 1:
+            evaluation = evaluate_test_test(effective(learner), part(Q, among), y[among], max_k=1, n_jobs=n_jobs)
         if evaluation is None or not evaluation.n_queries:
             raise ValueError(f"no two test images of {world} classes share a label")
         evaluations[world] = evaluation

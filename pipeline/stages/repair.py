@@ -5,25 +5,39 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
-from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.plugins import STORES, find
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.records import damage, read_metrics, read_record, repair_hint
+from visterm.pipeline.store.marks import RelevanceMarks
+from visterm.pipeline.store.records import damage, read_metrics, repair_hint
 from visterm.pipeline.store.restore import damage_of, restore_catalogue
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.versions import LearnerVersions
 
-from .features import features
+from .features import FeaturesSummary, features
 
 
-def repair(
-    run: Run, config: Config, root: Path | None, console: Console, stores: dict[str, AppendOnlyStore]
-) -> dict[str, Any]:
+class Repaired(TypedDict):
+    """What `repair` found and did, as lines."""
+
+    catalogue: bool  # whether it was damaged
+    kept: list[str]
+    lost: list[str]
+    damaged: list[str]  # what another command must make again, with the command
+    features: FeaturesSummary
+    seconds: float
+
+
+def repair(run: Run, config: Config, root: Path | None, console: Console) -> Repaired:
     """Check every file of a run; restore a damaged catalogue, and extract the images of damaged segments again.
+
+    A damaged file of people's work (`visterm.pipeline.plugins.STORES`) is made again from its copy and the rows that
+    can be read.
 
     Parameters
     ----------
@@ -32,15 +46,6 @@ def repair(
     root : Path or None
         The directory of images, if the catalogue no longer tells it, or if it has moved.
     console : Console
-    stores : dict of AppendOnlyStore
-        Files of people's work by what they hold, such as "relevance marks": a damaged one is made again from its copy
-        and the rows that can be read.
-
-    Returns
-    -------
-    dict
-        ``catalogue``: whether it was damaged; ``kept`` and ``lost``: lines that say what; ``damaged``: what another
-        command must make again, with the command; and the summary of `features` under ``features``.
 
     Raises
     ------
@@ -51,7 +56,10 @@ def repair(
     kept: list[str] = []
     lost: list[str] = []
     with run.locked(), system_errors_explained(run.folder):
-        for what, store in stores.items():
+        for what, (place, path) in STORES.items():
+            if (kind := find(place)) is None:
+                continue
+            store: AppendOnlyStore = kind(getattr(run, path))
             if (problem := store.damage()) is not None:
                 n_rows, n_lost = store.rebuild()
                 console.say(problem)
@@ -100,7 +108,8 @@ def damaged_artifacts(run: Run) -> list[str]:
         except UserError as error:
             lines.append(str(error))
     try:
-        FeedbackTrainer(run).status()
+        RelevanceMarks(run.marks).standing()
+        LearnerVersions(run).check()
     except UserError as error:
         lines.append(str(error))
     return list(dict.fromkeys(lines))  # a damaged learner is named by its updates, too
@@ -109,14 +118,14 @@ def damaged_artifacts(run: Run) -> list[str]:
 def _problem(run: Run, folder: Path) -> str | None:
     """Return what is damaged in an artifact, or None; read it again if it was replaced while it was read."""
     while True:
-        record, problem = read_record(folder), None
+        record, problem = run.record(folder), None
         if record is not None:
             problem = damage(folder, record)
         elif folder != run.collection and os.path.lexists(folder):  # `features` writes that of the collection last
             problem = "record.json: no such file or directory"
         if problem is None and record is not None and folder.parent.name == "evaluations":
-            read_metrics(folder)  # those of earlier versions have no checksum
-        if problem is None or read_record(folder) == record:
+            read_metrics(folder)
+        if problem is None or run.record(folder) == record:
             return problem
 
 

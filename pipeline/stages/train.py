@@ -3,47 +3,59 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from visterm.pipeline.config.loading import with_settings
-from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count, duration, told_of_compiling
-from visterm.pipeline.errors import UserError, explain_system_error
-from visterm.pipeline.evaluation.is_a import parents_of
-from visterm.pipeline.feedback.calibration import measure_calibration
-from visterm.pipeline.feedback.versions import LearnerVersions
+from visterm.pipeline.config.models import Config, Settings
+from visterm.pipeline.console import Console, count, told_of_compiling
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.evaluation.calibration import measure_calibration
 from visterm.pipeline.store.as_new import measure_as_new
-from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, check_learners
-from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
+from visterm.pipeline.store.opened import OpenedRun, opened
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.supervision import TrainingData, check_training_data, with_uploads
 from visterm.pipeline.store.teachers import MOST_IMAGES, TaughtImages, save_teachers
-from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision, vectors_by_rows
+from visterm.pipeline.store.vectors import extractor_content, identity
+from visterm.pipeline.store.versions import LearnerVersions
+from visterm.pipeline.workers import connected
 
-from .dask_cluster import connected
+from .checkpoints import CheckpointCallback
 from .features import check_features
-from .supervision import TrainingData, check_training_data, read_training_data, with_uploads
+from .fitting import LearnerRefused, check_feasible, held_out_rows, labels_for, new_learner, refusal, vectors_for
+from .training_report import report_training
 
-_MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
-_HARDLY_BETTER = 0.05  # gain on held-out images, of cosine's mAP there, or of what that lacks to 1
+
+Accept = Callable[[Any, Record], None]
 
 
-class LearnerRefused(UserError):
-    """One learner cannot be trained; others can."""
+class Trained(TypedDict, total=False):
+    """A training and its figures, as the record of the learner has them."""
 
-
-Accept = Callable[[Any, dict[str, Any]], None]
+    learner: str
+    up_to_date: bool  # not trained again
+    n_images: int
+    n_triplets: int  # of a learner that learned from triplets
+    n_validation: int
+    steps: int
+    seconds: float
+    validation_measure: str  # this and what follows: of one that validates, on the held-out images
+    validation: float
+    validation_map: float
+    cosine_map: float
+    validation_p1: float
+    cosine_p1: float
+    learned: float  # share of what was learned that counts
+    worlds: dict[str, Any]  # of one that chose the share
 
 
 def train(
@@ -55,7 +67,7 @@ def train(
     force: bool = False,
     time_limit: float | None = None,
     accept: Accept | None = None,
-) -> dict[str, Any]:
+) -> Trained:
     """Learn a similarity from the training images, or from triplets; see `read_training_data`.
 
     Parameters
@@ -73,45 +85,24 @@ def train(
         Called with the learner and its record, to which it may add, before they take the place of those on disk. The
         latter stay if it raises LearnerRefused.
 
-    Returns
-    -------
-    dict
-        ``learner``, ``up_to_date`` (not trained again), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of one
-        that learned from triplets ``n_triplets``; of one that validates also ``validation_measure``, ``validation``,
-        and ``validation_map``, ``cosine_map``, ``validation_p1`` and ``cosine_p1``, on the held-out images; where a
-        share of what was learned counts ``learned``, and ``worlds`` if it was chosen.
-
     Raises
     ------
     UserError
         No features yet, no labels or triplets, too few classes; LearnerRefused if other learners could be trained.
     """
     check_learners([learner_name])
-    with run.locked(), Collection(run.collection) as collection:
-        check_features(run, config, collection)
-        training = read_training_data(run, config, collection)
-        check_training_data(run, training)
+    with opened(run, config) as it:
+        check_features(it)
+        check_training_data(run, it.training)
         if learner_name == "cosine":
-            return {
-                "learner": "cosine",
-                "up_to_date": True,
-                "n_images": len(training.images),
-                "steps": 0,
-                "seconds": 0.0,
-            }
-        folder = run.learner(learner_name)
-        record = train_record(run, config, learner_name, training)
-        # An equal checkpoint beside an up-to-date model is of an interrupted --force, which is resumed.
-        if (
-            not force
-            and is_up_to_date(folder, record)
-            and not is_up_to_date(checkpoint_path(run, learner_name), record)
-        ):
-            trained = read_record(folder) or {}
-            return {"learner": learner_name, "up_to_date": True} | trained["result"]
-        result = _train(run, config, learner_name, collection, training, record, console, force, time_limit, accept)
+            n_images = len(it.training.images)
+            return {"learner": "cosine", "up_to_date": True, "n_images": n_images, "steps": 0, "seconds": 0.0}
+        training = _Training(it, learner_name, console, force=force, time_limit=time_limit)
+        if training.is_done():
+            return {"learner": learner_name, "up_to_date": True, **training.before["result"]}
+        result = training.run(accept)
         run.save_config(config)
-    return {"learner": learner_name, "up_to_date": False} | result
+    return {"learner": learner_name, "up_to_date": False, **result}
 
 
 def checkpoint_path(run: Run, learner_name: str) -> Path:
@@ -119,7 +110,7 @@ def checkpoint_path(run: Run, learner_name: str) -> Path:
     return run.learner(learner_name).with_name(f"{learner_name}.checkpoint")
 
 
-def train_record(run: Run, config: Config, learner_name: str, training: TrainingData) -> dict[str, Any]:
+def train_record(run: Run, config: Config, learner_name: str, training: TrainingData) -> Record:
     """Return the record that a model trained on these images would have."""
     config = _of_triplets(config, learner_name, training)
     section = getattr(config, learner_name).model_dump()
@@ -146,7 +137,7 @@ def _of_triplets(config: Config, learner_name: str, training: TrainingData) -> C
     return with_settings(config, {f"{learner_name}.validation_fraction": None})
 
 
-def world_settings(config: Config, learner_name: str) -> dict[str, Any]:
+def world_settings(config: Config, learner_name: str) -> Settings:
     """Return the settings of the section train as far as they change this learner."""
     asked = config.train.model_dump()
     if getattr(getattr(config, learner_name), "validation_fraction", None) is None:  # nothing chooses
@@ -154,427 +145,210 @@ def world_settings(config: Config, learner_name: str) -> dict[str, Any]:
     return asked
 
 
-def _train(
-    run: Run,
-    config: Config,
-    learner_name: str,
-    collection: Collection,
-    training: TrainingData,
-    record: dict[str, Any],
-    console: Console,
-    force: bool,
-    time_limit: float | None,
-    accept: Accept | None,
-) -> dict[str, Any]:
-    """Fit or resume, with checkpoints if the learner resumes; publish the model."""
-    from visterm.learners import LEARNERS, load_learner
-    from visterm.learners.blend import scale_of
-    from visterm.learners.given_triplets import GivenTriplets
+class _Training:
+    """One training of a learner: its settings, its record, and its checkpoint."""
 
-    kind: Any = LEARNERS[TRAINED[learner_name]]
-    images, triplets = training.images, training.triplets
-    if triplets is not None and not kind.learns_triplets:
-        able = " or ".join(name for name, of in TRAINED.items() if LEARNERS[of].learns_triplets)
-        raise LearnerRefused(f"{learner_name} learns from labels, not from triplets ({training.source}); use {able}")
-    config = _of_triplets(config, learner_name, training)
-    if not kind.validates:
-        images = [image for image in images if image.split == "train"]
-    checkpoint = checkpoint_path(run, learner_name)
-    if not force:
-        _check_checkpoint(checkpoint, record, learner_name)
-    resumes = not force and is_up_to_date(checkpoint, _with_steps_of(checkpoint, record, learner_name))
-    resumes = resumes and (checkpoint / "files").is_dir()  # otherwise it was interrupted before the first checkpoint
-    seconds_before = (read_record(checkpoint) or {}).get("seconds", 0.0) if resumes else 0.0
-    started = time.perf_counter() - seconds_before
-    clicks = config.collection.clicks is not None
-    if kind.one_label:
-        check_one_label(learner_name, images, clicks)
-    n_rows = len(images) + len(training.uploads)
-    y, names = supervision(images, clicks=clicks) if triplets is None else (GivenTriplets(triplets, n_rows), [])
-    for name in names if len(names) > 1 and not clicks else ():
-        if all(name in image.labels for image in images):
-            console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
-    learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
-    X = with_uploads(vectors_for(learner, run, collection, images), training)
-    if triplets is not None:
-        learner.set_params(n_steps=getattr(config, learner_name).n_steps)  # by default several times through them
-        for line in training.warnings:
-            console.warn(line)
-        console.say(f"{learner_name} learns from {count(len(triplets), 'triplet')} of {training.source}")
-    if "record_teachers" in learner.get_params():
-        learner.set_params(record_teachers=len(images) <= MOST_IMAGES)
-    _check_feasible(learner_name, learner, config, X, y, time_limit)
-    if time_limit is not None and not learner.validates:
-        console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
-    if force:  # if this is interrupted, the old model is not up to date: it was to be replaced
-        with publish(checkpoint, dict(record)):
-            pass
-    title = f"training {learner_name} on {count(len(images), 'image')}"
-    distributed = kind.distributes and learner.n_rankers > 1
-    with (
-        connected(config, run) if distributed else contextlib.nullcontext() as cluster,
-        told_of_compiling(console),
-        console.phase(title, unit="steps") as phase,
-        publish(run.learner(learner_name), record) as target,
-    ):
-        watch = _CheckpointCallback(
-            phase, console, checkpoint, record, started, config.compute.checkpoint_seconds, time_limit
+    def __init__(self, run: OpenedRun, name: str, console: Console, *, force: bool, time_limit: float | None):
+        from visterm.learners import LEARNERS
+
+        self.opened, self.name, self.console = run, name, console
+        self.force, self.time_limit = force, time_limit
+        self.kind: Any = LEARNERS[TRAINED[name]]
+        self.data = run.training
+        self.config = _of_triplets(run.config, name, self.data)
+        self.record = train_record(run, run.config, name, self.data)
+        self.folder, self.checkpoint = run.learner(name), checkpoint_path(run, name)
+
+    @property
+    def before(self) -> Record:
+        """The record of the model on disk."""
+        return self.opened.record(self.folder) or {}
+
+    def is_done(self) -> bool:
+        """Whether the model is up to date; an equal checkpoint beside it is of an interrupted --force: resume it."""
+        if self.force or not is_up_to_date(self.folder, self.record):
+            return False
+        return not is_up_to_date(self.checkpoint, self.record)
+
+    def run(self, accept: Accept | None) -> Trained:
+        """Fit or resume, with checkpoints if the learner resumes; publish the model and return its result."""
+        self._check()
+        resumes = not self.force and self._is_of_checkpoint() and (self.checkpoint / "files").is_dir()
+        seconds = (self.opened.record(self.checkpoint) or {}).get("seconds", 0.0) if resumes else 0.0
+        started = time.perf_counter() - seconds
+        images = [image for image in self.data.images if self.kind.validates or image.split == "train"]
+        y, names = self._supervision(images)
+        learner = self._new_learner(images, y, names)
+        X = with_uploads(vectors_for(learner, self.opened, images), self.data)
+        check_feasible(self.name, learner, self.config, X, y, self.time_limit)
+        if self.time_limit is not None and not learner.validates:
+            self.console.warn(f"--time-limit does not end the training of {self.name}, which cannot stop early")
+        if self.force:  # if this is interrupted, the old model is not up to date: it was to be replaced
+            with publish(self.checkpoint, dict(self.record)):
+                pass
+        distributed = self.kind.distributes and learner.n_rankers > 1
+        title = f"training {self.name} on {count(len(images), 'image')}"
+        with (
+            connected(self.config, self.opened) if distributed else contextlib.nullcontext() as cluster,
+            told_of_compiling(self.console),
+            self.console.phase(title, unit="steps") as phase,
+            publish(self.folder, self.record) as target,
+        ):
+            every = self.config.compute.checkpoint_seconds
+            watch = CheckpointCallback(
+                phase, self.console, self.checkpoint, self.record, started, every, self.time_limit
+            )
+            measure_as_new(self.opened, learner, images)
+            options = {"progress": watch, "distribute": None if cluster is None else cluster.map}
+            # On a cluster a pass may take minutes: there a signal ends training at once, with the checkpoint before.
+            signals_wait = self.kind.resumes and cluster is None
+            try:
+                with watch if signals_wait else contextlib.nullcontext():
+                    if resumes:
+                        learner = self._resume(learner, images, X, y, options)
+                    else:
+                        rows = held_out_rows(self.opened, learner, images)
+                        settings = world_settings(self.config, self.name)
+                        learner.fit(X, y, validation_rows=rows, **settings, **options)
+                    watch.end_if_told(learner)
+            except ValueError as error:
+                if self.force:
+                    shutil.rmtree(self.checkpoint, ignore_errors=True)
+                raise LearnerRefused(refusal(self.name, error)) from None
+            self._save(target, learner, images, X, y)
+            self._note(learner, images, names, time.perf_counter() - started)
+            if accept is not None:
+                try:
+                    accept(learner, self.record)
+                except LearnerRefused:  # the end of a training, not an interruption
+                    shutil.rmtree(self.checkpoint, ignore_errors=True)
+                    raise
+        report_training(self.name, learner, y, watch.timed_out, self.config, self.console)
+        self._say_unlearned_marks()
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        return self.record["result"]
+
+    def _check(self) -> None:
+        """Raise if the learner cannot learn this, or if an interrupted training would be overwritten."""
+        from visterm.learners import LEARNERS
+
+        if self.data.triplets is not None and not self.kind.learns_triplets:
+            able = " or ".join(name for name, of in TRAINED.items() if LEARNERS[of].learns_triplets)
+            raise LearnerRefused(f"{self.name} learns from labels, not from triplets ({self.data.source}); use {able}")
+        if self.force:
+            return
+        kept, record = self.opened.record(self.checkpoint), self.record
+        if kept is None or (kept["config"], kept["inputs"]) == (record["config"], record["inputs"]):
+            return
+        if self._is_of_checkpoint():
+            return
+        old, new = (
+            {**made["config"][self.name], "seed": made["config"]["seed"], **made["config"].get("train", _PAPERS)}
+            for made in (kept, record)
         )
-        measure_as_new(run, learner, images)
-        options: dict[str, Any] = {"progress": watch, "distribute": None if cluster is None else cluster.map}
-        # On a cluster a pass may take minutes: there a signal ends the training at once, with the checkpoint before.
-        signals_wait = kind.resumes and cluster is None
-        try:
-            with watch if signals_wait else contextlib.nullcontext():
-                if resumes:
-                    console.say("resuming from the checkpoint of an interrupted training")
-                    steps = getattr(learner, "n_steps", None)
-                    learner = load_learner(checkpoint / "files")
-                    measure_as_new(run, learner, images)
-                    if steps is not None and steps != learner.n_steps:
-                        learner.set_params(n_steps=steps).end_after(steps)
-                    phase.start_at(learner.steps_done_)
-                    learner.resume(X, y, **options)
-                else:
-                    rows = held_out_rows(run, learner, images)
-                    learner.fit(X, y, validation_rows=rows, **world_settings(config, learner_name), **options)
-                watch.end_if_told(learner)
-        except ValueError as error:
-            if force:
-                shutil.rmtree(checkpoint, ignore_errors=True)
-            raise LearnerRefused(_refusal(learner_name, error)) from None
+        differences = [f"{key}={old.get(key)}, now {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
+        words = {"extractor": "other visterms", "images": "other images or labels", "clicks": "other clicks"}
+        words["is_a"] = "another is-a table"
+        differences += [text for key, text in words.items() if kept["inputs"].get(key) != record["inputs"].get(key)]
+        raise UserError(
+            f"{self.checkpoint} is of an interrupted training with {'; '.join(differences)}: train with those settings "
+            "to resume it, or with --force to start again"
+        )
+
+    def _is_of_checkpoint(self) -> bool:
+        """Whether the checkpoint is of this training: another number of steps is no other training."""
+        kept, record = self.opened.record(self.checkpoint), self.record
+        if kept is not None and "n_steps" in kept["config"].get(self.name, {}):
+            section = record["config"][self.name] | {"n_steps": kept["config"][self.name]["n_steps"]}
+            record = record | {"config": record["config"] | {self.name: section}}
+        return is_up_to_date(self.checkpoint, record)
+
+    def _supervision(self, images: Sequence[Image]) -> tuple[Any, list[str]]:
+        """Return what is learned of these images: labels, with their names, or triplets."""
+        from visterm.learners.given_triplets import GivenTriplets
+
+        if self.data.triplets is not None:
+            return GivenTriplets(self.data.triplets, len(images) + len(self.data.uploads)), []
+        y, names = labels_for(self.kind, self.opened, self.name, images)
+        for name in names if len(names) > 1 and not self.opened.clicks else ():
+            if all(name in image.labels for image in images):
+                self.console.warn(
+                    f"every training image has the label {name}, by which all are similar: leave this label out"
+                )
+        return y, names
+
+    def _new_learner(self, images: Sequence[Image], y: Any, names: Sequence[str]) -> Any:
+        learner = new_learner(self.kind, self.config, self.name, len(images), y, names)
+        if (triplets := self.data.triplets) is not None:
+            learner.set_params(n_steps=getattr(self.config, self.name).n_steps)  # by default several times through them
+            for line in self.data.warnings:
+                self.console.warn(line)
+            self.console.say(f"{self.name} learns from {count(len(triplets), 'triplet')} of {self.data.source}")
+        if "record_teachers" in learner.get_params():
+            learner.set_params(record_teachers=len(images) <= MOST_IMAGES)
+        return learner
+
+    def _resume(self, learner: Any, images: Sequence[Image], X: Any, y: Any, options: dict[str, Any]) -> Any:
+        """Resume from the checkpoint, with the steps of this training; return the learner of the checkpoint."""
+        from visterm.learners import load_learner
+
+        self.console.say("resuming from the checkpoint of an interrupted training")
+        steps = getattr(learner, "n_steps", None)
+        learner = load_learner(self.checkpoint / "files")
+        measure_as_new(self.opened, learner, images)
+        if steps is not None and steps != learner.n_steps:
+            learner.set_params(n_steps=steps).end_after(steps)
+        options["progress"].start_at(learner.steps_done_)
+        learner.resume(X, y, **options)
+        return learner
+
+    def _save(self, target: Path, learner: Any, images: Sequence[Image], X: Any, y: Any) -> None:
+        """Write the files of the model."""
+        from visterm.learners.blend import scale_of
+
         if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
         if learner.has_teachers:
-            rows = [{"id": image.id} for image in images]
-            rows += [{"sha256": key, "mark": None} for key in training.uploads]
+            rows: list[dict[str, Any]] = [{"id": image.id} for image in images]
+            rows += [{"sha256": key, "mark": None} for key in self.data.uploads]
             save_teachers(target, TaughtImages(X, rows))
+
+    def _note(self, learner: Any, images: Sequence[Image], names: Sequence[str], seconds: float) -> None:
+        """Add to the record what was learned, and how well."""
+        record, triplets = self.record, self.data.triplets
         if learner.ranks_labels or learner.by_category:
             record["labels"] = names
-        if training.marks:
-            record["marks"] = training.marks
-        record["result"] = {
-            "n_images": len(images),
-            **({} if triplets is None else {"n_triplets": len(triplets)}),
+        if self.data.marks:
+            record["marks"] = self.data.marks
+        result: Trained = {"n_images": len(images)}
+        if triplets is not None:
+            result["n_triplets"] = len(triplets)
+        result |= {
             "n_validation": 0 if learner.held_out_ is None else len(learner.held_out_),
             "steps": int(learner.n_steps_),
-            "seconds": round(time.perf_counter() - started, 3),
+            "seconds": round(seconds, 3),
         }
         if learner.validation_map_ is not None:
-            record["result"] |= {
+            result |= {
                 "validation_measure": learner.validation_measure,
                 "validation": float(learner.best_validation_),
                 "validation_map": float(learner.validation_map_),
                 "cosine_map": float(learner.cosine_map_),
+                "validation_p1": float(learner.validation_p1_),
+                "cosine_p1": float(learner.cosine_p1_),
             }
-            if learner.validation_p1_ is not None and learner.cosine_p1_ is not None:  # else resumed from before them
-                first = {"validation_p1": float(learner.validation_p1_), "cosine_p1": float(learner.cosine_p1_)}
-                record["result"] |= first
-        record["calibration"] = measure_calibration(run, learner_name, learner, collection, collection.images())
         if learner.learned_ != 1:
-            record["result"]["learned"] = learner.learned_
+            result["learned"] = learner.learned_
         if learner.worlds_ is not None:
-            record["result"]["worlds"] = {"for": learner.world_} | learner.worlds_
-        if accept is not None:
-            try:
-                accept(learner, record)
-            except LearnerRefused:  # the end of a training, not an interruption
-                shutil.rmtree(checkpoint, ignore_errors=True)
-                raise
-    _report_training(learner_name, learner, y, watch.timed_out, config, console)
-    with contextlib.suppress(UserError):
-        if LearnerVersions(run).in_force(learner_name).void:
-            console.warn(
-                f"the new model of {learner_name} has not learned from the relevance marks yet; "
-                f"'visterm feedback update --run {run.name}' teaches it"
-            )
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    return record["result"]
+            result["worlds"] = {"for": learner.world_} | learner.worlds_
+        record |= {"result": result, "calibration": measure_calibration(self.opened, self.name, learner)}
 
-
-def vectors_for(learner: Any, run: Run, collection: Collection, images: Sequence[Image]) -> Any:
-    """Return the vectors that a learner is to be fitted on: on disk, if there are many and it reads them by rows."""
-    return (vectors_by_rows if learner.reads_rows else mapped_vectors)(run, collection, images)
-
-
-def held_out_rows(run: Run, learner: Any, images: Sequence[Image]) -> Any:
-    """Return the numbers of the images that are held out; None where the learner is to draw them itself, if any.
-
-    These are the images of a folder validation/, else those that `features` chose, whose vectors are known as those of
-    new photos. Where less than three quarters as many of these are left as the learner holds out, because labels came
-    later or many photos were added, it draws.
-    """
-    import numpy as np
-
-    from visterm.learners.validation import MAX_IMAGES
-
-    rows = np.flatnonzero([image.split == "validation" for image in images])
-    fraction = learner.get_params().get("validation_fraction")
-    if not len(rows) and fraction is not None:
-        kept = set((read_record(run.extractor) or {}).get("held_out", ()))
-        rows = np.flatnonzero([image.path in kept for image in images])
-        if 4 * len(rows) < 3 * min(fraction * len(images), MAX_IMAGES):
-            return None
-    return rows if len(rows) else None
-
-
-class _CheckpointCallback:
-    """Callback that shows a learner's progress and saves a checkpoint every so many seconds.
-
-    As a context, it ends the training on Ctrl-C or SIGTERM: when the learner calls next, which is within a second, a
-    checkpoint is saved, and only then is the signal let through. A second signal is let through at once, and so is the
-    first before the learner has called, when there is nothing to save.
-    """
-
-    def __init__(
-        self,
-        phase: Any,
-        console: Console,
-        checkpoint: Path,
-        record: dict[str, Any],
-        started: float,
-        every: float,
-        time_limit: float | None = None,
-    ):
-        self._phase, self._console = phase, console
-        self._checkpoint, self._record = checkpoint, record
-        self._started, self._every = started, every
-        self._time_limit = time_limit
-        self.timed_out = False
-        self._saved = time.perf_counter()
-        self._handlers: dict[int, Any] = {}  # that were there before, by signal
-        self._called = False
-        self._signal: int | None = None
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():  # no other can set handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # jobs in the background ignore Ctrl-C
-                    self._handlers[number] = signal.signal(number, self._hold)
-
-    def __exit__(self, *error: object) -> None:
-        while self._handlers:
-            signal.signal(*self._handlers.popitem())
-
-    def _hold(self, number: int, frame: Any) -> None:
-        self.__exit__()
-        if self._called:
-            self._signal = number
-        else:
-            signal.raise_signal(number)
-
-    def __call__(self, learner: Any) -> None:
-        self._called = True
-        checks = (entry["validation"] for entry in reversed(learner.history_) if learner.phase_ == "search")
-        last = next((figure for figure in checks if figure is not None), None)
-        note = "" if last is None else f"validation {learner.validation_measure} {last:.3f}"
-        self._end_in_time(learner)
-        self._phase.advance_to(learner.steps_done_, learner.steps_total_, note)
-        self.end_if_told(learner)
-        if time.perf_counter() - self._saved > self._every:
-            self._save(learner, "training continues")
-
-    def _end_in_time(self, learner: Any) -> None:
-        """End the search where a refit for the best number of steps still keeps within the time limit."""
-        if self._time_limit is None or self.timed_out or not learner.validates:
-            return
-        if learner.phase_ not in ("search", "train"):
-            return
-        share = getattr(learner, "best_step_", 0) / max(learner.n_steps_, 1) if learner.refit else 0
-        if (time.perf_counter() - self._started) * (1 + share) >= self._time_limit:
-            learner.end_after(0)
-            self.timed_out = True
-
-    def end_if_told(self, learner: Any) -> None:
-        """Save a checkpoint and let the signal through, if there was one."""
-        if self._signal is None:
-            return
-        self._console.say("saving the checkpoint ...")
-        saved = self._save(learner, "the one before is kept")
-        number, self._signal = self._signal, None
-        try:
-            signal.raise_signal(number)
-        except KeyboardInterrupt as interrupt:
-            if saved:
-                interrupt.args = (f"checkpoint saved at {learner.steps_done_:,} of {learner.steps_total_:,} steps",)
-            raise
-
-    def _save(self, learner: Any, advice: str) -> bool:
-        seconds = {"seconds": round(time.perf_counter() - self._started, 3)}
-        try:
-            with publish(self._checkpoint, self._record | seconds) as folder:
-                learner.save(folder / "files")
-        except OSError as error:  # the previous one stays; hours of training are not lost to a full disk
-            problem = "the checkpoint could not be written"
-            self._console.warn(explain_system_error(error, self._checkpoint, problem, advice) or str(error))
-            return False
-        finally:
-            self._saved = time.perf_counter()
-        return True
-
-
-def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: str) -> None:
-    """Raise if the checkpoint is of another training, which starting again would overwrite."""
-    other = read_record(checkpoint)
-    if other is None or (other["config"], other["inputs"]) == (record["config"], record["inputs"]):
-        return
-    if is_up_to_date(checkpoint, _with_steps_of(checkpoint, record, learner_name)):
-        return
-    old, new = (
-        {**made["config"][learner_name], "seed": made["config"]["seed"], **made["config"].get("train", _PAPERS)}
-        for made in (other, record)
-    )
-    differences = [f"{key}={old.get(key)}, now {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
-    words = {"extractor": "other visterms", "images": "other images or labels", "clicks": "other clicks"}
-    words["is_a"] = "another is-a table"
-    differences += [text for key, text in words.items() if other["inputs"].get(key) != record["inputs"].get(key)]
-    raise UserError(
-        f"{checkpoint} is of an interrupted training with {'; '.join(differences)}: train with those settings to "
-        "resume it, or with --force to start again"
-    )
-
-
-def _with_steps_of(checkpoint: Path, record: dict[str, Any], learner_name: str) -> dict[str, Any]:
-    """Return the record with the checkpoint's number of steps: another number of them is no other training."""
-    other = read_record(checkpoint)
-    if other is None or "n_steps" not in other["config"].get(learner_name, {}):
-        return record
-    section = record["config"][learner_name] | {"n_steps": other["config"][learner_name]["n_steps"]}
-    return record | {"config": record["config"] | {learner_name: section}}
-
-
-def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, y: Any, time_limit: float | None) -> None:
-    """Refuse training that needs too much memory or time, or vectors that suit the learner badly."""
-    n_images, n_features = X.shape
-    n_entries = X.nnz if hasattr(X, "nnz") else n_images * n_features
-    visterms = config.features.kind == "visterms" and config.collection.vectors.file is None
-    try:
-        vectors = "deep" if config.features.kind == "deep" else config.features.codebook.kind if visterms else None
-        learner.check(X, y, vectors=vectors)
-    except ValueError as error:
-        raise LearnerRefused(_refusal(learner_name, error, visterms=visterms)) from None
-    n_bytes, seconds = learner.estimate(n_images, n_features, n_entries)
-    fewer = "extract fewer visterms, such as visterm features IMAGES --set features.n_visterms=1000"
-    fewer = fewer if visterms else "use shorter vectors"
-    if n_bytes > (room := available_memory()):
-        needs = f"{n_bytes / 1e9:.0f} GB of memory, and {room / 1e9:.0f} GB are free"
-        raise LearnerRefused(f"{learner_name}: vectors of {n_features:,} numbers take {needs}; {fewer}")
-    if time_limit is None and seconds > _MOST_SECONDS:
-        raise LearnerRefused(
-            f"{learner_name}: vectors of {n_features:,} numbers take about {duration(seconds)} on one core; {fewer}, "
-            "or train with --time-limit"
-        )
-
-
-def _refusal(learner_name: str, error: ValueError, *, visterms: bool = True) -> str:
-    """Return what a learner refuses, with the commands for the parameters and vectors that it says to use."""
-    text = re.sub(r"; use (\w+=)", rf"; use --set {learner_name}.\1", str(error))
-    if text.endswith(" forest codebook"):
-        kind = "" if visterms else "--set features.kind=visterms "
-        text += f": visterm features IMAGES {kind}--set features.codebook.kind=forest"
-    return f"{learner_name}: {text}"
-
-
-def available_memory() -> float:
-    """Return the bytes of memory that can be used without swapping."""
-    with contextlib.suppress(OSError, StopIteration), open("/proc/meminfo") as lines:
-        return 1024 * float(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))  # not on Linux: all there is
-
-
-def _report_training(
-    learner_name: str, learner: Any, y: Any, timed_out: bool, config: Config, console: Console
-) -> None:
-    """Say what the figures on held-out images advise, one line each."""
-    if learner.validation_map_ is None:
-        return
-    if learner.is_improving():
-        measure, steps = learner.validation_measure, max(entry["step"] for entry in learner.history_)
-        advice = "a longer --time-limit" if timed_out else f"--set {learner_name}.n_steps={2 * learner.n_steps}"
-        console.say(
-            f"{learner_name}: validation {measure} was still improving when the steps ended, after {steps:,}: {advice}"
-        )
-    if learner.worlds_ is not None:
-        _say_worlds(learner_name, learner, y, console)
-    cosine = learner.cosine_map_
-    if learner.validation_map_ - cosine < _HARDLY_BETTER * min(cosine, 1 - cosine):
-        figures = f"mAP {learner.validation_map_:.3f}, cosine {cosine:.3f}"
-        visterms = config.features.kind == "visterms" and config.collection.vectors.file is None
-        network = "vectors of a network (visterm features IMAGES --deep), or " if visterms else ""
-        console.say(
-            f"{learner_name} is hardly better than cosine on held-out images ({figures}): try {network}other settings "
-            "(visterm tune)"
-        )
-
-
-def _say_worlds(learner_name: str, learner: Any, y: Any, console: Console) -> None:
-    """Say how much of what was learned counts, and what it does for classes that are trained on and for others."""
-    worlds = learner.worlds_
-    names = ("classes that it was trained on", "other classes", "both in one gallery")
-    figures = [
-        f"{figure:.3f} ({cosine:.3f}) for {name}"
-        for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False)
-    ]
-    share = "all" if learner.learned_ == 1 else f"{learner.learned_:.0%}"
-    beside = "" if learner.learned_ == 1 else ", beside how images look"
-    if len(worlds["shares"]) > 1 and learner.world_ != "seen" and len(worlds["learner"]) == 1:
-        beside += f", the cautious share, as no class could be held out ({_why_no_class(y)})"
-    console.say(
-        f"{learner_name}: {share} of what was learned counts{beside}; mAP on held-out images (cosine): "
-        f"{', '.join(figures)}"
-    )
-    for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False):
-        if round(figure, 3) < round(cosine, 3):
-            console.warn(
-                f"{learner_name} is below cosine on held-out images for {name}: mAP {figure:.3f}, cosine {cosine:.3f}; "
-                "a smaller --set train.learned, or --learner cosine, is better for these"
-            )
-
-
-def _why_no_class(y: Any) -> str:
-    """Say why no class could be held out to validate."""
-    import numpy as np
-
-    from visterm.learners.validation import FEWEST_CLASSES
-
-    if hasattr(y, "indptr"):
-        return "too few labels are those of two images and more, and of a fifth of the images at most"
-    n_classes = int((np.unique(y, return_counts=True)[1] >= 2).sum())
-    if n_classes >= FEWEST_CLASSES:
-        return "too few images would be left"
-    return f"{count(n_classes, 'class')} with two training images or more, and {FEWEST_CLASSES} are needed"
-
-
-def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:
-    """Raise on clicks, and on images with several labels."""
-    from visterm.learners import LEARNERS
-
-    several = [image.path for image in images if len(image.labels) != 1]
-    if not clicks and not several:
-        return
-    *others, last = [name for name, kind in TRAINED.items() if not LEARNERS[kind].one_label]
-    what = f", and {len(several)} of {count(len(images), 'image')} have several (first: {several[0]})"
-    raise LearnerRefused(
-        f"{learner_name} learns from one label per image{', not from clicks' if clicks else what}; "
-        f"use {', '.join(others)} or {last}"
-    )
-
-
-def constructor_parameters(
-    kind: Any, config: Config, learner_name: str, n_images: int, y: Any, names: Sequence[str]
-) -> dict[str, Any]:
-    """Return the constructor's arguments: the learner's section, and the shared settings that its class takes.
-
-    ``y`` and ``names`` are what `supervision` returns, for a learner that takes a hierarchy of the labels.
-    """
-    parameters = getattr(config, learner_name).model_dump()
-    if parameters.get("is_a") is not None:
-        parameters["is_a"] = parents_of(names, Path(parameters["is_a"]), numbered=y.ndim == 2)
-    if parameters.get("n_steps", 0) is None:
-        parameters["n_steps"] = kind().steps_for(n_images)
-    accepted = kind().get_params()
-    if "click_cutoff" in accepted and config.collection.clicks is None:
-        parameters["click_cutoff"] = None
-    shared = {"random_state": config.seed, "n_jobs": config.compute.n_jobs}
-    return parameters | {name: value for name, value in shared.items() if name in accepted}
+    def _say_unlearned_marks(self) -> None:
+        """Warn where the model that was replaced had learned relevance marks."""
+        with contextlib.suppress(UserError):
+            if LearnerVersions(self.opened).in_force(self.name).void:
+                self.console.warn(
+                    f"the new model of {self.name} has not learned from the relevance marks yet; "
+                    f"'visterm feedback update --run {self.opened.name}' teaches it"
+                )

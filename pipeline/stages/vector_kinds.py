@@ -8,23 +8,26 @@ import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
-from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
+from visterm.pipeline.store.catalogue import Outcome
+from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish, write_text
-from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
+from visterm.pipeline.store.opened import OpenedRun
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import has_segments
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
+from visterm.pipeline.workers import connected
 
-from .dask_cluster import connected
 from .extraction import ImageSource, Source, try_read
 
 if TYPE_CHECKING:
@@ -37,23 +40,30 @@ _OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
 
 
-def vector_kind(run: Run, config: Config) -> VectorKind:
-    """Return the kind of vectors that a configuration asks for."""
-    if config.collection.vectors.file is not None:
-        return _PrecomputedVectors(run, config)
+def needs_directory(run: Run, config: Config) -> bool:
+    """Return whether the directory of images must be given: a run has none yet, and no table of vectors is named."""
+    catalogue = run.collection / "catalogue.sqlite"
+    known = os.path.lexists(catalogue) or has_segments(catalogue.with_name("segments"))
+    return config.collection.vectors.file is None and not known
+
+
+def vector_kind(run: OpenedRun) -> VectorKind:
+    """Return the kind of vectors that the configuration asks for."""
+    if run.config.collection.vectors.file is not None:
+        return _PrecomputedVectors(run)
     kinds: dict[str, type[VectorKind]] = {"visterms": _VistermVectors, "deep": _DeepVectors, "onnx": _ModelVectors}
-    return kinds[config.features.kind](run, config)
+    return kinds[run.config.features.kind](run)
 
 
 _AT_ONCE = 20_000  # images whose counts are read at a time
 
 
-def in_words(model: dict[str, Any]) -> str:
+def in_words(model: Mapping[str, Any]) -> str:
     """Return on one line what `OnnxEmbedder.describe` found, and what it chose."""
     height, width = model["size"]
     mean, scale = (
-        ", ".join(f"{number:.4g}" for number in (given if isinstance(given, list) else [given]))
-        for given in (model["mean"], model["scale"])
+        ", ".join(f"{number:.4g}" for number in (value if isinstance(value, list) else [value]))
+        for value in (model["mean"], model["scale"])
     )
     line = (
         f"{Path(model['model']).name}: {model['resize']} to {width} x {height}, {model['channels']}, "
@@ -66,12 +76,12 @@ def in_words(model: dict[str, Any]) -> str:
     return line
 
 
-def changed_settings(run: Run, settings: dict[str, Any]) -> str:
+def changed_settings(run: OpenedRun) -> str:
     """Describe how settings differ from those that the extractor of a run was made with; empty if they do not."""
-    record = read_record(run.extractor)
+    record = run.record(run.extractor)
     if record is None:
         return ""
-    old, new = ({"features.precision": "float32"} | flat(some) for some in (record["config"], settings))
+    old, new = flat(record["config"]), flat(vector_kind(run).settings())
     missing = object()
     keys = [key for key in old | new if old.get(key, missing) != new.get(key, missing)]
     if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
@@ -79,14 +89,14 @@ def changed_settings(run: Run, settings: dict[str, Any]) -> str:
     return f"made with {keys[0]}={json.dumps(old[keys[0]])}, now {json.dumps(new[keys[0]])}"
 
 
-def reweight(run: Run, config: Config, collection: Collection) -> None:
+def reweight(run: OpenedRun) -> None:
     """Change how counts become weights, if that alone differs: palette, codebook, idf and counts stay as they are.
 
     A kill in between leaves counts that seem to be of another extractor, and `features` extracts them again.
     """
-    settings, old = vector_kind(run, config).settings(), read_record(run.extractor)
+    settings, old = vector_kind(run).settings(), run.record(run.extractor)
     weights = settings.get("features", {}).get("weighting")
-    if old is None or weights is None or old["config"] == settings or collection["extractor"] != old["content"]:
+    if old is None or weights is None or old["config"] == settings or run.catalogue["extractor"] != old["content"]:
         return
     if old["config"] | {"features": old["config"]["features"] | {"weighting": weights}} != settings:
         return
@@ -98,7 +108,7 @@ def reweight(run: Run, config: Config, collection: Collection) -> None:
         keep_counts_as_new(run, folder)
         record |= {key: old[key] for key in _OF_CODEBOOK if key in old}
         record["content"] = _content(record, folder)
-    collection["extractor"] = record["content"]
+    run.catalogue["extractor"] = record["content"]
 
 
 def _say_centers(extractor: Any, n_visterms: int, console: Console) -> None:
@@ -113,32 +123,29 @@ def _say_centers(extractor: Any, n_visterms: int, console: Console) -> None:
         )
 
 
-def learned_from(run: Run, config: Config, collection: Collection) -> list[str] | None:
-    """Return the paths of the images that a codebook was made from, in their order; None if it would be others now.
-
-    They are not known either in runs of versions up to 0.3.
-    """
-    kind, root = vector_kind(run, config), collection.root
+def learned_from(run: OpenedRun) -> list[str] | None:
+    """Return the paths of the images that a codebook was made from, in their order; None if it would be others now."""
+    kind, root = vector_kind(run), run.catalogue.root
     if root is None or not isinstance(kind, _VistermVectors):
         return None
-    paths = kind._training_images(collection, root)[0]
-    digest = (read_record(run.extractor) or {}).get("learned_from")
-    return paths if digest == _digest(collection.ids_of(paths)) else None
+    paths = kind._training_images(root)[0]
+    digest = (run.record(run.extractor) or {}).get("learned_from")
+    return paths if digest == _digest(run.catalogue.ids_of(paths)) else None
 
 
 def _digest(ids: Sequence[int]) -> str:
     return hashlib.sha256(repr(ids).encode()).hexdigest()
 
 
-def _content(record: dict[str, Any], folder: Path) -> str:
+def _content(record: Record, folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
     return fingerprint(record["config"], arrays)
 
 
-def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(settings: Settings, prefix: str = "") -> Settings:
     """Return nested settings by their full names, section.key."""
-    by_name: dict[str, Any] = {}
+    by_name: Settings = {}
     for key, value in settings.items():
         by_name |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return by_name
@@ -149,93 +156,79 @@ class VectorKind(ABC):
 
     made_again: ClassVar[str] = "its vectors are made again"  # where settings have changed
 
-    def __init__(self, run: Run, config: Config):
-        self.run = run
-        self.config = config
+    def __init__(self, run: OpenedRun):
+        self.run, self.config, self.catalogue = run, run.config, run.catalogue
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return the part of the configuration that the vectors depend on, as the extractor's record holds it."""
 
     @abstractmethod
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self) -> Settings:
         """Return the fingerprints of everything else that the extractor depends on."""
 
-    def _precision(self) -> dict[str, str]:
-        """Return how dense vectors are stored; runs of versions up to 0.3, all of float32, do not name it."""
-        precision = self.config.features.precision
-        return {} if precision == "float32" else {"precision": precision}
-
     @abstractmethod
-    def knows_images(self) -> bool:
-        """Return whether `scan` can do without a directory."""
-
-    @abstractmethod
-    def scan(self, collection: Collection, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
+    def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
         """Enter new, changed and removed images; return the root of the images and the changes."""
 
     @abstractmethod
-    def any_readable(self, collection: Collection, root: Path) -> bool:
+    def any_readable(self, root: Path) -> bool:
         """Return whether there is anything to fit; if not, enter why each image was skipped."""
 
-    def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
+    def fit(self, root: Path, console: Console, *, force: bool) -> str:
         """Make the extractor unless it is up to date; return its fingerprint."""
-        record, changes = make_record("extractor", self.settings(), self.inputs(collection)), ""
+        record, changes = make_record("extractor", self.settings(), self.inputs()), ""
         if force or not is_up_to_date(self.run.extractor, record):
             try:
-                changes = changed_settings(self.run, self.settings())
+                changes = changed_settings(self.run)
             except UserError:
                 if not force:  # which overwrites a damaged record
                     raise
             if changes:
                 console.say(f"run {self.run.name}: {changes}; {self.made_again}")
-            self._make_extractor(record, collection, root, console)
+            self._make_extractor(record, root, console)
         return extractor_content(self.run)
 
     @abstractmethod
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         """Learn, check or note what turns images into vectors; publish it with its record."""
 
     @abstractmethod
-    def source(self, collection: Collection, root: Path) -> Source:
+    def source(self, root: Path) -> Source:
         """Return what extracts one segment."""
 
-    def finish(self, collection: Collection) -> None:  # noqa: B027  # nothing by default
+    def finish(self) -> None:  # noqa: B027  # nothing by default
         """Complete the extractor once all images are extracted."""
 
 
 class _ImageVectors(VectorKind):
     """Vectors that are computed from the images of a directory."""
 
-    def knows_images(self) -> bool:
-        catalogue = self.run.collection / "catalogue.sqlite"
-        return os.path.lexists(catalogue) or has_segments(catalogue.with_name("segments"))
-
-    def scan(self, collection: Collection, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        root = root.absolute() if root is not None else collection.root
+    def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
+        root = root.absolute() if root is not None else self.catalogue.root
         if root is None:
             raise UserError(f"run {self.run.name} has no images yet; give their directory: visterm features IMAGES")
-        return root, collection.scan(root, self.config, replace=force)
+        return root, self.catalogue.scan(root, self.config, replace=force)
 
-    def any_readable(self, collection: Collection, root: Path) -> bool:
-        if collection.counts_by("status")["ok"]:
+    def any_readable(self, root: Path) -> bool:
+        if self.catalogue.counts_by("status")["ok"]:
             return True
         from visterm.features import silence_decoders
 
         silence_decoders()
-        training = set(collection.training_paths())
+        training = set(self.catalogue.training_paths())
         skipped = []
-        for id_, path in collection.pending():
+        for id_, path in self.catalogue.pending():
             if path in training:
                 outcome, pixels = try_read(id_, root / path, self.config.collection.max_pixels)
                 if pixels is not None:
                     return True
                 skipped.append(outcome)
-        collection.enter_segment(0, skipped)
+        self.catalogue.enter_segment(0, skipped)
         return False
 
-    def source(self, collection: Collection, root: Path) -> Source:
-        return ImageSource.of(self.run, self.config, collection, root)
+    def source(self, root: Path) -> Source:
+        return ImageSource.of(self.run, root)
 
 
 class _VistermVectors(_ImageVectors):
@@ -243,25 +236,25 @@ class _VistermVectors(_ImageVectors):
 
     made_again = "its visterms are learned and extracted again"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {
             "features": self.config.features.model_dump(exclude={"kind", "precision", "deep", "onnx"}),
             "seed": self.config.seed,
         }
 
-    def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
+    def fit(self, root: Path, console: Console, *, force: bool) -> str:
         if not force:
-            reweight(self.run, self.config, collection)
-        return super().fit(collection, root, console, force=force)
+            reweight(self.run)
+        return super().fit(root, console, force=force)
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self) -> Settings:
         # Only the split: if new images made the extractor stale, each would change the vectors of all others.
-        return {"split": collection["split"]}
+        return {"split": self.catalogue["split"]}
 
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         from visterm.features import VistermExtractor, silence_decoders
 
-        paths, y, held_out, measured = self._training_images(collection, root)
+        paths, y, held_out, measured = self._training_images(root)
         features = self.config.features
         silence_decoders()
         extractor = VistermExtractor(
@@ -280,7 +273,7 @@ class _VistermVectors(_ImageVectors):
         ):
             distribute = None if cluster is None else cluster.map
             images = [root / path for path in paths]
-            of_few, of_all = ([i for i, path in enumerate(paths) if path in some] for some in measured)
+            of_few, of_all = ([i for i, path in enumerate(paths) if path in group] for group in measured)
             groups = [of_few, of_all] if len(of_all) > len(of_few) else [of_few] if of_few else []
             try:
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: reported at the end
@@ -289,19 +282,19 @@ class _VistermVectors(_ImageVectors):
                 raise UserError(f"{root}: {error}") from None
             extractor.save(folder / "files")
             if groups:
-                save_counts_as_new(folder, collection.ids_of(paths), groups, extractor.held_out_counts_)
+                save_counts_as_new(folder, self.catalogue.ids_of(paths), groups, extractor.held_out_counts_)
             record["training_images"] = len(paths)
-            record["learned_from"] = _digest(collection.ids_of(paths))
+            record["learned_from"] = _digest(self.catalogue.ids_of(paths))
             if extractor.palette_ is not None:
                 _say_centers(extractor, features.n_visterms, console)
-            if len(paths) < len(collection.training_paths()):
+            if len(paths) < len(self.catalogue.training_paths()):
                 record["idf_of"] = "sample"  # until `finish` has the counts of all
             if held_out:
                 record["held_out"] = held_out
-            record["last_image"] = collection.last_id  # images with larger ids are new since
+            record["last_image"] = self.catalogue.last_id  # images with larger ids are new since
             record["content"] = _content(record, folder)
 
-    def finish(self, collection: Collection) -> None:
+    def finish(self) -> None:
         """Learn idf from all training images, where palette and codebook were learned from a sample of them.
 
         Once: images added later change no idf. A kill in between leaves counts that seem to be of another extractor,
@@ -309,24 +302,22 @@ class _VistermVectors(_ImageVectors):
         """
         from visterm.features import VistermWeighting
 
-        old = read_record(self.run.extractor)
-        images = collection.images("train")
+        old = self.run.record(self.run.extractor)
+        images = self.catalogue.images("train")
         if old is None or old.get("idf_of") != "sample" or not images:
             return
         extractor: Any = copy.copy(extractor_of(self.run))
         blocks = (images[start : start + _AT_ONCE] for start in range(0, len(images), _AT_ONCE))
-        extractor.weighting_ = VistermWeighting(tf=extractor.tf).fit_blocks(collection.counts(b) for b in blocks)
+        extractor.weighting_ = VistermWeighting(tf=extractor.tf).fit_blocks(self.catalogue.counts(b) for b in blocks)
         record = make_record("extractor", old["config"], old["inputs"])
         with publish(self.run.extractor, record) as folder:
             extractor.save(folder / "files")
             keep_counts_as_new(self.run, folder)
             record |= {key: old[key] for key in _OF_CODEBOOK if key in old}
             record["content"] = _content(record, folder)
-        collection["extractor"] = record["content"]
+        self.catalogue["extractor"] = record["content"]
 
-    def _training_images(
-        self, collection: Collection, root: Path
-    ) -> tuple[list[str], list[str] | None, list[str], tuple[set[str], set[str]]]:
+    def _training_images(self, root: Path) -> tuple[list[str], list[str] | None, list[str], tuple[set[str], set[str]]]:
         """Return the images that the codebook is made from, with their labels for a forest, and those to hold out.
 
         That is paths of at most ``max_training_images`` images, their labels or None, paths for early stopping, and
@@ -337,26 +328,26 @@ class _VistermVectors(_ImageVectors):
         more than enough or it is a forest. Else they do, as test mAP is higher where learners learn from vectors of
         such images, and they are counted once more without the blocks that they have in it.
         """
-        paths = collection.training_paths()
+        paths = self.catalogue.training_paths()
         if not paths:
             raise UserError(
                 f"{root}: no training images to learn visterms from; see the split section of the configuration"
             )
-        labels, clicks = collection.labels(), self.config.collection.clicks is not None
+        labels, clicks = self.catalogue.labels(), self.config.collection.clicks is not None
         forest = self.config.features.codebook.kind == "forest"
         if forest:
             paths = [path for path in paths if path in labels]
             if not paths:
                 raise UserError(
                     f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
-                    "or give a table: --set collection.labels=labels.csv (columns path,label)"
+                    "or give a table: --set self.catalogue.labels=labels.csv (columns path,label)"
                 )
             if clicks or any(len(labels[path]) > 1 for path in paths):
                 raise UserError(
                     f"{root}: a forest codebook learns from one label per image; "
                     "with several, or with clicks, use features.codebook.kind=kmeans"
                 )
-        labelled = [] if collection.has_validation() else [path for path in paths if path in labels]
+        labelled = [] if self.catalogue.has_validation() else [path for path in paths if path in labels]
         held_out, unseen = self._held_out(labelled, [labels[path] for path in labelled], clicks)
         if forest:
             paths = self._sample([path for path in paths if path not in held_out])
@@ -379,14 +370,14 @@ class _VistermVectors(_ImageVectors):
 
         Classes are those that a learner of the same seed draws, see `visterm.learners.validation`.
         """
-        from visterm.learners.validation import NothingHeldOut, split, unseen_rows
+        from visterm.learners.validation import TooFewImages, split, unseen_rows
 
         if not paths:
             return set(), set()
         y, _ = supervision_of(labels, clicks=clicks)
         try:
             rows = split(y, HELD_OUT, self.config.seed)
-        except NothingHeldOut:
+        except TooFewImages:
             return set(), set()
         return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, self.config.seed)}
 
@@ -394,7 +385,7 @@ class _VistermVectors(_ImageVectors):
 class _ModelVectors(_ImageVectors):
     """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         from visterm.features.presets import mean_and_scale
 
         # The model itself is identified by its SHA-256, wherever it lies; a preset by its numbers.
@@ -402,14 +393,14 @@ class _ModelVectors(_ImageVectors):
         settings["mean"], settings["scale"] = mean_and_scale(
             settings.pop("preprocess"), settings["mean"], settings["scale"]
         )
-        return {"features": {"kind": "onnx", "onnx": settings} | self._precision()}
+        return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self) -> Settings:
         sha256 = file_sha256(self.config.features.onnx.model or "")
-        old = read_record(self.run.extractor) if sha256 is None else None
+        old = self.run.record(self.run.extractor) if sha256 is None else None
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
 
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         from visterm.features import silence_decoders
 
         silence_decoders()
@@ -432,13 +423,11 @@ class _ModelVectors(_ImageVectors):
 class _DeepVectors(_ModelVectors):
     """Vectors of the network whose weights are a package; see deep_embedder."""
 
-    def settings(self) -> dict[str, Any]:
-        deep = self.config.features.deep
-        # Runs of versions up to 0.3, which stretched images, name no way to fit one: they stay up to date.
-        fitted = {} if deep.resize == "stretch" else {"deep": deep.model_dump()}
-        return {"features": {"kind": "deep"} | fitted | self._precision()}
+    def settings(self) -> Settings:
+        features = self.config.features
+        return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self) -> Settings:
         from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
 
         preparation = PREPARATION | {"resize": self.config.features.deep.resize}
@@ -456,19 +445,15 @@ class _PrecomputedVectors(VectorKind):
     _table: VectorTable  # by scan
     _digests: list[str]
 
-    def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {"vectors": {"unit": self.config.collection.vectors.unit}}
-        precision = self._precision()
-        return settings | ({"features": precision} if precision else {})
+    def settings(self) -> Settings:
+        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
+        return {"vectors": {"unit": unit}, "features": {"precision": precision}}
 
-    def inputs(self, collection: Collection) -> dict[str, Any]:
+    def inputs(self) -> Settings:
         return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
 
-    def knows_images(self) -> bool:
-        return True
-
-    def scan(self, collection: Collection, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        root = root.absolute() if root is not None else collection.root
+    def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
+        root = root.absolute() if root is not None else self.catalogue.root
         # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
         file = self.config.collection.vectors.file
         assert file is not None
@@ -476,17 +461,18 @@ class _PrecomputedVectors(VectorKind):
         self._table = self._read_table(root)
         self._digests = self._table.digests()
         table = self._table
-        return root, collection.take_vectors(root, table.ids, self._digests, table.labels, self.config, replace=force)
+        labels = table.labels
+        return root, self.catalogue.take_vectors(root, table.ids, self._digests, labels, self.config, replace=force)
 
     def _read_table(self, root: Path) -> VectorTable:
         """Read the table; ids that are absolute paths become relative to the root."""
         from visterm.features import printable, read_vectors
 
-        given = self.config.collection.vectors
-        assert given.file is not None
-        columns = given.model_dump(include={"vector_column", "id_column", "label_column"})
+        source = self.config.collection.vectors
+        assert source.file is not None
+        columns = source.model_dump(include={"vector_column", "id_column", "label_column"})
         try:
-            table = read_vectors(given.file, given.ids, **columns)
+            table = read_vectors(source.file, source.ids, **columns)
         except ValueError as error:
             raise UserError(str(error)) from None
         prefix = os.path.join(root, "")
@@ -494,24 +480,26 @@ class _PrecomputedVectors(VectorKind):
         for id_ in ids:
             if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
                 raise UserError(
-                    f"{given.ids or given.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
+                    f"{source.ids or source.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
                     "directory above all images: visterm features IMAGES --vectors FILE"
                 )
         if len(set(ids)) < len(ids):
-            raise UserError(f"{given.ids or given.file}: an image has two ids, one absolute and one relative to {root}")
+            raise UserError(
+                f"{source.ids or source.file}: an image has two ids, one absolute and one relative to {root}"
+            )
         return table._replace(ids=ids)
 
-    def any_readable(self, collection: Collection, root: Path) -> bool:
+    def any_readable(self, root: Path) -> bool:
         return True
 
-    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         shape = record["inputs"]
         with publish(self.run.extractor, record) as folder:
             write_text(folder / "files" / "vectors.json", json.dumps(shape))
             record["n_features"] = shape["n_features"]
             record["content"] = fingerprint(record["config"], shape)
 
-    def source(self, collection: Collection, root: Path) -> Source:
+    def source(self, root: Path) -> Source:
         rows = {id_: row for row, id_ in enumerate(self._table.ids)}
         unit, precision = self.config.collection.vectors.unit, self.config.features.precision
         return _TableSource(self._table, rows, self._digests, unit, precision)

@@ -32,7 +32,7 @@ class AppendOnlyStore:
     """An append-only SQLite file, made by the first write in a folder that exists.
 
     Rows are on disk when a write returns. Each call opens its own connection, so any number of threads and processes
-    may write. Each row has a checksum; rows of earlier versions have none. Only its owner can read the file.
+    may write. Each row has a checksum. Only its owner can read the file.
 
     A second file, ``copy``, gets every row, too: of a damaged file `rebuild` takes the rows from both.
     """
@@ -83,9 +83,6 @@ class AppendOnlyStore:
                 db.execute("BEGIN IMMEDIATE")
                 try:
                     self._check(db)
-                    for table in _tables(db):
-                        if _CHECKSUM not in _columns(db, table):
-                            db.execute(f"ALTER TABLE {table} ADD COLUMN {_CHECKSUM} INTEGER")
                     yield db
                     db.execute("COMMIT")
                 except BaseException:
@@ -173,7 +170,7 @@ class AppendOnlyStore:
                 rows = _whole_rows(self.file, table, columns) | _whole_rows(self.copy, table, columns)
                 numbers = []
                 for number in sorted(rows):
-                    with contextlib.suppress(sqlite3.Error):  # a row without a checksum that breaks a rule of its table
+                    with contextlib.suppress(sqlite3.Error):  # it breaks a rule: file and copy went different ways
                         insert_row(db, table, rows[number])
                         numbers.append(number)
                 n_rows += len(numbers)
@@ -200,12 +197,11 @@ class AppendOnlyStore:
         if not (tables := _tables(db)):
             raise DamagedFile("it is empty")
         for table in tables:
-            if _CHECKSUM not in (columns := _columns(db, table)):
-                continue
+            columns = _columns(db, table)
             query = f"SELECT rowid, {', '.join(columns)} FROM {table} WHERE rowid > ? ORDER BY rowid"
             for rowid, *values in db.execute(query, (done.get(table, 0),)):
                 row = dict(zip(columns, values, strict=True))
-                if (checksum := row.pop(_CHECKSUM)) is not None and checksum != _row_crc32(row):
+                if row.pop(_CHECKSUM, None) != _row_crc32(row):
                     raise DamagedFile(f"row {rowid} of {table} does not have the checksum it was written with")
                 done = done | {table: rowid}
         _checked[key] = done
@@ -260,12 +256,11 @@ def _whole_rows(file: Path, table: str, columns: list[str]) -> dict[int, dict[st
             contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as db,
         ):
             db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-            own = [name for name in columns if name in _columns(db, table)]
-            query = f"SELECT rowid, {', '.join(own)} FROM {table} ORDER BY rowid{order}"
+            known = [name for name in columns if name in _columns(db, table)]
+            query = f"SELECT rowid, {', '.join(known)} FROM {table} ORDER BY rowid{order}"
             for number, *values in db.execute(query):
-                row = dict(zip(own, values, strict=True))
-                checksum = row.pop(_CHECKSUM, None)
-                if checksum is None or checksum == _row_crc32(row):
+                row = dict(zip(known, values, strict=True))
+                if row.pop(_CHECKSUM, None) == _row_crc32(row):
                     rows[number] = row
     return rows
 

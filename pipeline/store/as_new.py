@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
 
-_FOLDER = "as_new"  # beside the files of the extractor; runs of versions up to 0.3 have none
+_FOLDER = "as_new"  # beside the files of the extractor
 _ARRAYS = ("ids", "indptr", "indices", "counts")
 
 

@@ -14,21 +14,18 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
-from . import edit
-from .database import Database, gc_paused
+from .database import gc_paused
+from .edit import EditableCatalogue
 from .files import discard
 from .images import Image, Images, read_images
-from .label_edits import LabelEdit
 from .paths import decoded
-from .scan import Changes, scan_root, scan_vectors
 from .segments import damaged, is_whole, read_segment, read_segment_record, row_of, stacked, write_segment
 from .segments import read_images as read_descriptions
 
@@ -62,6 +59,16 @@ class Excluded(NamedTuple):
     labels: str | None
 
 
+class Compacted(TypedDict):
+    """Numbers of segments before and after `Collection.compact`, and of what it dropped."""
+
+    segments_before: int
+    segments: int
+    dropped_rows: int  # of counts
+    tombstones: int  # rows of the catalogue
+    seconds: float
+
+
 class Segment(NamedTuple):
     """One segment: its number, its rows, the rows of living images, and the bytes of those."""
 
@@ -71,79 +78,8 @@ class Segment(NamedTuple):
     living_bytes: int
 
 
-class Collection(Database):
+class Collection(EditableCatalogue):
     """The images of one run; see `Database` for the parameters."""
-
-    def scan(self, root: Path, config: Config, *, replace: bool = False) -> Changes:
-        """Compare the root with the catalogue and enter the differences, in one transaction.
-
-        An image whose size and modification time equal those of the catalogue counts as unchanged; otherwise its
-        SHA-256 decides. Images keep their split, so that a new image never moves an old one from test to train, until
-        the ``split`` section of the configuration changes. Excluded images stay excluded; images from outside the root
-        stay until their files are gone.
-
-        A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
-        """
-        with gc_paused():
-            return scan_root(self, root, config, replace)
-
-    def take_vectors(
-        self,
-        root: Path,
-        ids: Sequence[str],
-        digests: Sequence[str],
-        labels: Sequence[Sequence[str]] | None,
-        config: Config,
-        *,
-        replace: bool = False,
-    ) -> Changes:
-        """Compare a table of vectors with the catalogue and enter the differences, in one transaction, as `scan` does.
-
-        ``digests`` are the SHA-256 of the vectors, to recognize changed ones. ``labels`` are those of the table, used
-        unless the configuration names others.
-        """
-        return scan_vectors(self, root, ids, digests, labels, config, replace)
-
-    def names(self, files: Iterable[str | Path]) -> list[str]:
-        """Return the paths of files in the catalogue: relative to the root, or absolute if they lie outside."""
-        return edit.names(self, files)
-
-    def unfit(self, paths: Iterable[str], config: Config) -> dict[str, str]:
-        """Return the paths that cannot be added, with the reason."""
-        return edit.unfit(self, paths, config)
-
-    def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
-        """Enter images by hand, without comparing any others; ``paths`` are as `names` returns them.
-
-        ``labels``, if any, replace the labels from folders and tables.
-        """
-        return edit.add(self, paths, labels, config)
-
-    def edit_labels(
-        self, edits: Iterable[tuple[int, str, int]], config: Config, source: str, *, confirm: bool = False
-    ) -> list[LabelEdit]:
-        """Add (1) labels to images and remove (-1) them, by (id, label, change), as one step; return the rows made.
-
-        An edit that changes nothing is not kept, unless ``confirm`` is true: then folders and tables that say something
-        else later do not change the label. UserError for a removed image or what cannot be a label: nothing is changed.
-        """
-        return edit.edit_labels(self, edits, config, source, confirm=confirm)
-
-    def undo_labels(self, config: Config, source: str) -> list[LabelEdit]:
-        """Undo the last step of label edits that is not undone; return the rows made."""
-        return edit.undo_labels(self, config, source)
-
-    def follow_moved(self, config: Config) -> None:
-        """Give the label edits of moved files to the images with their bytes, which extraction has read."""
-        edit.follow_moved(self, config)
-
-    def find(self, given: str) -> list[tuple[int, str, str]]:
-        """Return id, path and status of matching rows by path, including excluded ones and images whose files are gone.
-
-        ``given`` is ``id:12``, or a file or folder relative to the working directory or to the root; UserError if the
-        two readings of a path name different images.
-        """
-        return edit.find(self, given)
 
     def labelled(self, label: str) -> list[tuple[int, str, str]]:
         """Return id, path and status of the images with a label, by path; excluded ones too."""
@@ -278,7 +214,7 @@ class Collection(Database):
         segments = [s for s in self.stored() if s.living_bytes < MERGED_BYTES / 2 or s.rows - s.living > s.rows / 4]
         return segments if len(segments) > 1 or any(s.rows > s.living for s in segments) else []
 
-    def compact(self) -> dict[str, int]:
+    def compact(self) -> Compacted:
         """Merge small segments and those with many dead rows, delete the tombstones, and return the numbers of each.
 
         A damaged segment is a UserError, and stays as it is. The living rows of several segments are written to a new
@@ -286,6 +222,7 @@ class Collection(Database):
         catalogue names the old ones or the new one, and the next command that writes removes the rest. A process that
         has an old segment memory-mapped keeps it, as its files are unlinked, not overwritten.
         """
+        started = time.perf_counter()
         self.check_segments()
         self.clean()
         before, old = self.stored(), self.mergeable()
@@ -323,6 +260,7 @@ class Collection(Database):
             "segments": len(self.stored()),
             "dropped_rows": dropped,
             "tombstones": tombstones,
+            "seconds": round(time.perf_counter() - started, 3),
         }
 
     def origin(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Checksums of files and records, so that damage is told before it can change a result or reach a kernel.
 
 Every artifact's record holds the CRC-32 of its files, and of itself. A file is read for its checksum once per process,
-and again only after it changed. Records of earlier versions have none; what they describe is used as before.
+and again only after it changed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 
 from .sqlite_files import read_blocks
 
+# Content of record.json: what `make_record` returns, what the stage notes, and the sizes and checksums of the files.
+Record = dict[str, Any]
 OWN = "checksum"  # the key of a record's own checksum
 _BLOCK = 1 << 24  # bytes read at a time
 _checked: dict[str, tuple[int, ...]] = {}  # files whose checksum was right, by path, as they were then
@@ -46,20 +48,20 @@ def files_crc32(folder: Path, names: Iterable[str]) -> dict[str, int]:
 
 def check_files(folder: Path, crc32: Mapping[str, int]) -> None:
     """Raise DamagedFile for a file of a folder that is missing, unreadable or has another checksum than noted."""
-    for name, wanted in crc32.items():
+    for name, expected in crc32.items():
         try:
-            _check_file(folder / name, wanted)
+            _check_file(folder / name, expected)
         except OSError as error:
             raise DamagedFile(f"{name}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _check_file(file: Path, wanted: int) -> None:
-    if _checked.get(os.path.abspath(file)) == _stamp(file, wanted):
+def _check_file(file: Path, expected: int) -> None:
+    if _checked.get(os.path.abspath(file)) == _stamp(file, expected):
         return
     with _lock:  # a thread that checks ahead may be reading the same file
-        stamp = _stamp(file, wanted)
+        stamp = _stamp(file, expected)
         if _checked.get(os.path.abspath(file)) != stamp:
-            if file_crc32(file) != wanted:
+            if file_crc32(file) != expected:
                 raise DamagedFile(f"{file.name} does not have the checksum it was written with")
             _checked[os.path.abspath(file)] = stamp
 
@@ -74,15 +76,15 @@ def _stamp(file: Path, crc32: int) -> tuple[int, ...]:
     return crc32, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(record: Mapping[str, Any]) -> Record:
     """Return a record with its own checksum."""
     content = {key: value for key, value in record.items() if key != OWN}
     return content | {OWN: _record_crc32(content)}
 
 
 def check_seal(record: Mapping[str, Any]) -> None:
-    """Raise DamagedFile for a record whose own checksum differs; one of an earlier version has none."""
-    if OWN in record and record[OWN] != _record_crc32({key: value for key, value in record.items() if key != OWN}):
+    """Raise DamagedFile for a record whose own checksum differs."""
+    if record.get(OWN) != _record_crc32({key: value for key, value in record.items() if key != OWN}):
         raise DamagedFile("it does not have the checksum it was written with")
 
 

@@ -19,8 +19,8 @@ from visterm.pipeline.errors import NothingToSearch, UserError, explain_system_e
 from .checksums import DamagedFile, check_files, check_seal, note_checked, sealed
 from .files import discard, replaced, write_bytes
 from .paths import decoded
-from .records import repair_hint
-from .segments import FORMAT, has_segments
+from .records import FORMAT, other_version, repair_hint
+from .segments import has_segments
 from .sqlite_files import read_blocks
 
 _log = logging.getLogger(__name__)
@@ -45,29 +45,32 @@ CREATE TABLE images (
 );
 CREATE UNIQUE INDEX live ON images (path) WHERE status != 'removed';
 CREATE INDEX by_status ON images (status);
+CREATE TABLE given (            -- labels given by hand, which neither folders nor tables know
+    path BLOB PRIMARY KEY,
+    labels TEXT NOT NULL
+);
+CREATE TABLE fields (
+    id INTEGER PRIMARY KEY,
+    taken TEXT,                 -- when a picture was taken; empty: its file has no date, null: not read yet
+    given TEXT                  -- JSON of the columns of a manifest
+);
+CREATE TABLE changes (          -- the images that changed last: a process that has read all reads only these again
+    number INTEGER PRIMARY KEY,
+    image INTEGER NOT NULL,
+    mark INTEGER NOT NULL       -- random: after a restore from an older copy, change numbers repeat and marks do not
+);
+INSERT INTO changes (image, mark) VALUES (0, random());
 """
-# Catalogues of earlier versions lack what follows until the first write; reading does not need it.
-# Labels given by hand, which neither folders nor tables know:
-_GIVEN = "CREATE TABLE IF NOT EXISTS given (path BLOB PRIMARY KEY, labels TEXT NOT NULL)"
-# When a picture was taken (empty: its file does not say; null: not looked yet), and JSON of what a manifest says.
-_FIELDS = "CREATE TABLE IF NOT EXISTS fields (id INTEGER PRIMARY KEY, taken TEXT, given TEXT)"
-
-# Images that changed last, so that a process that has read them all reads only those again. The mark tells whether a
-# row is one that it has seen: a catalogue may be replaced by an older copy, which then takes another course.
 _KEPT_CHANGES = 100_000
 _NOTE = f"""BEGIN
     INSERT INTO changes (image, mark) VALUES (%s.id, random());
     DELETE FROM changes WHERE number = last_insert_rowid() - {_KEPT_CHANGES};
 END"""
-_YOUNGER = (
-    _GIVEN,
-    _FIELDS,
-    "CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, image INTEGER NOT NULL, mark INTEGER NOT NULL)",
-    "INSERT INTO changes (image, mark) SELECT 0, random() WHERE NOT EXISTS (SELECT 1 FROM changes)",
-    f"CREATE TRIGGER IF NOT EXISTS note_added AFTER INSERT ON images {_NOTE % 'new'}",
-    f"CREATE TRIGGER IF NOT EXISTS note_changed AFTER UPDATE ON images {_NOTE % 'new'}",
-    f"CREATE TRIGGER IF NOT EXISTS note_renumbered AFTER UPDATE OF id ON images {_NOTE % 'old'}",
-    f"CREATE TRIGGER IF NOT EXISTS note_deleted AFTER DELETE ON images {_NOTE % 'old'}",
+_TRIGGERS = (
+    f"CREATE TRIGGER note_added AFTER INSERT ON images {_NOTE % 'new'}",
+    f"CREATE TRIGGER note_changed AFTER UPDATE ON images {_NOTE % 'new'}",
+    f"CREATE TRIGGER note_renumbered AFTER UPDATE OF id ON images {_NOTE % 'old'}",
+    f"CREATE TRIGGER note_deleted AFTER DELETE ON images {_NOTE % 'old'}",
 )
 
 
@@ -117,9 +120,9 @@ class Database:
                 if not empty and has_segments(self.segments):
                     raise self.damaged("it has no tables")
                 self._db.execute("BEGIN IMMEDIATE")
-                for statement in (*_SCHEMA.split(";\n"), *_YOUNGER):
+                for statement in (*_SCHEMA.split(";\n"), *_TRIGGERS):
                     self._db.execute(statement)
-                self["format"] = FORMAT
+                self["format"] = str(FORMAT)
                 self._db.execute("COMMIT")
             self._counter, self._was_sealed = self._check_seal()
             version = self["format"]
@@ -129,14 +132,11 @@ class Database:
         except BaseException:
             self._db.close()
             raise
-        if version != FORMAT:
+        if version != str(FORMAT):
             self._db.close()
             if not isinstance(version, str) or not version.isdecimal():
                 raise self.damaged("it has no format")
-            raise UserError(
-                f"{folder}: a run folder of another version (format {version}, this visterm reads {FORMAT}); "
-                f"use another --run, or remove it and run 'visterm features' again"
-            )
+            raise other_version(folder, version)
 
     def __enter__(self) -> Self:
         return self
@@ -205,15 +205,15 @@ class Database:
             try:
                 seal = json.loads((self.folder / CHECKSUM).read_text())
                 check_seal(seal)
-                wanted = seal["crc32"] if bytes.fromhex(seal["counter"]) == counter else None
+                expected = seal["crc32"] if bytes.fromhex(seal["counter"]) == counter else None
             except (OSError, ValueError, KeyError, TypeError):
-                wanted = None
-            if wanted is not None:
+                expected = None
+            if expected is not None:
                 try:
-                    check_files(self.folder, {self.file.name: wanted})
+                    check_files(self.folder, {self.file.name: expected})
                 except DamagedFile:
                     raise self.damaged("it does not have the checksum it was written with") from None
-        return counter, wanted is not None
+        return counter, expected is not None
 
     def renew_copy(self) -> None:
         """Copy the catalogue as it is now, and write the checksum of both."""
@@ -282,8 +282,6 @@ class Database:
         """Commit the statements inside together; roll them back if anything is raised."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            for statement in _YOUNGER:
-                self._db.execute(statement)
             yield
             self._db.execute("COMMIT")
         except BaseException:
@@ -295,10 +293,8 @@ class Database:
         """The last id given to an image; 0 if there is none."""
         return self.execute("SELECT max(id) FROM images").fetchone()[0] or 0
 
-    def last_change(self) -> tuple[int, int] | None:
-        """The number and the mark of the last change of an image; None if the catalogue does not tell yet."""
-        if not self.execute("SELECT 1 FROM sqlite_master WHERE name = 'changes'").fetchone():
-            return None
+    def last_change(self) -> tuple[int, int]:
+        """The number and the mark of the last change of an image."""
         return self.execute("SELECT number, mark FROM changes ORDER BY number DESC LIMIT 1").fetchone()
 
     def changed_since(self, change: tuple[int, int]) -> list[int] | None:

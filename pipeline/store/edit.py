@@ -25,108 +25,147 @@ from .label_edits import (
 )
 from .labels import enter_labels, read_labels
 from .paths import bounds, decoded, folder_below, relative
-from .scan import Changes, compare_files
+from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
 
 
-def names(db: Database, files: Iterable[str | Path]) -> list[str]:
-    """Return the paths of files in the catalogue: relative to the root, or absolute if they lie outside.
+class EditableCatalogue(ScannedCatalogue):
+    """The catalogue of a collection, with what adds and finds images and edits labels by hand."""
 
-    A file below the root that is named through a link to its folder has the path that a scan finds.
-    """
-    assert db.root is not None
-    root, real_root = os.fspath(db.root), os.path.realpath(db.root)
-    below: dict[str, str | None] = {}  # the path of each folder below the root, None outside
-    paths = []
-    for file in files:
-        absolute = os.path.abspath(os.fsdecode(file))
-        folder, name = os.path.split(absolute)
-        if folder not in below:
-            inside = (relative(os.path.realpath(folder), real_root), relative(folder, root))
-            below[folder] = next((path for path in inside if path is not None), None)
-        inside_root = below[folder]
-        paths.append(absolute if inside_root is None else os.path.join(inside_root, name))
-    return paths
+    def names(self, files: Iterable[str | Path]) -> list[str]:
+        """Return the paths of files in the catalogue: relative to the root, or absolute if they lie outside."""
+        assert self.root is not None
+        root, real_root = os.fspath(self.root), os.path.realpath(self.root)
+        below: dict[str, str | None] = {}  # the path of each folder below the root, None outside
+        paths = []
+        for file in files:
+            absolute = os.path.abspath(os.fsdecode(file))
+            folder, name = os.path.split(absolute)
+            if folder not in below:
+                inside = (relative(os.path.realpath(folder), real_root), relative(folder, root))
+                below[folder] = next((path for path in inside if path is not None), None)
+            inside_root = below[folder]
+            paths.append(absolute if inside_root is None else os.path.join(inside_root, name))
+        return paths
 
+    def unfit(self, paths: Iterable[str], config: Config) -> dict[str, str]:
+        """Return the paths that cannot be added, with the reason."""
+        assert self.root is not None
+        of_runs = folder_below(self.root, self.folder.parent.parent)
+        layout, classes = _layout(self), config.collection.classes
+        reasons = {}
+        for path in paths:
+            if os.path.isabs(path):
+                continue
+            if any(part.startswith(".") for part in path.split(os.sep)):
+                reasons[path] = "hidden files are skipped"
+            elif path.startswith(of_runs):
+                reasons[path] = "it belongs to a run of visterm"
+            elif classes is not None and (label := layout.label(path)) not in classes:
+                reasons[path] = f"of {label or 'no class'}, which collection.classes does not include"
+        return reasons
 
-def unfit(db: Database, paths: Iterable[str], config: Config) -> dict[str, str]:
-    """Return the paths that cannot be added, with the reason: a scan would remove them again."""
-    assert db.root is not None
-    own, layout, classes = folder_below(db.root, db.folder.parent.parent), _layout(db), config.collection.classes
-    reasons = {}
-    for path in paths:
-        if os.path.isabs(path):
-            continue
-        if any(part.startswith(".") for part in path.split(os.sep)):
-            reasons[path] = "hidden files are skipped"
-        elif path.startswith(own):
-            reasons[path] = "it belongs to a run of visterm"
-        elif classes is not None and (label := layout.label(path)) not in classes:
-            reasons[path] = f"of {label or 'no class'}, which collection.classes does not include"
-    return reasons
+    def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
+        """Enter images by hand, without comparing any others; ``paths`` are as `names` returns them.
+
+        ``labels``, if any, replace the labels from folders and tables.
+        """
+        assert self.root is not None
+        changes = Changes()
+        with self.transaction():
+            catch_up(self)
+            last = self.last_id
+            compare_files(self, self.root, paths, self.known(paths), changes, by_hand=True)
+            if labels:
+                text = json.dumps(dict.fromkeys(labels, 1.0), sort_keys=True)
+                self.executemany(
+                    "INSERT OR REPLACE INTO given VALUES (?, ?)", [(os.fsencode(path), text) for path in paths]
+                )
+            query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
+            encoded = [(path, os.fsencode(path)) for path in paths]
+            rows = [(id_, path, old) for path, name in encoded for id_, _, old in self.execute(query, (name,))]
+            read = read_labels(config.collection, _layout(self), self.root, paths, None)
+            changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, rows))
+            enter_fields(self, read.fields, [(id_, path) for id_, path, _ in rows])
+            draw_splits(self, config, _layout(self))
+        return changes
+
+    def edit_labels(
+        self, edits: Iterable[tuple[int, str, int]], config: Config, source: str, *, confirm: bool = False
+    ) -> list[LabelEdit]:
+        """Add (1) labels to images and remove (-1) them, by (id, label, change), as one step; return the rows made.
+
+        An edit that changes nothing is not kept, unless ``confirm`` is true: then folders and tables that say something
+        else later do not change the label. UserError for a removed image or what cannot be a label: nothing is changed.
+        """
+        with self.transaction():
+            catch_up(self)
+            rows: dict[tuple[int, str], dict[str, Any]] = {}
+            query = "SELECT path, sha256, labels, status FROM images WHERE id = ? AND status != 'removed'"
+            for id_, label, change in edits:
+                entry = self.execute(query, (id_,)).fetchone()
+                if entry is None or entry[3] == "excluded":
+                    name = f"id:{id_}" if entry is None else decoded(entry[0])
+                    raise UserError(f"image {name} was removed from the run; no label was changed")
+                path, sha256, text, _ = entry
+                if change == 1:
+                    label = check_label(label)
+                weight = (json.loads(text) if text else {}).get(label)
+                if confirm or (weight is None) == (change == 1):
+                    image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}
+                    rows[id_, label] = image | {"change": change, "weight": weight, "source": source}
+            return _enter_step(self, list(rows.values()), config)
+
+    def undo_labels(self, config: Config, source: str) -> list[LabelEdit]:
+        """Undo the last step of label edits that is not undone; return the rows made."""
+        with self.transaction():
+            catch_up(self)
+            if (store := edits_of(self)) is None:
+                return []
+            rows = []
+            for edit in store.last_step():
+                image = {"image": edit.image, "path": edit.path, "sha256": edit.sha256, "label": edit.label}
+                before = {"change": store.before(edit), "weight": edit.weight}
+                rows.append(image | before | {"source": source, "undoes": edit.number})
+            return _enter_step(self, rows, config)
+
+    def follow_moved(self, config: Config) -> None:
+        """Give the label edits of moved files to the images with their bytes, which extraction has read."""
+        if edits_of(self) is not None:
+            with self.transaction():
+                enter_edits(self, standing_edits(self))
+                _split_again(self, config)
+
+    def find(self, given: str) -> list[tuple[int, str, str]]:
+        """Return id, path and status of matching rows by path, including excluded ones and images whose files are gone.
+
+        ``given`` is ``id:12``, or a file or folder relative to the working directory or to the root; UserError if the
+        two readings of a path name different images.
+        """
+        if given.startswith("id:"):
+            number = given.removeprefix("id:")
+            if not (number.isascii() and number.isdigit() and int(number) < 1 << 63):
+                return []
+            return self.rows("id = ?", (int(number),))
+        if not given:
+            return []
+        readings = self.names([given])
+        inner = os.path.normpath(given)
+        if not os.path.isabs(inner) and inner.split(os.sep)[0] not in (os.curdir, os.pardir):
+            readings.append(inner)
+        matches = [rows for path in dict.fromkeys(readings) if (rows := _at(self, path))]
+        if len(matches) > 1 and matches[0] != matches[1]:
+            first, second = (rows[0] for rows in matches)
+            raise UserError(
+                f"{given} is {first[1]} (id:{first[0]}) from here, and {second[1]} (id:{second[0]}) below the root; "
+                "give its id or its absolute path"
+            )
+        return matches[0] if matches else []
 
 
 def _layout(db: Database) -> Layout:
     """The layout of the folders, as last scanned."""
     return Layout(db["split"].rpartition("]")[2])
-
-
-def add(db: Database, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
-    """Enter images by hand, without comparing any others: `Collection.add`."""
-    assert db.root is not None
-    changes = Changes()
-    with db.transaction():
-        catch_up(db)
-        last = db.last_id
-        compare_files(db, db.root, paths, db.known(paths), changes, by_hand=True)
-        if labels:
-            text = json.dumps(dict.fromkeys(labels, 1.0), sort_keys=True)
-            db.executemany("INSERT OR REPLACE INTO given VALUES (?, ?)", [(os.fsencode(path), text) for path in paths])
-        query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
-        encoded = [(path, os.fsencode(path)) for path in paths]
-        rows = [(id_, path, old) for path, name in encoded for id_, _, old in db.execute(query, (name,))]
-        read = read_labels(config.collection, _layout(db), db.root, paths, None)
-        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, read.labels, rows))
-        enter_fields(db, read.fields, [(id_, path) for id_, path, _ in rows])
-        draw_splits(db, config, _layout(db))
-    return changes
-
-
-def edit_labels(
-    db: Database, edits: Iterable[tuple[int, str, int]], config: Config, source: str, *, confirm: bool = False
-) -> list[LabelEdit]:
-    """Add and remove labels, as one step; return its rows: `Collection.edit_labels`."""
-    with db.transaction():
-        catch_up(db)
-        rows: dict[tuple[int, str], dict[str, Any]] = {}
-        query = "SELECT path, sha256, labels, status FROM images WHERE id = ? AND status != 'removed'"
-        for id_, label, change in edits:
-            entry = db.execute(query, (id_,)).fetchone()
-            if entry is None or entry[3] == "excluded":
-                name = f"id:{id_}" if entry is None else decoded(entry[0])
-                raise UserError(f"image {name} was removed from the run; no label was changed")
-            path, sha256, text, _ = entry
-            if change == 1:
-                label = check_label(label)
-            weight = (json.loads(text) if text else {}).get(label)
-            if confirm or (weight is None) == (change == 1):
-                image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}
-                rows[id_, label] = image | {"change": change, "weight": weight, "source": source}
-        return _enter_step(db, list(rows.values()), config)
-
-
-def undo_labels(db: Database, config: Config, source: str) -> list[LabelEdit]:
-    """Undo the last step of label edits; return the added rows, none without one: `Collection.undo_labels`."""
-    with db.transaction():
-        catch_up(db)
-        if (store := edits_of(db)) is None:
-            return []
-        rows = []
-        for edit in store.last_step():
-            image = {"image": edit.image, "path": edit.path, "sha256": edit.sha256, "label": edit.label}
-            before = {"change": store.before(edit), "weight": edit.weight}
-            rows.append(image | before | {"source": source, "undoes": edit.number})
-        return _enter_step(db, rows, config)
 
 
 def _enter_step(db: Database, rows: list[dict[str, Any]], config: Config) -> list[LabelEdit]:
@@ -141,41 +180,10 @@ def _enter_step(db: Database, rows: list[dict[str, Any]], config: Config) -> lis
     return made
 
 
-def follow_moved(db: Database, config: Config) -> None:
-    """Give the label edits of moved files to the images that extraction found to have their bytes."""
-    if edits_of(db) is not None:
-        with db.transaction():
-            enter_edits(db, standing_edits(db))
-            _split_again(db, config)
-
-
 def _split_again(db: Database, config: Config) -> None:
     """Give images with their first label a split; take it from those with no label left."""
     db.execute("UPDATE images SET split = NULL WHERE status != 'removed' AND split IS NOT NULL AND labels IS NULL")
     draw_splits(db, config, _layout(db))
-
-
-def find(db: Database, given: str) -> list[tuple[int, str, str]]:
-    """Find the rows of images: `Collection.find`."""
-    if given.startswith("id:"):
-        number = given.removeprefix("id:")
-        if not (number.isascii() and number.isdigit() and int(number) < 1 << 63):
-            return []
-        return db.rows("id = ?", (int(number),))
-    if not given:
-        return []
-    readings = names(db, [given])
-    inner = os.path.normpath(given)
-    if not os.path.isabs(inner) and inner.split(os.sep)[0] not in (os.curdir, os.pardir):
-        readings.append(inner)
-    matches = [rows for path in dict.fromkeys(readings) if (rows := _at(db, path))]
-    if len(matches) > 1 and matches[0] != matches[1]:
-        first, second = (rows[0] for rows in matches)
-        raise UserError(
-            f"{given} is {first[1]} (id:{first[0]}) from here, and {second[1]} (id:{second[0]}) below the root; "
-            "give its id or its absolute path"
-        )
-    return matches[0] if matches else []
 
 
 def _at(db: Database, path: str) -> list[tuple[int, str, str]]:

@@ -69,8 +69,7 @@ def undated(db: Database) -> list[tuple[int, str]]:
         "SELECT id, path FROM images LEFT JOIN fields USING (id) "
         "WHERE status = 'ok' AND width IS NOT NULL AND taken IS NULL ORDER BY path"
     )
-    with db.transaction():  # makes the table
-        return [(id_, decoded(path)) for id_, path in db.execute(query)]
+    return [(id_, decoded(path)) for id_, path in db.execute(query)]
 
 
 def enter_dates(db: Database, dates: Iterable[tuple[int, str]]) -> None:
@@ -83,10 +82,7 @@ def enter_dates(db: Database, dates: Iterable[tuple[int, str]]) -> None:
 
 def read_fields(db: Database) -> dict[int, FieldsRow]:
     """Read the fields of the living images, by id."""
-    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'fields'").fetchone():
-        query = "SELECT id, mtime_ns, width, taken, given FROM images LEFT JOIN fields USING (id) WHERE status = 'ok'"
-    else:  # an older catalogue, which only reads so far
-        query = "SELECT id, mtime_ns, width, NULL, NULL FROM images WHERE status = 'ok'"
+    query = "SELECT id, mtime_ns, width, taken, given FROM images LEFT JOIN fields USING (id) WHERE status = 'ok'"
     rows = {}
     for id_, mtime_ns, width, taken, text in db.execute(query):
         given = json.loads(text) if text else {}

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from visterm.pipeline.errors import UserError, explain_system_error, naming
 
-from .checksums import files_crc32, sealed
+from .checksums import Record, files_crc32, sealed
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
+def publish(folder: Path, record: Record) -> Iterator[Path]:
     """Yield a temporary folder to fill, then replace ``folder`` with it.
 
     The record, to which the caller may add meanwhile, is written last, as record.json with the size and the checksum of

@@ -1,7 +1,7 @@
 """The images of a collection in columns, so that a million of them take a second to read and 150 MB to hold.
 
-An object per image takes four times as long and as much. So SQLite joins each column to one text, which NumPy takes
-apart, and an `Image` is made when somebody asks for one.
+One object per image costs four times the time and memory. SQLite concatenates each column into one string, NumPy
+splits it, and `Image` objects are created on access.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Coded(NamedTuple):
         return _Coded([self.texts[number] for number in order.tolist()], place[self.numbers])
 
 
-class Places(Mapping[int, int]):
+class RowOfId(Mapping[int, int]):
     """The row of each image by its id."""
 
     def __init__(self, ids: np.ndarray) -> None:
@@ -123,7 +123,7 @@ class Images(Sequence[Image]):
     ids, segments, rows : int64 array of shape (n_images,)
     sizes : int32 array of shape (n_images, 2)
         Widths and heights in pixels; 0 of imported vectors.
-    place : Places
+    place : RowOfId
         The row of each image by its id.
     """
 
@@ -134,7 +134,7 @@ class Images(Sequence[Image]):
         contents: _Texts,
         labels: _Coded,
         splits: _Coded,
-        seen: tuple[int, int] | None,
+        seen: tuple[int, int],
         parsed: Mapping[bytes, dict[str, float]],
     ) -> None:
         import numpy as np
@@ -147,10 +147,10 @@ class Images(Sequence[Image]):
         self._split_texts, self._split_of = splits
         self._splits = [text.decode() or None for text in splits.texts]
         self._seen = seen
-        self.place = Places(self.ids)
+        self.place = RowOfId(self.ids)
 
     @classmethod
-    def of(cls, numbers: np.ndarray, texts: Sequence[list[bytes]], seen: tuple[int, int] | None) -> Images:
+    def of(cls, numbers: np.ndarray, texts: Sequence[list[bytes]], seen: tuple[int, int]) -> Images:
         """Sort the images of these columns (`_NUMBERS`, `_TEXTS`) by path; `seen` is the last change in them."""
         import numpy as np
 
@@ -209,18 +209,18 @@ class Images(Sequence[Image]):
         for start in range(0, len(self), _ROWS_AT_ONCE):
             yield from self._made(slice(start, start + _ROWS_AT_ONCE))
 
-    def _made(self, some: slice) -> Iterator[Image]:
+    def _made(self, rows: slice) -> Iterator[Image]:
         columns = zip(
-            self.ids[some].tolist(),
-            self._paths[some],
-            self._contents[some],
-            self._labels_of[some].tolist(),
-            self._split_of[some].tolist(),
-            self.segments[some].tolist(),
-            self.rows[some].tolist(),
+            self.ids[rows].tolist(),
+            self._paths[rows],
+            self._contents[rows],
+            self._labels_of[rows].tolist(),
+            self._split_of[rows].tolist(),
+            self.segments[rows].tolist(),
+            self.rows[rows].tolist(),
             strict=True,
         )
-        if not len(self.ids[some]):
+        if not len(self.ids[rows]):
             raise IndexError("the collection has fewer images")
         for id_, path, sha256, labels, split, segment, row in columns:
             yield Image(id_, decoded(path), sha256.decode(), self._labels[labels], self._splits[split], segment, row)
@@ -231,17 +231,17 @@ class Images(Sequence[Image]):
 
         has_labels = np.array([bool(labels) for labels in self._labels])
         in_splits = np.array([split in splits for split in self._splits])
-        wanted = has_labels[self._labels_of] & in_splits[self._split_of]
-        return list(itertools.compress(self, wanted.tolist())) if wanted.any() else []
+        chosen = has_labels[self._labels_of] & in_splits[self._split_of]
+        return list(itertools.compress(self, chosen.tolist())) if chosen.any() else []
 
     def row_of_path(self, path: str) -> int | None:
         """Return the row of the image with a path."""
         try:
-            wanted = os.fsencode(path)
+            name = os.fsencode(path)
         except UnicodeEncodeError:
             return None
-        row = bisect.bisect_left(self._paths, wanted)
-        return row if row < len(self) and self._paths[row] == wanted else None
+        row = bisect.bisect_left(self._paths, name)
+        return row if row < len(self) and self._paths[row] == name else None
 
     def paths(self) -> list[str]:
         """Return the path of each image."""
@@ -310,12 +310,12 @@ def _parsed(labels: bytes) -> dict[str, float]:
 
 
 def read_images(db: Database, like: Images | None = None) -> Images:
-    """Read the living images of a collection: of what changed since `like` was read, if the catalogue tells.
+    """Read the living images of a collection; only those that changed since `like` was read, if these are few.
 
     For use where nobody changes the catalogue meanwhile.
     """
     seen = db.last_change()
-    if like is not None and like._seen is not None and seen is not None:
+    if like is not None:
         ids = db.changed_since(like._seen)
         if ids is not None and len(ids) <= _CHANGED_SHARE * len(like):
             query = f"SELECT {', '.join((*_NUMBERS, *(f'CAST({text} AS BLOB)' for text in _TEXTS)))} FROM images "
@@ -329,7 +329,7 @@ def read_images(db: Database, like: Images | None = None) -> Images:
     return _read_all(db, seen)
 
 
-def _read_all(db: Database, seen: tuple[int, int] | None) -> Images:
+def _read_all(db: Database, seen: tuple[int, int]) -> Images:
     import numpy as np
 
     columns = [f"group_concat({number})" for number in _NUMBERS]
@@ -349,6 +349,6 @@ def _read_all(db: Database, seen: tuple[int, int] | None) -> Images:
             if not parts or any(len(part) != n for part in parts):
                 raise db.damaged("it holds a row that no command writes")
             numbers.append(np.array([np.fromstring(text, np.int64, sep=",") for text in joined[: len(_NUMBERS)]]))
-            for own, part in zip(texts, parts, strict=True):
-                own += part
+            for column, part in zip(texts, parts, strict=True):
+                column += part
         return Images.of(np.concatenate(numbers, axis=1), texts, seen)

@@ -69,10 +69,10 @@ def _committed(wal: bytes) -> Iterator[tuple[int, bytes, int]]:
         return
     checksum, pages = (first, second), []
     for start in range(_WAL_HEADER.size, len(wal) - size - _FRAME_HEADER.size + 1, size + _FRAME_HEADER.size):
-        number, n_pages, *own, first, second = _FRAME_HEADER.unpack_from(wal, start)
+        number, n_pages, *part, first, second = _FRAME_HEADER.unpack_from(wal, start)
         page = wal[start + _FRAME_HEADER.size : start + _FRAME_HEADER.size + size]
         checksum = _checksum(order, wal[start : start + 8] + page, checksum)
-        if own != salts or checksum != (first, second):
+        if part != salts or checksum != (first, second):
             return  # half a transaction, or what an earlier one left
         pages.append((number, page, n_pages))
         if n_pages:

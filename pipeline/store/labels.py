@@ -28,7 +28,7 @@ _MOST_CLICKS = 1e30  # sums of them are stored as float32
 Labels = Callable[[str], dict[str, float] | None]  # from a path
 
 
-class TrainingData(NamedTuple):
+class ReadLabels(NamedTuple):
     """What folders and tables say of images."""
 
     labels: Labels
@@ -38,7 +38,7 @@ class TrainingData(NamedTuple):
 
 def read_labels(
     config: CollectionConfig, layout: Layout, root: Path, paths: Sequence[str], everything: set[str] | None
-) -> TrainingData:
+) -> ReadLabels:
     """Read the labels and fields of images from their folders, or from a table.
 
     ``everything`` holds the files below the root; with None, rows of other paths than these are ignored.
@@ -54,13 +54,13 @@ def read_labels(
     if config.clicks is not None:
         labels, unknown = _read_clicks(Path(config.clicks), set(paths), everything)
         _check_names(Path(config.clicks), bool(labels), unknown, everything)
-        return TrainingData(labels.get, {}, _warning(config.clicks, unknown))
+        return ReadLabels(labels.get, {}, _warning(config.clicks, unknown))
     if config.labels in ("auto", "none"):
-        return TrainingData(of_folder if config.labels == "auto" else lambda path: None, {})
+        return ReadLabels(of_folder if config.labels == "auto" else lambda path: None, {})
     manifest = read_manifest(Path(config.labels), root, set(paths), everything)
     _check_names(Path(config.labels), manifest.n_known > 0, manifest.unknown, everything)
-    given = of_folder if manifest.labels is None else manifest.labels.get
-    return TrainingData(given, manifest.fields, _warning(config.labels, manifest.unknown))
+    of_path = of_folder if manifest.labels is None else manifest.labels.get
+    return ReadLabels(of_path, manifest.fields, _warning(config.labels, manifest.unknown))
 
 
 def _read_clicks(
@@ -106,11 +106,11 @@ def _warning(file: str, unknown: list[str]) -> str | None:
 def enter_labels(db: Database, labels: Labels, rows: Iterable[tuple[int, str, str | None]]) -> list[int]:
     """Enter the labels of (id, path, labels so far), as edited; return the ids of those whose labels changed."""
     edits = standing_edits(db)
-    given = {decoded(path): text for path, text in db.execute("SELECT path, labels FROM given")}
+    by_hand = {decoded(path): text for path, text in db.execute("SELECT path, labels FROM given")}
     stale = []
     texts: dict[int, str] = {}  # images of one class share their labels
     for id_, path, old in rows:
-        new, text = labels(path), given.get(path) if given else None
+        new, text = labels(path), by_hand.get(path) if by_hand else None
         if text is None and new:
             text = texts.get(id(new)) or texts.setdefault(id(new), json.dumps(new, sort_keys=True))
         if edits and path in edits:

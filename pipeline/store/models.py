@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection
-from .checksums import check_files
+from .checksums import Record, check_files
 from .images import Image
 from .labels import WAYS_TO_LABEL
-from .records import read_record
-from .run import Run
+from .run import Run, how_to_train
 from .teachers import is_explaining
 from .vectors import extractor_content, identity, n_features
 
@@ -40,9 +38,9 @@ def check_learners(names: Sequence[str], known: Iterable[str] = LEARNER_NAMES) -
             )
 
 
-def trained_record(run: Run, name: str) -> dict[str, Any]:
+def trained_record(run: Run, name: str) -> Record:
     """Read the record of a trained learner; an empty one for cosine."""
-    return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
+    return run.record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
 
 
 def warn_if_stale(run: Run, name: str, images: Sequence[Image], console: Console) -> None:
@@ -53,11 +51,6 @@ def warn_if_stale(run: Run, name: str, images: Sequence[Image], console: Console
             f"{name} was trained before the training images or their labels changed; "
             f"'{how_to_train(run, name)}' retrains it"
         )
-
-
-def how_to_train(run: Run, name: str) -> str:
-    """Return the command that trains a learner of a run."""
-    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"
 
 
 def load_trained(run: Run, name: str, *, verify: bool = True) -> SimilarityLearner:
@@ -93,7 +86,7 @@ def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> N
     """Raise an error for a learner that is not trained, or on other features; name those that can be used instead."""
     if name == "cosine":
         return
-    record = read_record(run.learner(name))
+    record = run.record(run.learner(name))
     if record is None:
         with Collection(run.collection) as collection:
             has_labels = bool(collection.labels()) or run.configure(None, []).collection.triplets is not None
@@ -101,7 +94,7 @@ def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> N
         if not has_labels:
             ways = "" if cosine else f": {WAYS_TO_LABEL}"
             raise UserError(f"run {run.name} has no labels that {name} could learn from{ways}{cosine}")
-        others = [other for other in able if other in run.learners()]
+        others = [trained for trained in able if trained in run.learners()]
         hint = f"trained: {', '.join(others)}; use --learner {others[0]}, or " if others else ""
         raise UserError(f"run {run.name} has no trained {name}; {hint}run '{how_to_train(run, name)}' first{cosine}")
     if record["inputs"]["extractor"] != extractor_content(run):

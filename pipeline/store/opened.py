@@ -1,22 +1,78 @@
-"""The images of a run as arrays, for work in Python."""
+"""A run that is opened once for a command; and the images of a run as arrays, for work in Python."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection
+from .checksums import Record
+from .images import Image
 from .run import Run, runs_folder
-from .vectors import extractor_content, mapped_vectors, supervision
+from .supervision import TrainingData, read_training_data
+from .vectors import extractor_content, mapped_vectors, supervision, vectors_by_rows
 
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
 
 
-class OpenedRun(NamedTuple):
+class OpenedRun(Run):
+    """A run with its configuration and its catalogue, whose records, images and training data are each read once.
+
+    For one command. A record is read again if its file was replaced, as by the command itself.
+    """
+
+    def __init__(self, run: Run, config: Config, catalogue: Collection):
+        super().__init__(run.folder)
+        self.config, self.catalogue = config, catalogue
+        self.clicks = config.collection.clicks is not None
+        self._records: dict[Path, tuple[tuple[int, ...] | None, Record | None]] = {}
+        self.images = functools.cache(catalogue.images)
+
+    def record(self, folder: Path) -> Record | None:
+        """Read the record of an artifact, None if there is none; UserError if it is damaged."""
+        try:
+            status = os.stat(folder / "record.json")
+            stamp = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        except OSError:
+            stamp = None
+        if folder not in self._records or self._records[folder][0] != stamp:
+            self._records[folder] = stamp, super().record(folder)
+        return self._records[folder][1]
+
+    @functools.cached_property
+    def training(self) -> TrainingData:
+        """The images or triplets that learners learn from."""
+        return read_training_data(self, self.config, self.catalogue)
+
+    def supervision(self, images: Sequence[Image]) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
+        """Return the labels of images, and the sorted names of the labels."""
+        return supervision(images, clicks=self.clicks)
+
+    def vectors(self, images: Sequence[Image]) -> Any:
+        """Read the vectors of images; many dense ones stay on disk."""
+        return vectors_by_rows(self, self.catalogue, images)
+
+
+@contextlib.contextmanager
+def opened(run: Run, config: Config, *, lock: bool = True, create: bool = False) -> Iterator[OpenedRun]:
+    """Open a run for a command; with ``lock`` nothing else writes to it meanwhile. ``create`` makes a new one."""
+    with (
+        run.locked(create=create) if lock else contextlib.nullcontext(),
+        Collection(run.collection, create=create) as catalogue,
+    ):
+        yield OpenedRun(run, config, catalogue)
+
+
+class RunArrays(NamedTuple):
     """Vectors, labels, paths and splits of a run's images, in the order of their paths."""
 
     X: sparse.csr_matrix | np.ndarray  # (n, d) float32, unit rows
@@ -26,7 +82,7 @@ class OpenedRun(NamedTuple):
     labels: list[str]  # sorted names of the labels: the columns of a y with several per image
 
 
-def open_run(name: str | Path) -> OpenedRun:
+def open_run(name: str | Path) -> RunArrays:
     """Read the vectors, labels, paths and splits of a run, for scikit-learn and for the learners.
 
     Parameters
@@ -36,7 +92,7 @@ def open_run(name: str | Path) -> OpenedRun:
 
     Returns
     -------
-    OpenedRun
+    RunArrays
         Of all readable images; images without a label have no entry in a y of several labels per image.
 
     Raises
@@ -56,10 +112,9 @@ def open_run(name: str | Path) -> OpenedRun:
     if not run.collection.is_dir():
         raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")
     extractor_content(run)  # UserError without features
-    config = run.configure(None, [])
-    with Collection(run.collection) as collection:
-        images = collection.images()
-        y, labels = supervision(images, clicks=config.collection.clicks is not None)
-        X = mapped_vectors(run, collection, images)
+    with opened(run, run.configure(None, []), lock=False) as it:
+        images = it.images()
+        y, labels = it.supervision(images)
+        X = mapped_vectors(it, it.catalogue, images)
     splits = np.array([image.split or "" for image in images])
-    return OpenedRun(X, y, [image.path for image in images], splits, labels)
+    return RunArrays(X, y, [image.path for image in images], splits, labels)

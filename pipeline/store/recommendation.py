@@ -1,4 +1,4 @@
-"""The learner to take among those of a run: the one that did best on images held out of the training ones.
+"""Recommend the trained learner with the best held-out mAP.
 
 Search, explanation, annotation, the service and evaluate follow this one rule where no learner is named.
 """
@@ -6,7 +6,7 @@ Search, explanation, annotation, the service and evaluate follow this one rule w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from visterm.pipeline.errors import UserError
@@ -15,7 +15,7 @@ from .models import TRAINED, trained_record
 from .run import Run
 
 
-def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> dict[str, Any] | None:
+def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None) -> dict[str, Any] | None:
     """Return which of some learners did best on images held out of the training ones; None where none was validated.
 
     Test images choose nothing. What counts is mAP, which sees every relevant image, where precision at 1 is one bit of
@@ -36,8 +36,7 @@ def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> d
     -------
     dict or None
         ``learner``, ``for`` (the world), ``validation_map`` and ``validation_p1`` by name, cosine last, and
-        ``not_validated``, the learners that could not be compared. Without ``validation_p1`` where a learner was
-        trained before precision at 1 was noted; mAP alone counts then.
+        ``not_validated``, the learners that could not be compared.
     """
     from visterm.learners.validation import MAX_QUERIES
 
@@ -51,13 +50,12 @@ def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> d
     world = world if world in worlds.values() else next(iter(worlds.values()))
     names = [name for name in TRAINED if worlds.get(name) == world]
     compared = [results[name] for name in names]
-    measures = ["map", "p1"] if all(result.get("validation_p1") is not None for result in compared) else ["map"]
     figures = {
         f"validation_{measure}": {
             **{name: results[name][f"validation_{measure}"] for name in names},
             "cosine": compared[0][f"cosine_{measure}"],
         }
-        for measure in measures
+        for measure in ("map", "p1")
     }
     n_queries = min(max(result.get("n_validation", 1) for result in compared), MAX_QUERIES)
 
@@ -65,9 +63,8 @@ def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> d
         """The lowest figure within one standard error of this one."""
         return figure - math.sqrt(figure * (1 - figure) / n_queries)
 
-    quality = figures["validation_map"]
-    if p1 := figures.get("validation_p1"):
-        quality = {name: figure for name, figure in quality.items() if p1[name] >= lowest(p1["cosine"])}
+    p1 = figures["validation_p1"]
+    quality = {name: figure for name, figure in figures["validation_map"].items() if p1[name] >= lowest(p1["cosine"])}
     best = max(quality.values())
     chosen = next(name for name in quality if quality[name] >= (best if world == "seen" else lowest(best)))
     unknown = [name for name in results if name != "cosine" and name not in names]
@@ -142,8 +139,7 @@ def figures_of(recommended: dict[str, Any]) -> str:
     """Return the figures that chose a learner, as text: its own, then those of the others."""
 
     def of(name: str) -> str:
-        p1 = recommended.get("validation_p1")
-        return f"mAP {recommended['validation_map'][name]:.3f}" + (f", P@1 {p1[name]:.3f}" if p1 else "")
+        return f"mAP {recommended['validation_map'][name]:.3f}, P@1 {recommended['validation_p1'][name]:.3f}"
 
     chosen = recommended["learner"]
     others = "; ".join(f"{name} {of(name)}" for name in recommended["validation_map"] if name != chosen)

@@ -14,28 +14,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from visterm.pipeline.config.models import Settings
 from visterm.pipeline.errors import UserError
 
-from .checksums import DamagedFile, check_files, check_seal
+from .checksums import DamagedFile, Record, check_files, check_seal
 
 _log = logging.getLogger(__name__)
-FORMAT = 1
+FORMAT = 2  # of records, segments and the catalogue; raised whenever an older run could not be used as it is
 # Whose versions records and reports name, for people.
 LIBRARIES = ("numpy", "scipy", "numba", "opencv-python-headless")
-# Settings that are younger than some runs, by their section and one that it had before, and the values that stand for
-# what these runs did.
-_YOUNGER = {
-    ("features", "n_visterms"): {
-        "max_side": None,
-        "enlarge_to": None,
-        "cells": [1],
-        "weighting": {"tf": "count"},
-    },
-    ("oasis", "C"): {"balance": "image", "whiten": False},
-    ("aroma", "r"): {"balance": "image", "whiten": False},
-    ("wsabie", "max_norm"): {"whiten": False},
-    ("lego", "eta"): {"loss": "triplet", "near": 1.0, "far": 2.0},
-}
 # The keys that decide whether an artifact is up to date. Versions and times are for people.
 _IDENTITY = ("format", "stage", "config", "inputs")
 
@@ -44,7 +31,7 @@ _IDENTITY = ("format", "stage", "config", "inputs")
 version = functools.cache(metadata.version)
 
 
-def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+def make_record(stage: str, config: Settings, inputs: Settings) -> Record:
     """Make the record of an artifact from the sections of the configuration and the fingerprints that it depends on.
 
     Equal records mean an equal artifact. Versions are for people; the time also tells two trainings of the same learner
@@ -60,7 +47,7 @@ def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> d
     }
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
+def read_record(folder: Path) -> Record | None:
     """Read the record of an artifact, None if there is none; UserError if it is damaged or of another version."""
     file = folder / "record.json"
     try:
@@ -75,15 +62,16 @@ def read_record(folder: Path) -> dict[str, Any] | None:
             return None
         raise UserError(f"{file}: damaged record; {repair_hint(folder)}") from None
     if version != FORMAT:
-        raise UserError(
-            f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); remove it and run the "
-            f"stage again"
-        )
-    config = record.get("config", {})
-    for (section, older), younger in _YOUNGER.items():
-        if older in config.get(section, {}):
-            config[section] = younger | config[section]
+        raise other_version(folder, version)
     return record
+
+
+def other_version(folder: Path, version: object) -> UserError:
+    """Return the error of a part of a run that another version made: its run must be built again."""
+    return UserError(
+        f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); build the run again: use "
+        "another --run, or remove it and run 'visterm features IMAGES'"
+    )
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
@@ -104,12 +92,12 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     raise UserError(f"{file}: damaged figures ({reason}); {repair_hint(folder)}")
 
 
-def is_up_to_date(folder: Path, record: dict[str, Any]) -> bool:
+def is_up_to_date(folder: Path, record: Record) -> bool:
     """Whether the artifact in a folder has this record, and all its files have the sizes and checksums it notes."""
-    own = read_record(folder)
-    if own is None or any(own.get(key) != record[key] for key in _IDENTITY):
+    kept = read_record(folder)
+    if kept is None or any(kept.get(key) != record[key] for key in _IDENTITY):
         return False
-    if problem := damage(folder, own):
+    if problem := damage(folder, kept):
         _log.warning("%s: missing or damaged (%s); it must be rebuilt", folder, problem)
     return not problem
 

@@ -1,8 +1,8 @@
 """A damaged catalogue is replaced by its last good copy, or else by what the segments note.
 
-Each command that changes the catalogue leaves a copy of it: see `Database.close`. Runs of earlier versions have none
-until then, and the copy may be damaged, too. A segment notes the id, the path and the SHA-256 of the image of each row:
-images keep their ids, but labels that were given by hand and removals made by hand are lost.
+Each command that changes the catalogue leaves a copy of it: see `Database.close`. Where that is damaged, too, a segment
+notes the id, the path and the SHA-256 of the image of each row: images keep their ids, but labels that were given by
+hand and removals made by hand are lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from visterm.pipeline.errors import UserError, is_disk_full
 from .catalogue import Collection
 from .database import CATALOGUE, CHECKSUM, COPY, change_counter
 from .files import discard, sync
-from .records import read_record
 from .run import Run
 from .segments import is_whole, read_images, read_segment_record
 
@@ -110,7 +109,7 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
                 rows.append((id_, os.fsencode(path), *content, *place))
     rows.sort(key=lambda row: row[0])
     with contextlib.suppress(UserError):
-        record = read_record(run.collection) or {}
+        record = run.record(run.collection) or {}
         origin = {"root": record.get("root", "")} | origin
     directory = origin.get("root", "") if root is None else os.fspath(root.absolute())
     if not directory:
@@ -121,7 +120,7 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
     with Collection(folder, create=True) as made, made.transaction():
         made["root"], made["extractor"] = os.fsencode(directory), origin.get("extractor", "")
         made["split"], made["last_segment"] = "", max(numbers, default=0)
-        # Of several rows of an id or of a path the last one stands: later segments, and larger ids, are newer. No file
+        # The last of several rows of an id or path stands: later segments, and larger ids, are newer. No file
         # has this size and time, so that a scan compares the content.
         made.executemany(
             "INSERT OR REPLACE INTO images (size, mtime_ns, id, path, sha256, width, height, segment, row, status) "

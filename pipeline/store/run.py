@@ -13,7 +13,9 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
+from .checksums import Record
 from .files import locked, recover, write_text
+from .records import read_record
 
 
 def runs_folder() -> Path:
@@ -51,6 +53,10 @@ class Run:
         """The folder of the trials that chose a learner's settings."""
         return self.folder / "tuning" / name
 
+    def record(self, folder: Path) -> Record | None:
+        """Read the record of an artifact: see `read_record`. An `OpenedRun` reads each once."""
+        return read_record(folder)
+
     def learners(self) -> list[str]:
         """Names of the trained learners of this run."""
         folders = self.folder.glob("learners/[!.]*")
@@ -60,10 +66,8 @@ class Run:
 
     def configure(self, file: Path | None, settings: list[str]) -> Config:
         """Read the configuration: the given file, else the run's own, else the defaults; settings on top."""
-        own = self.folder / "config.yaml"
-        if file is None and own.exists():
-            return load_config(own, settings, of_run=True)
-        return load_config(file, settings)
+        kept = self.folder / "config.yaml"
+        return load_config(kept if file is None and kept.exists() else file, settings)
 
     def save_config(self, config: Config) -> None:
         """Save the configuration that features or train last used, for later commands."""
@@ -108,3 +112,8 @@ class Run:
                 with contextlib.suppress(OSError):
                     self.folder.parent.rmdir()  # if this was the first run
             raise
+
+
+def how_to_train(run: Run, name: str) -> str:
+    """Return the command that trains a learner of a run."""
+    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"

@@ -11,11 +11,11 @@ from pathlib import Path
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
-from .database import Database, Known
+from .database import Database, Known, gc_paused
 from .fields import enter_fields
 from .files import image_sha256
 from .label_edits import catch_up
-from .labels import TrainingData, enter_labels, read_labels
+from .labels import ReadLabels, enter_labels, read_labels
 from .paths import bounds, decoded, folder_below
 from .splits import Layout, assign_splits, mistyped_split
 
@@ -38,123 +38,141 @@ class Changes:
         return bool(self.added or self.changed or self.removed)
 
 
-def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Changes:
-    """Compare the root with the catalogue: `Collection.scan`."""
-    from visterm.features.images import NO_IMAGE_NAME, list_images
+class ScannedCatalogue(Database):
+    """The catalogue of a collection, with what compares it with the root, or with a table of vectors."""
 
-    refused: dict[str, str] = {}
-    try:
-        files = list_images(root, on_skip=refused.__setitem__)
-    except OSError as error:
-        raise UserError(str(error)) from None
-    prefix = len(os.path.join(root, ""))
-    own = folder_below(root, db.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
-    paths = [path for file in files if not (path := file[prefix:]).startswith(own)]
-    del files
-    names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
-    others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
-    layout = Layout.of(paths)
-    given = config.collection.labels, config.collection.clicks, config.collection.triplets
-    tables = [os.path.realpath(table) for table in given if table]
-    rest = [path for path in others if os.path.realpath(root / path) not in tables]
-    changes = Changes(n_others=len(rest), other=rest[0] if rest else "")
-    has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
-    everything = {*paths, *names} if has_table else None
-    for path in others:
-        del names[path]
-    if config.collection.classes is not None:
-        wanted = set(config.collection.classes)
-        missing = sorted(wanted - {layout.label(path) for path in paths})
-        if missing:
-            raise UserError(
-                f"collection.classes: {root} has no images in a folder {', '.join(missing[:5])}"
-                + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-            )
-        before = len(paths)
-        paths = [path for path in paths if layout.label(path) in wanted]
-        names = {path: reason for path, reason in names.items() if layout.label(path) in wanted}
-        changes.left_out = before - len(paths)
-    with db.transaction():
-        catch_up(db)
-        last = db.last_id
-        _rename_enclosed(db, root)
-        known = db.known()
-        outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
-        read = read_labels(config.collection, layout, root, [*paths, *outside], everything)
-        labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
-        changes.warnings = tuple(filter(None, (read.warning, mistyped_split(paths, layout))))
-        compare_files(db, root, paths, known, changes)
-        if db.root is not None and db.root != root and not replace:
-            n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
-            if changes.unchanged < n_inside / 2:
+    @gc_paused()
+    def scan(self, root: Path, config: Config, *, replace: bool = False) -> Changes:
+        """Compare the root with the catalogue and enter the differences, in one transaction.
+
+        An image whose size and modification time equal those of the catalogue counts as unchanged; otherwise its
+        SHA-256 decides. Images keep their split, so that a new image never moves an old one from test to train, until
+        the ``split`` section of the configuration changes. Excluded images stay excluded; images from outside the root
+        stay until their files are gone.
+
+        A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
+        """
+        from visterm.features.images import NO_IMAGE_NAME, list_images
+
+        refused: dict[str, str] = {}
+        try:
+            files = list_images(root, on_skip=refused.__setitem__)
+        except OSError as error:
+            raise UserError(str(error)) from None
+        prefix = len(os.path.join(root, ""))
+        of_runs = folder_below(root, self.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
+        paths = [path for file in files if not (path := file[prefix:]).startswith(of_runs)]
+        del files
+        names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(of_runs)}
+        others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
+        layout = Layout.of(paths)
+        given = config.collection.labels, config.collection.clicks, config.collection.triplets
+        tables = [os.path.realpath(table) for table in given if table]
+        rest = [path for path in others if os.path.realpath(root / path) not in tables]
+        changes = Changes(n_others=len(rest), other=rest[0] if rest else "")
+        has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
+        everything = {*paths, *names} if has_table else None
+        for path in others:
+            del names[path]
+        if config.collection.classes is not None:
+            classes = set(config.collection.classes)
+            missing = sorted(classes - {layout.label(path) for path in paths})
+            if missing:
                 raise UserError(
-                    f"{db.folder.parent.name} is the run of the images in {db.root}, and {root} holds others; "
-                    f"give another --run, or --force to replace it"
+                    f"collection.classes: {root} has no images in a folder {', '.join(missing[:5])}"
+                    + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
                 )
-        compare_files(db, root, outside, known, changes)
-        _enter_skipped(db, names, known)
-        if changes.unchanged < len(known):  # else all of them exist
-            existing = {*paths, *outside, *names}
-            gone = [old for path, old in known.items() if path not in existing and old.status != "excluded"]
-            changes.removed = sum(old.status != "skipped" for old in gone)
-            db.bury([old.id for old in gone])
-        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, labels, _living(db, known, last)))
-        enter_fields(db, read.fields, ((id_, path) for id_, path, _ in _living(db, known, last)))
-        assign_splits(db, config, layout)
-        _reconsider(db, config.collection.max_pixels)
-        db["root"] = os.fsencode(root)
-    return changes
+            before = len(paths)
+            paths = [path for path in paths if layout.label(path) in classes]
+            names = {path: reason for path, reason in names.items() if layout.label(path) in classes}
+            changes.left_out = before - len(paths)
+        with self.transaction():
+            catch_up(self)
+            last = self.last_id
+            _rename_enclosed(self, root)
+            known = self.known()
+            outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
+            read = read_labels(config.collection, layout, root, [*paths, *outside], everything)
+            labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
+            changes.warnings = tuple(filter(None, (read.warning, mistyped_split(paths, layout))))
+            compare_files(self, root, paths, known, changes)
+            if self.root is not None and self.root != root and not replace:
+                n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
+                if changes.unchanged < n_inside / 2:
+                    raise UserError(
+                        f"{self.folder.parent.name} is the run of the images in {self.root}, and {root} holds others; "
+                        f"give another --run, or --force to replace it"
+                    )
+            compare_files(self, root, outside, known, changes)
+            _enter_skipped(self, names, known)
+            if changes.unchanged < len(known):  # else all of them exist
+                existing = {*paths, *outside, *names}
+                gone = [old for path, old in known.items() if path not in existing and old.status != "excluded"]
+                changes.removed = sum(old.status != "skipped" for old in gone)
+                self.bury([old.id for old in gone])
+            changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, labels, _living(self, known, last)))
+            enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, known, last)))
+            assign_splits(self, config, layout)
+            _reconsider(self, config.collection.max_pixels)
+            self["root"] = os.fsencode(root)
+        return changes
 
+    def take_vectors(
+        self,
+        root: Path,
+        ids: Sequence[str],
+        digests: Sequence[str],
+        labels: Sequence[Sequence[str]] | None,
+        config: Config,
+        *,
+        replace: bool = False,
+    ) -> Changes:
+        """Compare a table of vectors with the catalogue and enter the differences, in one transaction, as `scan` does.
 
-def scan_vectors(
-    db: Database,
-    root: Path,
-    ids: Sequence[str],
-    digests: Sequence[str],
-    labels: Sequence[Sequence[str]] | None,
-    config: Config,
-    replace: bool,
-) -> Changes:
-    """Compare a table of vectors with the catalogue: `Collection.take_vectors`."""
-    changes, layout = Changes(), Layout.of(ids)
-    with db.transaction():
-        catch_up(db)
-        last, known = db.last_id, db.known()
-        entered = dict(db.execute("SELECT id, sha256 FROM images WHERE status != 'removed'"))
-        if db.root is not None and not replace and len(known.keys() & set(ids)) < len(known) / 2:
-            raise UserError(
-                f"{db.folder.parent.name} is a run of other images, as most of their ids are not in the table; "
-                "give another --run, or --force to replace it"
-            )
-        if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
-            by_path = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}
-            read = TrainingData(by_path.get, {})
-        else:
-            read = read_labels(config.collection, layout, root, ids, set(ids))
-            changes.warnings = tuple(filter(None, (read.warning, mistyped_split(ids, layout))))
-        new = []
-        for path, digest in zip(ids, digests, strict=True):
-            old = known.pop(path, None)
-            if old is not None and old.status == "excluded":
-                continue
-            if old is not None and entered[old.id] == digest:
-                changes.unchanged += 1
-                continue
-            if old is None:
-                changes.added += 1
+        ``digests`` are the SHA-256 of the vectors, to recognize changed ones. ``labels`` are those of the table, used
+        unless the configuration names others.
+        """
+        changes, layout = Changes(), Layout.of(ids)
+        with self.transaction():
+            catch_up(self)
+            last, known = self.last_id, self.known()
+            entered = dict(self.execute("SELECT id, sha256 FROM images WHERE status != 'removed'"))
+            if self.root is not None and not replace and len(known.keys() & set(ids)) < len(known) / 2:
+                raise UserError(
+                    f"{self.folder.parent.name} is a run of other images, as most of their ids are not in the table; "
+                    "give another --run, or --force to replace it"
+                )
+            if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
+                by_path = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}
+                read = ReadLabels(by_path.get, {})
             else:
-                changes.changed += 1
-                db.bury([old.id])
-            new.append((os.fsencode(path), digest))
-        gone = [old.id for old in known.values() if old.status != "excluded"]
-        changes.removed = len(gone)
-        db.bury(gone)
-        db.executemany("INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new)
-        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, read.labels, _living(db, {}, 0)))
-        enter_fields(db, read.fields, ((id_, path) for id_, path, _ in _living(db, {}, 0)))
-        assign_splits(db, config, layout)
-        db["root"] = os.fsencode(root)
-    return changes
+                read = read_labels(config.collection, layout, root, ids, set(ids))
+                changes.warnings = tuple(filter(None, (read.warning, mistyped_split(ids, layout))))
+            new = []
+            for path, digest in zip(ids, digests, strict=True):
+                old = known.pop(path, None)
+                if old is not None and old.status == "excluded":
+                    continue
+                if old is not None and entered[old.id] == digest:
+                    changes.unchanged += 1
+                    continue
+                if old is None:
+                    changes.added += 1
+                else:
+                    changes.changed += 1
+                    self.bury([old.id])
+                new.append((os.fsencode(path), digest))
+            gone = [old.id for old in known.values() if old.status != "excluded"]
+            changes.removed = len(gone)
+            self.bury(gone)
+            self.executemany(
+                "INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new
+            )
+            changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, _living(self, {}, 0)))
+            enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, {}, 0)))
+            assign_splits(self, config, layout)
+            self["root"] = os.fsencode(root)
+        return changes
 
 
 def _rename_enclosed(db: Database, root: Path) -> None:

@@ -16,11 +16,10 @@ from typing import Any
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, naming
 
-from .checksums import check_files, check_seal, files_crc32, sealed
+from .checksums import Record, check_files, check_seal, files_crc32, sealed
 from .files import sync
-from .records import repair_hint
+from .records import FORMAT, repair_hint
 
-FORMAT = "1"
 RECORD, IMAGES = "record.json", "images.jsonl"
 
 
@@ -116,10 +115,8 @@ def row_of(id_: int, path: str, sha256: str | None, width: int | None, height: i
 
 
 def read_images(folder: Path) -> list[list[Any]]:
-    """Read the descriptions of a segment's rows; [] in segments of earlier versions. UserError if they are damaged."""
-    crc32 = read_segment_record(folder).get("crc32", {})
-    if IMAGES not in crc32:
-        return []
+    """Read the descriptions of a segment's rows; UserError if they are damaged."""
+    crc32 = read_segment_record(folder)["crc32"]
     try:
         check_files(folder, {IMAGES: crc32[IMAGES]})
         return [json.loads(line) for line in (folder / IMAGES).read_text().splitlines()]
@@ -138,14 +135,10 @@ def is_whole(folder: Path) -> bool:
     """Whether the files of a segment have the sizes and the checksums that its record notes."""
     try:
         record = read_segment_record(folder)
-        sizes, crc32 = record.get("sizes", {}), record.get("crc32")
-        if any((folder / f"{name}.npy").stat().st_size != size for name, size in sizes.items()):
+        if any((folder / f"{name}.npy").stat().st_size != size for name, size in record["sizes"].items()):
             return False
-        if crc32 is None:
-            read_segment(folder)
-        else:
-            check_files(folder, crc32)
-    except (OSError, ValueError, AttributeError, UserError):
+        check_files(folder, record["crc32"])
+    except (OSError, ValueError, UserError):
         return False
     return True
 
@@ -164,52 +157,30 @@ def check_ahead(segments: Path) -> None:
 def read_segment(folder: Path) -> Any:
     """Read a segment, CSR or dense, memory-mapped; UserError if a file is missing or damaged.
 
-    The files are compared with their checksums, once per process. A segment of an earlier version has none: its arrays
-    are checked for what would lead a kernel out of them.
+    The files are compared with their checksums, once per process.
     """
     import numpy as np
     from scipy import sparse
 
     record = read_segment_record(folder)
-    shape, crc32 = tuple(record["shape"]), record.get("crc32")
-    dense = record["kind"] == "dense" if "kind" in record else (folder / "vectors.npy").exists()
+    shape = tuple(record["shape"])
     try:
-        check_files(folder, crc32 or {})
-        if dense:
+        check_files(folder, record["crc32"])
+        if record["kind"] == "dense":
             vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
             if vectors.shape != shape or vectors.dtype not in (np.float16, np.float32):
                 raise ValueError(f"vectors.npy holds {vectors.dtype} {vectors.shape}, not floats {shape}")
-            if crc32 is None and not np.isfinite(vectors).all():
-                raise ValueError("vectors.npy holds numbers that are not finite")
             return vectors
         data, indices, indptr = (
             np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ("counts", "indices", "indptr")
         )
-        if crc32 is None:
-            _check_csr(data, indices, indptr, shape)
         return sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
     except (OSError, EOFError, ValueError, TokenError) as error:  # TokenError: of an array's header
         raise damaged(folder, error) from None
 
 
-def _check_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> None:
-    """Raise ValueError for CSR arrays that would lead out of each other, or are not finite."""
-    import numpy as np
-
-    if any(array.ndim != 1 for array in (data, indices, indptr)) or indptr.shape != (shape[0] + 1,):
-        raise ValueError("the arrays of its sparse matrix do not match")
-    if any(array.dtype.kind != "i" for array in (indices, indptr)) or data.dtype not in (np.int32, np.float32):
-        raise ValueError("the arrays of its sparse matrix have other types")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or len(indices) != len(data) or (np.diff(indptr) < 0).any():
-        raise ValueError("indptr.npy is not the rows of a sparse matrix")
-    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
-        raise ValueError("indices.npy names columns that do not exist")
-    if not np.isfinite(data).all() or (data.dtype == np.int32 and len(data) and data.min() < 0):
-        raise ValueError("counts.npy holds numbers that are no counts")
-
-
-def read_segment_record(folder: Path) -> dict[str, Any]:
+def read_segment_record(folder: Path) -> Record:
     """Read the record of a segment and check its shape and its checksum."""
     try:
         record = json.loads((folder / RECORD).read_text())

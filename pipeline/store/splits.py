@@ -82,13 +82,13 @@ def split_key(config: Config) -> str:
 
 def trains_on_all(config: Config, n_clicked: int) -> bool:
     """Whether all clicked images are trained on: they are few, and nobody asked for test images."""
-    own = SplitConfig()
-    return n_clicked < FEW_CLICKED and (config.split.train, config.split.test) == (own.train, own.test)
+    defaults = SplitConfig()
+    return n_clicked < FEW_CLICKED and (config.split.train, config.split.test) == (defaults.train, defaults.test)
 
 
-def share(wanted: int | float, n: int) -> int:
+def share(part: int | float, n: int) -> int:
     """Return the number of images, out of n, that a number or a share means."""
-    return min(wanted, n) if isinstance(wanted, int) else min(n, int(wanted * n + 0.5))
+    return min(part, n) if isinstance(part, int) else min(n, int(part * n + 0.5))
 
 
 def assign_splits(db: Database, config: Config, layout: Layout) -> None:

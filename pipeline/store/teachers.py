@@ -17,6 +17,7 @@ from visterm.pipeline.errors import UserError
 
 from .checksums import check_files
 from .records import read_record, repair_hint
+from .run import Run, how_to_train
 
 FOLDER = "teachers"
 MOST_IMAGES = 20_000  # of a training that records its teachers
@@ -85,3 +86,36 @@ def load_teachers(artifact: Path) -> TaughtImages | None:
         raise UserError(f"{folder}: a file is gone ({error.filename}); {repair_hint(artifact)}") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, TokenError) as error:
         raise UserError(f"{folder}: damaged ({error}); {repair_hint(artifact)}") from None
+
+
+def again(run: Run, name: str) -> str:
+    """Return the command that retrains a learner with a table of teachers."""
+    return f"'{how_to_train(run, name)} --force'"
+
+
+def no_table(run: Run, name: str) -> UserError:
+    """Make the error of a learner that was trained without a table."""
+    return UserError(f"{name} was trained without a table of teachers; run {again(run, name)} to make one")
+
+
+def check_table(run: Run, name: str, learner: Any) -> Any:
+    """Return the table of a learner, CSR; UserError with the way to one if there is none."""
+    from visterm.learners import OASIS
+
+    if not isinstance(learner, OASIS):
+        raise UserError(f"{name} has no table of teachers; oasis has one: use --learner oasis")
+    table = getattr(learner, "teachers_", None)
+    if table is None and (learner.variant in ("psd", "dissim") or learner.lock_free):
+        setting = "oasis.lock_free" if learner.lock_free else f"oasis.variant={learner.variant}"
+        raise UserError(f"{name} with {setting} has no table of teachers; train it without this setting")
+    if table is None:
+        raise no_table(run, name)
+    return table
+
+
+def taught_images(run: Run, name: str) -> TaughtImages:
+    """Load the images that the base learned from; UserError if they were not kept."""
+    taught = load_teachers(run.learner(name))
+    if taught is None:
+        raise no_table(run, name)
+    return taught

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .records import read_record
+from visterm.pipeline.config.models import Settings
+
 from .run import Run
 
 
-def tuned_settings(run: Run, name: str, trained: Mapping[str, Any]) -> dict[str, Any]:
+def tuned_settings(run: Run, name: str, trained: Mapping[str, Any]) -> Settings:
     """Return the settings that `tune` chose and that a learner, given its record, was trained with; {} if it was not.
 
     Keys are full names, such as ``oasis.C``.
     """
-    best = (read_record(run.tuning(name)) or {}).get("result", {}).get("best", {})
-    extractor = read_record(run.extractor) or {"config": {}}
+    best = (run.record(run.tuning(name)) or {}).get("result", {}).get("best", {})
+    extractor = run.record(run.extractor) or {"config": {}}
     used = {"features": extractor["config"].get("features", {})} | trained["config"]
     return best if best and all(_value_of(used, key) == value for key, value in best.items()) else {}
 

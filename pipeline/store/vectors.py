@@ -34,7 +34,7 @@ BY_ROWS = 100_000_000  # bytes as float32 of dense vectors, from which they stay
 
 def extractor_content(run: Run) -> str:
     """Return the fingerprint of the extractor: palette, codebook and idf."""
-    record = read_record(run.extractor)
+    record = run.record(run.extractor)
     if record is None:
         raise UserError(f"{run.folder}: no features yet; run 'visterm features IMAGES --run {run.name}' first")
     return record["content"]
@@ -65,7 +65,7 @@ def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:
 
 def n_features(run: Run) -> int:
     """Return the length of the vectors of a run."""
-    record = read_record(run.extractor) or {}
+    record = run.record(run.extractor) or {}
     return record.get("n_features") or record["config"]["features"]["n_visterms"]
 
 
@@ -153,13 +153,13 @@ def supervision_of(
     import numpy as np
     from scipy import sparse
 
-    names = sorted({name for own in labels for name in own})
-    if not clicks and all(len(own) == 1 for own in labels):
-        return np.array([next(iter(own)) for own in labels]), names
+    names = sorted({name for of_image in labels for name in of_image})
+    if not clicks and all(len(of_image) == 1 for of_image in labels):
+        return np.array([next(iter(of_image)) for of_image in labels]), names
     place = {name: i for i, name in enumerate(names)}
-    rows = [row for row, own in enumerate(labels) for _ in own]
-    columns = [place[name] for own in labels for name in own]
-    weights = [weight for own in labels for weight in own.values()]
+    rows = [row for row, of_image in enumerate(labels) for _ in of_image]
+    columns = [place[name] for of_image in labels for name in of_image]
+    weights = [weight for of_image in labels for weight in of_image.values()]
     y = sparse.csr_matrix((weights, (rows, columns)), shape=(len(labels), len(names)), dtype=np.float32)
     return y, names
 

@@ -27,7 +27,7 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from visterm.pipeline.service.responses import SECURITY_HEADERS
+from visterm.service.responses import SECURITY_HEADERS
 
 from .service_process import TOKEN, Answer, Service, made_run, parse, request, send, serving
 
@@ -36,7 +36,7 @@ Outcome = dict[str, tuple[int, int, list[str]]]  # category -> tried, held, seed
 PATHS = (
     *("/", "/judge", "/docs", "/openapi.json", "/health", "/search", "/annotate", "/explain", "/marks", "/marks/undo"),
     *("/feedback/update", "/feedback/undo", "/feedback/reset", "/feedback/export", "/api/run", "/api/images"),
-    *("/api/images/1", "/images/1/thumbnail", "/images/1/original", f"/uploads/{'0' * 64}", "/static/app.js"),
+    *("/api/images/1", "/images/1/thumbnail", "/images/1/original", f"/uploads/{'0' * 64}", "/static/core/app.js"),
     *("/api/evaluations/oasis/metrics", "/api/evaluations/oasis/curves", "/api/evaluations/oasis/precision-curve.svg"),
     *("/api/judge/next", "/api/judge/decisions", "/api/judge/undo", "/api/judge/results", "/api/judge/export"),
 )

@@ -67,10 +67,10 @@ def _people(world: World, chance: random.Random) -> str | None:
 
 
 def _mark(folder: Path, acknowledged: Path) -> None:
-    from visterm.pipeline.feedback.marks import RelevanceMarks
-    from visterm.pipeline.human_eval.judgements import Judgements
     from visterm.pipeline.search.searcher import Searcher
-    from visterm.pipeline.stages.label import LabelEditor
+    from visterm.pipeline.store.marks import RelevanceMarks
+    from visterm.plugins.judge.judgements import Judgements
+    from visterm.teaching.labels import LabelEditor
 
     searcher = Searcher(folder)
     labels = LabelEditor(searcher.run)

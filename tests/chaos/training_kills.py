@@ -17,7 +17,7 @@ from service_kills import listening
 from world import HANGS, World, start, state, write_images
 
 _OF_PEOPLE = ("marks", "label edits")
-_CHILD = {"train": "visterm.pipeline.stages.train_again", "add": "visterm.pipeline.stages.add_files"}
+_CHILD = {"train": "visterm.teaching.retrain", "add": "visterm.service.add_files"}
 _LEARNERS = ("oasis", "aroma", "wsabie")
 _EDITED = range(1, 7)  # images that get a label, which leaves all learners to be trained
 _PHOTOS = 20  # added, in two parts

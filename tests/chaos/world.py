@@ -266,12 +266,12 @@ class World:
 
     def _people(self) -> None:
         """Mark results, rate some, and look at labels; those in effect stay, so that learners are up to date."""
-        from visterm.pipeline.feedback.marks import RelevanceMarks
-        from visterm.pipeline.human_eval.judgements import Judgements
-        from visterm.pipeline.human_eval.tasks import draw_tasks
         from visterm.pipeline.search.searcher import Searcher
-        from visterm.pipeline.stages.different import say_different, undo_different
-        from visterm.pipeline.stages.label import LabelEditor
+        from visterm.pipeline.store.marks import RelevanceMarks
+        from visterm.plugins.judge.judgements import Judgements
+        from visterm.plugins.judge.tasks import draw_tasks
+        from visterm.teaching.labels import LabelEditor
+        from visterm.teaching.not_same import say_different, undo_different
 
         searcher = Searcher(self.base / "runs/fruit")
         labels = LabelEditor(searcher.run)
@@ -404,7 +404,7 @@ def _learner(name: str) -> Callable[[Any], Any]:
 
 
 def _updated(run: Any) -> Any:
-    from visterm.pipeline.feedback.versions import LearnerVersions
+    from visterm.pipeline.store.versions import LearnerVersions
 
     versions = LearnerVersions(run)
     return [
@@ -414,13 +414,13 @@ def _updated(run: Any) -> Any:
 
 
 def _marks(run: Any) -> Any:
-    from visterm.pipeline.feedback.marks import RelevanceMarks
+    from visterm.pipeline.store.marks import RelevanceMarks
 
     return [[row[key] for key in ("query", "image", "path", "mark")] for row in RelevanceMarks(run.marks).export()]
 
 
 def _ratings(run: Any) -> Any:
-    from visterm.pipeline.human_eval.judgements import Judgements
+    from visterm.plugins.judge.judgements import Judgements
 
     return [[row[key] for key in ("query", "image", "decision", "judge")] for row in Judgements(run.judgements).rows()]
 
@@ -432,7 +432,7 @@ def _label_edits(run: Any) -> Any:
 
 
 def _different(run: Any) -> Any:
-    from visterm.pipeline.store.different import DifferentPictures
+    from visterm.pipeline.store.not_same import DifferentPictures
 
     steps = DifferentPictures(run.different).standing().values()
     return [[row.step, row.part, row.image, row.path] for rows in steps for row in rows]

@@ -1,11 +1,8 @@
-import zlib
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from made_up import broken, finding, noise, unit_rows
 from sklearn.base import clone
-
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
 from experiments import annotation
 from experiments.measured import annotation as measured
@@ -14,8 +11,6 @@ from experiments.pages import FEWEST, render
 from visterm.learners import WSABIE, KNNAnnotator
 from visterm.pipeline.evaluation.is_a import siblings_of
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def split(monkeypatch, tmp_path):
@@ -23,7 +18,7 @@ def split(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(120) % 4
     X = rng.random((120, 40)) * (rng.random((120, 40)) < np.where(np.arange(40) % 4 == y[:, None], 0.6, 0.1))
-    X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    X = unit_rows(X)
     labels = np.array(["ant", "bee", "car", "van"])[y]
     table = tmp_path / "is-a.csv"
     table.write_text("label,parent\nant,insect\nbee,insect\ncar,vehicle\nvan,vehicle\n")
@@ -190,10 +185,6 @@ def test_rate_and_steps_of_a_trace_are_chosen_on_validation_posts(monkeypatch):
     assert annotation.best_trace([slow])["edges"] == ["learning_rate", "n_steps"]
 
 
-def noise(*key):
-    return np.random.default_rng(zlib.crc32(repr(key).encode())).normal(0, 0.001)
-
-
 def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, soon=0.35, slow=0.05, knn=0.10, wsabie=0.32, first=0.31):
     """As the jobs would have them: `wsabie` on words, `first` of WSABIE on photos and of all others but the leaves."""
 
@@ -248,15 +239,14 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, soon=0.35, slow=0.05, knn=
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
-    def broken(**levels):
-        findings = render(annotation, results(quick, **levels), quick).findings
-        return [finding.paper[:20] for finding in findings if finding.must and not finding.agrees]
-
-    assert broken() == []
-    assert broken(warp=0.26, owpc=0.26) == ["The rank that WARP e"]
-    assert broken(owpc=0.26) == ["The rank that WARP e"]
-    assert broken(soon=0.18) == ["WARP learns faster t"]
-    assert broken(knn=0.29) == ["WSABIE is above appr"]
+    for levels, papers in (
+        ({}, []),
+        ({"warp": 0.26, "owpc": 0.26}, ["The rank that WARP e"]),
+        ({"owpc": 0.26}, ["The rank that WARP e"]),
+        ({"soon": 0.18}, ["WARP learns faster t"]),
+        ({"knn": 0.29}, ["WSABIE is above appr"]),
+    ):
+        assert broken(render(annotation, results(quick, **levels), quick)) == papers
 
 
 def test_a_verdict_is_open_where_most_folds_took_the_edge():
@@ -265,28 +255,25 @@ def test_a_verdict_is_open_where_most_folds_took_the_edge():
         for name, one in job.get("systems", {}).items():
             if name == "PAMIR-IA" and job["part"] == "words" and job["n_words"] is None:
                 one[:3] = [own | {"edges": ["C"]} for own in one[:3]]
-    findings = {finding.paper: finding for finding in render(annotation, found).findings}
-    (about,) = (finding for paper, finding in findings.items() if "above PAMIR-IA" in paper)
-    assert "PAMIR-IA, 1,400 words: C" in about.edges
-    (other,) = (finding for paper, finding in findings.items() if "above one-vs-rest" in paper)
-    assert not other.edges
+    page = render(annotation, found)
+    assert "PAMIR-IA, 1,400 words: C" in finding(page, "above PAMIR-IA").edges
+    assert not finding(page, "above one-vs-rest").edges
 
 
 def test_verdicts_follow_the_rules_of_the_page():
-    def agrees(start, **levels):
-        findings = render(annotation, results(False, **levels)).findings
-        return next(finding.agrees for finding in findings if finding.paper.startswith(start))
-
-    assert agrees("When WARP is well")
-    assert not agrees("When WARP is well", slow=1.0)
-    assert agrees("Approximate k-NN loses", knn=0.10)
-    assert not agrees("Approximate k-NN loses", knn=0.20)
+    for start, levels, agrees in (
+        ("When WARP is well", {}, True),
+        ("When WARP is well", {"slow": 1.0}, False),
+        ("Approximate k-NN loses", {"knn": 0.10}, True),
+        ("Approximate k-NN loses", {"knn": 0.20}, False),
+    ):
+        assert finding(render(annotation, results(False, **levels)), start).agrees is agrees
 
 
 def test_claims_of_many_labels_are_judged_on_all_words_and_not_on_photos():
     def verdicts(**levels):
         findings = render(annotation, results(False, **levels)).findings
-        return {finding.name: finding.verdict for finding in findings if finding.name in names}
+        return {one.name: one.verdict for one in findings if one.name in names}
 
     names = ("wsabie-over-rest", "wsabie-over-pamir", "warp-over-auc")
     assert set(verdicts(wsabie=0.34, first=0.40).values()) == {"holds"}
@@ -294,7 +281,7 @@ def test_claims_of_many_labels_are_judged_on_all_words_and_not_on_photos():
 
 
 def test_every_claim_has_one_row():
-    names = [finding.name for finding in render(annotation, results(False)).findings]
+    names = [one.name for one in render(annotation, results(False)).findings]
     assert len(names) == len(set(names))
 
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
-
 from experiments import corel
 from experiments.measured import corel as measured
 from experiments.measured import protocol

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments.measured.grids import Grid, saturation, search
 from experiments.pages import at_edge, open_text, settings_text
 from visterm.learners import OASIS

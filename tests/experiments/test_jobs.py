@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from benchmarks.vectors import keep
 from experiments import jobs
 
@@ -135,7 +134,6 @@ def test_a_result_comes_from_what_its_module_imports_at_any_depth_and_the_tables
         (tmp_path / name).write_text(text)
 
 
-@pytest.mark.slow
 def test_no_experiments_results_come_from_its_page():
     for name in pytest.importorskip("experiments.__main__").NAMES:
         measured = sys.modules[importlib.import_module(f"experiments.{name}").measure.__module__]

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from made_up import unit_rows
 from PIL import Image
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import lead
 from experiments.measured import lead as measured
 from experiments.pages import FEWEST, render
-
-pytestmark = pytest.mark.slow
 
 
 def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27, 129), edges=(), ahead=""):
@@ -83,7 +80,7 @@ def test_a_job_chooses_within_the_training_images(monkeypatch):
     y = np.repeat(np.arange(4), 20)
     X = np.abs(rng.normal(size=(80, 30))) * (rng.random((80, 30)) < 0.4)
     X[np.arange(80), y] += 1
-    X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    X = unit_rows(X)
     monkeypatch.setattr(measured, "load_fold", lambda *given: (X[::2], y[::2], X[1::2], y[1::2]))
     seen = []
     choose = measured.choose

@@ -6,7 +6,6 @@ import types
 import jinja2
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import __main__ as command
 from experiments import jobs, pages
 

@@ -2,9 +2,8 @@ import itertools
 
 import numpy as np
 import pytest
+from made_up import finding
 from PIL import Image
-
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
 from benchmarks import musl_data
 from benchmarks.plots import save
@@ -13,9 +12,6 @@ from experiments.measured import musl as measured
 from experiments.measured.musl import corrected_stability, match, measure, metrics_of_sources, stability
 from experiments.musl import GRID, TUNED, choose, jobs
 from experiments.pages import FEWEST, render
-
-pytestmark = pytest.mark.slow
-
 
 SOURCES = [0] * 7 + [1] * 7 + [2] * 6
 
@@ -59,11 +55,6 @@ def made_up(monkeypatch):
 def as_in_the_paper(system, k):
     bonus = {"random": 0, "k-means": 1, "joint, not re-trained": 4}.get(system, 6) if 1 < k < 20 else 0
     return 40 + 5 * np.log2(k) + bonus
-
-
-def finding(page, words):
-    (found,) = (finding for finding in page.findings if words in finding.paper)
-    return found
 
 
 class TestPage:

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import musl_r
 from experiments.pages import FEWEST, render
 
-pytestmark = pytest.mark.slow
 SOURCES = [0] * 7 + [1] * 7 + [2] * 6
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from benchmarks import plots
-from benchmarks.statistics import (
+from experiments import pages
+from experiments.pages import Finding, Plot, joined, render, render_again, write_page, write_summary
+from experiments.statistics import (
     clearly_above,
     difference,
     mean_and_error,
@@ -19,8 +20,6 @@ from benchmarks.statistics import (
     ratio_and_error,
     ratio_text,
 )
-from experiments import pages
-from experiments.pages import Finding, Plot, joined, render, render_again, write_page, write_summary
 
 TEMPLATE = """
 {% extends "page.md.jinja" %}

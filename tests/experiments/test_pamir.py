@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import pamir
 from experiments.pages import render
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments.measured.grids import Grid
 from experiments.measured.protocol import choose, figures, load_fold, settings_of
 from visterm.learners import OASIS, Cosine, KNNAnnotator
@@ -95,7 +94,6 @@ def test_settings_are_those_that_differ_from_the_defaults():
     assert settings_of(OASIS()) == {}
 
 
-@pytest.mark.slow
 def test_folds_share_no_image(data):
     X, y, test, test_y = load_fold(10, 1000, 0)
     assert X.shape == (400, 1000)

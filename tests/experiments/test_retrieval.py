@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import retrieval
 from experiments.measured import retrieval as measured
 from experiments.pages import FEWEST, render
 from visterm.retrieval import evaluate_test_test
-
-pytestmark = pytest.mark.slow
 
 
 def made_up(levels, *, classes=(10, 20, 38), folds=3, quick=False, variance=0.5):

@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from made_up import unit_rows
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import scales
 from experiments.measured import scales as measured
 from experiments.pages import FEWEST, render
-
-pytestmark = pytest.mark.slow
 
 
 def made_up(*, aroma=0.33, at=(0.1, 0.3), still=0.2):
@@ -61,7 +58,7 @@ def measure(monkeypatch):
     y = np.repeat(np.arange(4), 65)
     X = rng.random((260, 60)) * (rng.random((260, 60)) < 0.15)
     X[np.arange(260), y] += 0.4
-    X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    X = unit_rows(X)
     train = np.tile(np.arange(65) < 40, 4)
     monkeypatch.setattr(measured, "load_fold", lambda *given: (X[train], y[train], X[~train], y[~train]))
     short = {"n_steps": 3000, "pass_steps": 3000} | measured.ONE_PAIR

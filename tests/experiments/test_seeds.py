@@ -1,16 +1,12 @@
 """What a codebook's seed is worth: the page, what it notes for others, and one small job."""
 
 import numpy as np
-import pytest
 from scipy import sparse as sp
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import seeds
 from experiments.__main__ import NAMES
 from experiments.measured import seeds as measured
 from experiments.pages import render
-
-pytestmark = pytest.mark.slow
 
 
 def made_up(spread=0.01, lead=0.1):

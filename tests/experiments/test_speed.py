@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import speed
 from experiments.measured import speed as measured
 from experiments.pages import render

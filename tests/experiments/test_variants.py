@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from made_up import finding, unit_rows
 
-pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import variants
 from experiments.measured import variants as measured
 from experiments.pages import render
-
-pytestmark = pytest.mark.slow
 
 
 def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.005, after=0.01, rare=0.005):
@@ -34,11 +31,6 @@ def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.005, after=0.
 def page_of(quick=False, **given):
     results = [job | result_of(job, **given) | {"seconds": 1.0} for job in variants.jobs(quick)]
     return render(variants, results, quick=quick)
-
-
-def finding(page, words):
-    (found,) = [one for one in page.findings if words in one.paper]
-    return found
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -71,8 +63,7 @@ def synthetic_fold(classes, d, fold):
     rng = np.random.default_rng(fold)
     y = np.repeat(list("abcd"), 32)
     own = np.arange(40) // 10 == np.repeat(range(4), 32)[:, None]
-    X = rng.random((len(y), 40)) * (rng.random((len(y), 40)) < np.where(own, 0.5, 0.25))
-    X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    X = unit_rows(rng.random((len(y), 40)) * (rng.random((len(y), 40)) < np.where(own, 0.5, 0.25)))
     train = np.tile(np.arange(32) < 20, 4)
     return X[train], y[train], X[~train], y[~train]
 

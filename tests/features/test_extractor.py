@@ -258,17 +258,6 @@ def read_photo():
     return skimage.data.coffee()
 
 
-def test_an_extractor_of_an_earlier_version_takes_images_as_they_come(extractor, other, tmp_path):
-    unlimited = clone_fitted(extractor, max_side=None)
-    unlimited.save(tmp_path)
-    settings = json.loads((tmp_path / "extractor.json").read_text())["settings"]
-    for name in ("max_side", "cells", "tf", "enlarge_to"):
-        del settings[name]
-    edit(tmp_path, format=2, settings=settings)
-    large = cv2.resize(other[0], (900, 600))
-    assert same(VistermExtractor.load(tmp_path).count([large]), unlimited.count([large]))
-
-
 def test_saving_again_replaces(extractor, tmp_path):
     extractor.save(tmp_path)
     clone_fitted(extractor, n_jobs=2).save(tmp_path)
@@ -473,16 +462,6 @@ def test_fit_says_how_far_it_is(train, labels):
     assert seen == [(28, 56), (56, 56)]  # sampled, then counted
 
 
-def test_a_folder_of_format_1_can_be_read(extractor, other, tmp_path):
-    """It had no forests, and no settings for them."""
-    extractor.save(tmp_path)
-    settings = json.loads((tmp_path / "extractor.json").read_text())["settings"]
-    for name in ("codebook", "n_trees", "n_candidates", "min_samples_leaf"):
-        del settings[name]
-    edit(tmp_path, format=1, settings=settings)
-    assert same(VistermExtractor.load(tmp_path).transform(other), extractor.transform(other))
-
-
 def test_counts_of_a_forest_are_of_all_nodes(forest, other):
     counts, vectors = forest.count(other), forest.transform(other)
     assert counts.shape == vectors.shape == (20, 90)
@@ -627,7 +606,7 @@ def test_images_of_a_forest_or_of_unknown_blocks_cannot_be_counted_as_new_ones(t
     forest = VistermExtractor(n_visterms=40, codebook="forest", n_trees=2, random_state=0).fit(train, labels)
     by_chance = VistermExtractor(n_visterms=20).fit(train)
     for extractor in (forest, by_chance):
-        with pytest.raises(ValueError, match="by a k-means codebook, random_state a number"):
+        with pytest.raises(ValueError, match="needs a k-means codebook and an integer random_state"):
             extractor.count_as_new(train, [[1]])
 
 

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
+
+from visterm.learners import load_learner
 
 
 def make_synonyms(n_classes=4, per_class=15, seed=0):
@@ -68,3 +71,29 @@ def dense_problem(problem):
     X = np.where(X == 0, rng.random(X.shape) * (rng.random(X.shape) < 0.9), X)
     X[4] = 0
     return (X / 3).astype(np.float32), labels
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Function that ends a fit in one of its calls, and gives the learner saved there, mapped for odd numbers of calls.
+
+    `calls` are those of "callback" or "progress"; `fit` is called in place of that of a copy of the learner.
+    """
+
+    def interrupted(learner, X, y, stop, *, calls="callback", fit=None, **options):
+        remaining = iter(range(stop, -1, -1))
+
+        def end(fitted):
+            if not next(remaining):
+                fitted.save(tmp_path / "checkpoint")
+                raise Killed
+
+        with pytest.raises(Killed):
+            (fit or clone(learner).fit)(X, y, **{calls: end}, **options)
+        return load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
+
+    return interrupted

@@ -26,11 +26,11 @@ from visterm.learners import (
     Xing,
     aroma,
     load_learner,
+    loop,
     musl,
 )
 from visterm.learners.blocks import _sparse_steps
 from visterm.learners.oasis import oasis_pass
-from visterm.learners.online import OnlineLearner
 from visterm.learners.validation import CAUTIOUS_SPARSE, SHARES, mean_average_precision
 from visterm.learners.wsabie import warp_pass
 
@@ -58,6 +58,7 @@ LEARNERS = {
     "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **PAIRS),
     "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **PAIRS),
     "oasis-whitened": OASIS(whiten=True, **PAIRS),
+    "oasis-whitened-refit": OASIS(whiten=True, validation_fraction=0.2, refit=True, **PAIRS),
     "aroma": AROMA(**SMALL),
     "aroma-identity": AROMA(init="identity", **SMALL),
     "aroma-pairs": AROMA(pairs_per_query=4, **SMALL),
@@ -113,7 +114,7 @@ ONLINE = [name for name in TRAINED if "musl" not in name]  # has partial_fit; th
 PLAIN = [
     *("oasis", "oasis-zero", "oasis-one-pair", "oasis-online-symmetric", "oasis-dissim"),
     *("aroma", "aroma-identity", "aroma-pairs", "aroma-factored", "pamir", "ovr", "lego", "lego-pairs"),
-    *("warp", "wsabie", "wsabie-auc", "wsabie-owpc", "wsabie-ensemble"),
+    *("warp", "wsabie", "wsabie-auc", "wsabie-owpc", "wsabie-ensemble", "oasis-whitened", "aroma-whitened"),
 ]
 # One of each way to score, for tests that are not about variants.
 KINDS = [
@@ -123,10 +124,6 @@ KINDS = [
 CHECKED = [*(name for name in KINDS if name not in ("aroma", "knn", "wsabie")), "oasis-whitened"]
 # One of each class that learns online.
 LOOPED = ["oasis", "aroma", "pamir", "ovr", "lego", "mcml", "wsabie", "hier", "warp", "xing"]
-
-
-class Killed(Exception):
-    """Stands for the end of the process."""
 
 
 def mean_ap(learner, X, y):
@@ -299,6 +296,59 @@ class TestInput:
             with pytest.raises(ValueError, match=f"{parameter} must be a positive number,.* got {bad!r}"):
                 clone(LEARNERS[name]).set_params(**{parameter: bad}).fit(*synonyms)
 
+    @pytest.mark.parametrize(
+        ("kind", "parameters", "message"),
+        [
+            (OASIS, {"init": "ones"}, "init must be 'identity' or 'zero'"),
+            (OASIS, {"variant": "Symmetric"}, "variant must be"),
+            (OASIS, {"pairs_per_query": 0}, "pairs_per_query must be"),
+            (OASIS, {"n_rankers": 0}, "n_rankers must be"),
+            (OASIS, {"mix_every": 5000}, "mix_every goes with n_rankers > 1"),
+            (OASIS, {"mix_every": 7, "n_rankers": 2}, "multiple of pass_steps=250000"),
+            (OASIS, {"lock_free": True, "n_rankers": 2}, "n_rankers must be 1"),
+            (OASIS, {"psd_every": 5000}, "psd_every goes with variant='psd'"),
+            (OASIS, {"psd_every": 7, "variant": "psd"}, "multiple of pass_steps=250000"),
+            (AROMA, {"covariance": "full"}, "covariance must be 'diagonal' or 'factored', got 'full'"),
+            (AROMA, {"r": 1e-31}, "r must be a positive number, from 1e-30 to 1e30"),
+            (AROMA, {"init": "ones"}, "init must be"),
+            (AROMA, {"pairs_per_query": 0}, "pairs_per_query must be"),
+            (WSABIE, {"n_components": 0}, "n_components must be an integer of at least 1, got 0"),
+            (WSABIE, {"n_components": 2.5}, "n_components must be an integer or a list of integers, got 2.5"),
+            (WSABIE, {"n_components": []}, "n_components must be an integer or a list"),
+            (WSABIE, {"n_components": "100"}, "n_components must be an integer or a list"),
+            (WSABIE, {"n_components": [100, 0]}, "each of n_components must be an integer of at least 1, got 0"),
+            (WSABIE, {"decay_steps": 0}, "decay_steps must be an integer of at least 1, got 0"),
+            (WSABIE, {"n_components": [2] * 7}, "names 7 models; at most 6"),
+            (WSABIE, {"loss": "WARP"}, "loss must be 'warp', 'auc' or 'owpc', got 'WARP'"),
+            (MuSL, {"n_metrics": 7}, "n_metrics=7 is more than the 4 categories there are"),
+            (MuSL, {"n_metrics": 0}, "n_metrics must be an integer of at least 1"),
+            (MuSL, {"n_bits": 2.5}, "n_bits must be an integer of at least 1"),
+            (MuSL, {"negatives_per_example": 0}, "negatives_per_example must be an integer of at least 1"),
+            (MuSL, {"n_starts": 0}, "n_starts must be an integer of at least 1"),
+            (MuSL, {"max_images": 1}, "max_images must be an integer of at least 2"),
+            (MuSL, {"grouping": "soft"}, "grouping must be 'joint', 'kmeans' or 'random', got 'soft'"),
+            (MuSL, {"midpoint": 0.5}, "midpoint must be 'final' or 'running', got 0.5"),
+            (KNNAnnotator, {"n_neighbors": 0}, "n_neighbors must be an integer of at least 1, got 0"),
+            (KNNAnnotator, {"n_neighbors": 2.0}, "n_neighbors must be an integer"),
+            (KNNAnnotator, {"leaf_size": 0}, "leaf_size must be an integer of at least 1, got 0"),
+            (KNNAnnotator, {"weights": "distance"}, "weights must be 'similarity' or 'uniform', got 'distance'"),
+            (KNNAnnotator, {"algorithm": "brute"}, "algorithm must be 'exact' or 'tree', got 'brute'"),
+            (KNNAnnotator, {"random_state": -1}, "random_state must not be negative"),
+            (MCML, {"trace_penalty": -0.1}, "trace_penalty must be a number of at least 0, got -0.1"),
+            (MCML, {"trace_penalty": np.nan}, "trace_penalty must be"),
+            (MCML, {"trace_penalty": "0"}, "trace_penalty must be"),
+            (MCML, {"tol": -1}, "tol must be"),
+            (LinearWARP, {"decay_steps": 0}, "decay_steps must be an integer"),
+            (LinearWARP, {"decay_steps": 1.5}, "decay_steps must be an integer"),
+            (LinearWARP, {"decay_steps": "slow"}, "decay_steps must be an integer"),
+            (LEGO, {"loss": "pairs", "near": 2, "far": 1}, "near must be smaller than far, got 2 and 1"),
+            (LEGO, {"loss": "hinge"}, "loss must be 'triplet' or 'pairs', got 'hinge'"),
+        ],
+    )
+    def test_parameters_that_are_refused(self, kind, parameters, message, synonyms):
+        with pytest.raises(ValueError, match=message):
+            kind(**parameters).fit(*synonyms)
+
 
 class TestBatches:
     """What a method returns for an image does not depend, to the last bit, on the other images of its batch."""
@@ -364,7 +414,10 @@ class TestLearning:
         again = clone(each_trained).set_params(random_state=found.seed_).fit(*synonyms)
         assert_same(found, again)
 
-    @pytest.mark.parametrize("name", ["oasis-rankers", "aroma-factored", "wsabie-ensemble", "musl"])
+    @pytest.mark.parametrize(
+        "name",
+        ["oasis-rankers", "aroma-factored", "wsabie-ensemble", "musl", "oasis-whitened-refit", "wsabie-whitened"],
+    )
     def test_the_number_of_threads_does_not_matter(self, name, synonyms, monkeypatch):
         monkeypatch.setattr(aroma, "_TILE", 8)
         one, three = (clone(LEARNERS[name]).set_params(n_jobs=n).fit(*synonyms) for n in (1, 3))
@@ -411,7 +464,7 @@ class TestEarlyStopping:
         states = {}
         watched.fit(*synonyms, callback=lambda found: states.setdefault(found.n_steps_, arrays_of(found)))
         looks = [entry for entry in watched.history_ if entry["validation"] is not None]
-        figures = {look["step"]: look["validation"] for look in looks[not watched._starts_informed() :]}
+        figures = {look["step"]: look["validation"] for look in looks[watched.begins_at == "nothing" :]}
         best = watched.best_step_
         assert figures[best] == max(figures.values()) == watched.best_validation_
         assert 0 < best == watched.n_steps_ < watched.n_steps
@@ -426,6 +479,7 @@ class TestEarlyStopping:
         refitted = clone(watched).set_params(refit=True).fit(*synonyms)
         best = watched.fit(*synonyms).best_step_
         assert refitted.best_step_ == refitted.n_steps_ == best
+        assert not {f"best_{name}" for name in refitted._learned} & set(vars(refitted))  # what a search kept
         plain = clone(watched).set_params(n_steps=best, validation_fraction=None).fit(*synonyms)
         assert_same_models(refitted, plain)
 
@@ -469,28 +523,18 @@ class TestSaving:
 
 
 class TestPasses:
-    def test_checkpoints_go_on_to_the_same_model(self, trained, synonyms, tmp_path):
+    def test_checkpoints_go_on_to_the_same_model(self, trained, synonyms, checkpoint):
         """Killed after each pass in turn: the model is that of a run without interruption, bit for bit."""
         X, y = synonyms
         passes = []
         expected = clone(trained).fit(X, y, callback=lambda learner: passes.append(learner.phase_))
         assert passes[-1] == "done"
         for stop in range(len(passes)):
-            seen = []
-
-            def kill(learner, stop=stop, seen=seen):
-                seen.append(learner.n_steps_)
-                if len(seen) == stop + 1:
-                    learner.save(tmp_path / "checkpoint")
-                    raise Killed
-
-            with pytest.raises(Killed):
-                clone(trained).fit(X, y, callback=kill)
+            resumed = checkpoint(trained, X, y, stop)
             if passes[stop] != "done" and hasattr(trained, "partial_fit"):
                 with pytest.raises(ValueError, match="call resume first"):
-                    load_learner(tmp_path / "checkpoint").partial_fit(X, y)
+                    resumed.partial_fit(X, y)
             later = []
-            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
             resumed.resume(X, y, callback=lambda learner, later=later: later.append(learner.phase_))
             assert later == passes[stop + 1 :]
             assert_same(resumed, expected)
@@ -559,7 +603,15 @@ class TestChunks:
         *("oasis", "oasis-one-pair", "oasis-psd-often", "oasis-mixing", "oasis-patience", "oasis-refit-rankers"),
         *("aroma-refit", "aroma-factored-validation", "pamir-validation", "ovr-refit", "lego-validation", "mcml-refit"),
         *("lego-pairs", "hier-refit", "hier-validation", "warp-validation", "xing-refit"),
-        *("wsabie-auc", "wsabie-owpc", "wsabie-refit", "musl", "musl-starts"),
+        *(
+            "wsabie-auc",
+            "wsabie-owpc",
+            "wsabie-refit",
+            "musl",
+            "musl-starts",
+            "oasis-whitened-refit",
+            "wsabie-whitened",
+        ),
     )
 
     @pytest.fixture(params=variants_slow(NAMES))
@@ -567,7 +619,7 @@ class TestChunks:
         """A learner, three chunks of whose passes are equal and the last is smaller."""
         learner = clone(LEARNERS[request.param])
         pass_steps = getattr(learner, "pass_steps", 0)
-        monkeypatch.setattr(OnlineLearner, "_chunk_steps", lambda self, rows: 3 * pass_steps // 10)
+        monkeypatch.setattr(loop, "chunk_steps", lambda *_: 3 * pass_steps // 10)
         monkeypatch.setattr(musl, "_MUCH_WORK", 3000)
         if isinstance(learner, MCML | Xing):  # no chunks: each pass starts from its metric
             monkeypatch.undo()
@@ -575,24 +627,14 @@ class TestChunks:
             learner.set_params(n_jobs=1)  # sharing out so little work takes longer than the work
         return learner
 
-    def test_ended_anywhere_they_go_on_to_the_same_model(self, chunked, synonyms, tmp_path):
+    def test_ended_anywhere_they_go_on_to_the_same_model(self, chunked, synonyms, checkpoint):
         X, y = synonyms
         calls = []
         expected = clone(chunked).fit(X, y, progress=lambda learner: calls.append(learner.steps_done_))
         assert calls == sorted(calls)
         assert len(calls) > 2 * len(expected.history_)
         for stop in range(1, len(calls), 1 + len(calls) // 12):
-            left = iter(range(stop, -1, -1))
-
-            def end(learner, left=left):
-                if not next(left):
-                    learner.save(tmp_path / "checkpoint")
-                    raise Killed
-
-            with pytest.raises(Killed):
-                clone(chunked).fit(X, y, progress=end)
-            later = []
-            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
+            resumed, later = checkpoint(chunked, X, y, stop, calls="progress"), []
             assert resumed.steps_done_ == calls[stop]
             resumed.resume(X, y, progress=lambda learner, later=later: later.append(learner.steps_done_))
             assert min(later, default=calls[-1]) >= calls[stop]
@@ -638,7 +680,7 @@ class TestOpenWorld:
         X, y = several
         opened.set_params(refit=False).fit(X, y, world="open", learned=None)
         worlds = opened.worlds_
-        assert opened.learned_ in worlds["shares"] == [share for share in SHARES if share <= opened._most_open]
+        assert opened.learned_ in worlds["shares"] == [share for share in SHARES if share <= opened.most_open]
         assert len(worlds["curve"]) == len(worlds["shares"])
         assert worlds["learner"] == worlds["curve"][SHARES.index(opened.learned_)]
         assert opened.validation_map_ == worlds["learner"][2]
@@ -661,7 +703,7 @@ class TestOpenWorld:
         X, y = several
         opened.set_params(refit=False)
         # By validation another state would be the best one.
-        monkeypatch.setattr(type(opened), "_validates_now", lambda self: self.n_steps_ >= self.target_step_)
+        monkeypatch.setattr(loop, "validates_now", lambda n_steps, target, _: n_steps >= target)
         one = clone(opened).fit(X, y, world="open", learned=0.5)
         hidden = np.union1d(one.held_out_, one.unseen_)
         assert len(np.setdiff1d(one.unseen_, one.held_out_)) == 0
@@ -673,24 +715,14 @@ class TestOpenWorld:
         assert one.worlds_ != other.worlds_
 
     @pytest.mark.slow
-    def test_a_checkpoint_goes_on_to_the_same_model(self, opened, several, tmp_path):
+    def test_a_checkpoint_goes_on_to_the_same_model(self, opened, several, checkpoint):
         """Killed after each pass in turn: the model, the share and the figures are those without interruption."""
         X, y = several
         opened.set_params(refit=True)
         passes = []
         expected = clone(opened).fit(X, y, world="open", learned=None, callback=lambda one: passes.append(one.phase_))
         for stop in range(len(passes)):
-            left = iter(range(stop, -1, -1))
-
-            def kill(learner, left=left):
-                if not next(left):
-                    learner.save(tmp_path / "checkpoint")
-                    raise Killed
-
-            with pytest.raises(Killed):
-                clone(opened).fit(X, y, world="open", learned=None, callback=kill)
-            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None).resume(X, y)
-            assert_same(resumed, expected)
+            assert_same(checkpoint(opened, X, y, stop, world="open", learned=None).resume(X, y), expected)
 
     def test_the_papers_protocol_is_the_default_and_saves_nothing_new(self, opened, several):
         X, y = several
@@ -719,7 +751,7 @@ class TestOpenWorld:
             assert_same_models(found, plain)
 
     def test_what_is_no_world_or_share_is_refused_before_anything_is_learned(self, opened, several, monkeypatch):
-        monkeypatch.setattr(type(opened), "_run", lambda *arguments: pytest.fail("it learned"))
+        monkeypatch.setattr(type(opened), "_learn", lambda *arguments: pytest.fail("it learned"))
         for world in ("x", None, "Open", 1):
             message = f"^world must be 'seen', 'open' or 'unseen', got {world!r}$"
             with pytest.raises(ValueError, match=message):

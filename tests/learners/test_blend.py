@@ -1,4 +1,4 @@
-"""A share of what was learned, beside how images look."""
+"""A share of what was learned, beside cosine."""
 
 from __future__ import annotations
 

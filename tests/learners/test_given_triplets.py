@@ -50,24 +50,15 @@ def test_each_triplet_is_learned_ten_times_without_n_steps_and_then_holds(kind, 
         assert better > worse
 
 
-def test_an_interrupted_fit_resumes_to_the_same_w(data, tmp_path):
-    from visterm.learners import load_learner
+def test_an_interrupted_fit_resumes_to_the_same_w(data, checkpoint):
     from visterm.learners.given_triplets import GivenTriplets
 
     X, y = data
     triplets = np.column_stack(TripletSampler(y).sample(200, seed=3))
     learner = OASIS(n_steps=600, pass_steps=200, random_state=0)
-    whole = clone(learner).fit_triplets(X, triplets)
-
-    def stop(fitted):
-        if fitted.n_steps_ == 400:
-            fitted.save(tmp_path / "checkpoint")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        clone(learner).fit_triplets(X, triplets, callback=stop)
-    resumed = load_learner(tmp_path / "checkpoint").resume(X, GivenTriplets(triplets, len(X)))
-    np.testing.assert_array_equal(resumed.W_, whole.W_)
+    stopped = checkpoint(learner, X, triplets, 1, fit=clone(learner).fit_triplets)
+    resumed = stopped.resume(X, GivenTriplets(triplets, len(X)))
+    np.testing.assert_array_equal(resumed.W_, clone(learner).fit_triplets(X, triplets).W_)
 
 
 @pytest.mark.parametrize(

@@ -195,21 +195,6 @@ def test_annotates_unseen_images(many):
 
 
 class TestBadInput:
-    @pytest.mark.parametrize(
-        ("parameters", "message"),
-        [
-            ({"n_neighbors": 0}, "n_neighbors must be an integer of at least 1, got 0"),
-            ({"n_neighbors": 2.0}, "n_neighbors must be an integer"),
-            ({"leaf_size": 0}, "leaf_size must be an integer of at least 1, got 0"),
-            ({"weights": "distance"}, "weights must be 'similarity' or 'uniform', got 'distance'"),
-            ({"algorithm": "brute"}, "algorithm must be 'exact' or 'tree', got 'brute'"),
-            ({"random_state": -1}, "random_state must not be negative"),
-        ],
-    )
-    def test_parameters(self, many, parameters, message):
-        with pytest.raises(ValueError, match=message):
-            KNNAnnotator(**parameters).fit(*many[:2])
-
     def test_labels(self, many):
         X, y, _, _ = many
         for labels, message in (

@@ -107,7 +107,7 @@ def test_learners_without_a_map_say_so(synonyms):
         to_onnx(musl)
 
     class Own(SimilarityLearner):
-        def _fit(self, X, y, callback, progress):
+        def _fit(self, X, y, options):
             self._check_images(X, reset=True)
             return self
 

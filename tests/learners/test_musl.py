@@ -501,26 +501,9 @@ class TestSides:
 class TestBadInput:
     X, y = make_groups(0, per_class=3)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"n_metrics": 7}, "n_metrics=7 is more than the 6 categories there are"),
-            ({"n_metrics": 0}, "n_metrics must be an integer of at least 1"),
-            ({"n_bits": 2.5}, "n_bits must be an integer of at least 1"),
-            ({"negatives_per_example": 0}, "negatives_per_example must be an integer of at least 1"),
-            ({"n_starts": 0}, "n_starts must be an integer of at least 1"),
-            ({"max_images": 1}, "max_images must be an integer of at least 2"),
-            ({"grouping": "soft"}, "grouping must be one of 'joint', 'kmeans', 'random', got 'soft'"),
-            ({"midpoint": 0.5}, "midpoint must be one of 'final', 'running', got 0.5"),
-        ],
-    )
-    def test_parameters(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            MuSL(**options).fit(self.X, self.y)
-
     def test_several_labels_an_image(self):
         labels = sp.csr_array(np.eye(6)[self.y])
-        with pytest.raises(ValueError, match="MuSL takes one label per image, not a sparse array"):
+        with pytest.raises(ValueError, match="MuSL takes one label per image, as an array"):
             MuSL().fit(self.X, labels)
         with pytest.raises(ValueError, match="MuSL takes one label per image"):
             MuSL().fit(self.X, labels.toarray())

@@ -7,10 +7,12 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA, load_learner
+from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA
 from visterm.learners.base import SimilarityLearner
+from visterm.learners.early_stopping import HeldOutImages, Measured
+from visterm.learners.loop import StepCost, chunk_steps
 from visterm.learners.rows import as_rows, take_rows
-from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
+from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE, Quality
 
 BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "refit": False, "random_state": 0}
 
@@ -56,11 +58,11 @@ def test_the_cosine_may_be_the_best(name, refit, synonyms):
 
 
 @pytest.mark.parametrize("name", ["oasis", "aroma", "lego"])
-def test_the_start_is_not_chosen_where_a_share_is(name, several):
+def test_the_start_is_not_chosen_where_a_share_is(name, several, monkeypatch):
     """It is the share 0 of any later state."""
     learner = clone((START_IS_A_MODEL | START_SAYS_NOTHING)[name])
     figures = iter([0.9, 0.1, 0.5, 0.5, 0.2])
-    learner._chooser = lambda X, y, held_out: lambda: next(figures)
+    monkeypatch.setattr(HeldOutImages, "by_share", lambda *_: lambda: Measured(Quality(next(figures), 0.0)))
     assert learner.fit(*several, world="open", learned=None).n_steps_ == 2
 
 
@@ -115,10 +117,8 @@ def rows_of(n_entries):
 @pytest.mark.parametrize(
     ("cost", "pairs", "expected"), [(0, 1, 5000), (3e4, 1, 5000), (1e5, 1, 1667), (1e5, 64, 1728), (1e9, 64, 64)]
 )
-def test_chunks_are_equal_and_hold_whole_queries(cost, pairs, expected, monkeypatch):
-    learner = OASIS(pass_steps=5000, pairs_per_query=pairs)
-    monkeypatch.setattr(learner, "_step_cost", lambda rows: cost)
-    assert learner._chunk_steps(rows_of(1)) == expected
+def test_chunks_are_equal_and_hold_whole_queries(cost, pairs, expected):
+    assert chunk_steps(5000, StepCost(cost, pairs)) == expected
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_only_long_passes_are_split(learner, d, n_entries, n_chunks):
     learner.n_features_in_ = d
     learner.classes_, learner.member_sizes_ = np.arange(100), [100]
     learner.distribution_ = np.broadcast_to(0, (3, d, d) if "factored" in learner.get_params().values() else (d, d, 2))
-    chunk = learner._chunk_steps(rows_of(n_entries))
+    chunk = chunk_steps(learner.pass_steps, learner._step_cost(rows_of(n_entries)))
     assert n_chunks <= -(-learner.pass_steps // chunk) <= max(1, 2 * n_chunks - 1)
 
 
@@ -214,7 +214,7 @@ class TestFiguresOfHeldOutImages:
         learner = choose(OASIS(patience=patience, **BRIEF), figures, synonyms)
         assert learner.is_improving() is expected
 
-    def test_a_fit_can_end_earlier_and_later(self, synonyms):
+    def test_a_fit_can_end_earlier_and_later(self, synonyms, checkpoint):
         settings = {"pass_steps": 100, "validation_fraction": 0.4, "refit": False, "random_state": 0}
 
         def stop(learner):
@@ -224,16 +224,7 @@ class TestFiguresOfHeldOutImages:
         short = OASIS(n_steps=400, **settings).fit(*synonyms, callback=stop)
         assert [entry["step"] for entry in short.history_] == [0, 100, 200]
 
-        class Killed(Exception):
-            pass
-
-        def kill(learner):
-            if learner.n_steps_ == 200:
-                raise Killed
-
-        longer = OASIS(n_steps=300, **settings)
-        with pytest.raises(Killed):
-            longer.fit(*synonyms, callback=kill)
+        longer = checkpoint(OASIS(n_steps=300, **settings), *synonyms, 1)
         longer.end_after(400)
         whole = OASIS(n_steps=400, **settings).fit(*synonyms)
         assert (longer.resume(*synonyms).W_ == whole.W_).all()
@@ -265,21 +256,11 @@ def test_held_out_images_are_measured_as_new_and_learned_from_as_they_are(world,
     assert learner.fit(X, y, world=world).validation_map_ == plain.validation_map_
 
 
-def test_a_resumed_search_measures_as_new(several, tmp_path):
+def test_a_resumed_search_measures_as_new(several, checkpoint):
     X, y = several
     rows = np.arange(X.shape[0])
     as_new = sp.csr_array(X)[np.random.default_rng(0).permutation(X.shape[0])]
     learner = OASIS(n_steps=60, pass_steps=20, validation_fraction=0.4, refit=False, random_state=0)
-
-    class Stopped(Exception):
-        pass
-
-    def stop(learner):
-        if learner.n_steps_ == 20:
-            learner.save(tmp_path / "checkpoint")
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        clone(learner).measure_as_new(rows, as_new).fit(X, y, callback=stop)
-    resumed = load_learner(tmp_path / "checkpoint").measure_as_new(rows, as_new).resume(X, y)
+    stopped = checkpoint(learner, X, y, 0, fit=clone(learner).measure_as_new(rows, as_new).fit)
+    resumed = stopped.measure_as_new(rows, as_new).resume(X, y)
     assert resumed.history_ == learner.measure_as_new(rows, as_new).fit(X, y).history_

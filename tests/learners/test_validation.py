@@ -178,7 +178,7 @@ class TestWorlds:
         assert (found.learned, found.quality.map, found.cosine.map) == pytest.approx((1.0, (1 + lowest) / 2, lowest))
 
     def test_a_fixed_share_is_taken_as_it_is(self):
-        """However bad, and with what it mixes: two thirds of the look outweigh what was learned."""
+        """However bad, and with what it mixes: two thirds of cosine outweigh what was learned."""
         worlds = self.worlds(self.good)
         bad, good = (worlds.choose(self.good, 1 - self.good, "open", [share]) for share in (0.7, 0.3))
         assert (bad.learned, good.learned) == (0.7, 0.3)

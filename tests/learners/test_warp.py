@@ -81,9 +81,3 @@ def test_kernel_equals_slow_reference(kind, max_norm, request):
     assert learner.history_[0]["loss"] == pytest.approx(losses / n_steps, rel=1e-3)
     assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)
     assert (np.linalg.norm(learner.W_, axis=0) <= max_norm * (1 + 1e-5)).all()
-
-
-def test_decay_steps_that_are_none_of_the_three():
-    for bad in (0, 1.5, "slow"):
-        with pytest.raises(ValueError, match="decay_steps must be an integer"):
-            LinearWARP(decay_steps=bad).fit(np.eye(4), [0, 0, 1, 1])

@@ -393,24 +393,6 @@ def test_label_that_only_held_out_images_have(synonyms):
     assert learner.history_[-1]["validation"] <= 0.5
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"n_components": 0}, "n_components must be an integer of at least 1, got 0"),
-        ({"n_components": 2.5}, "n_components must be an integer or a list of integers, got 2.5"),
-        ({"n_components": []}, "n_components must be an integer or a list"),
-        ({"n_components": "100"}, "n_components must be an integer or a list"),
-        ({"n_components": [100, 0]}, "each of n_components must be an integer of at least 1, got 0"),
-        ({"decay_steps": 0}, "decay_steps must be an integer of at least 1, got 0"),
-        ({"n_components": [2] * 7}, "names 7 models; at most 6"),
-        ({"loss": "WARP"}, "loss must be 'warp', 'auc' or 'owpc', got 'WARP'"),
-    ],
-)
-def test_bad_parameters(params, message, synonyms):
-    with pytest.raises(ValueError, match=message):
-        WSABIE(**params).fit(*synonyms)
-
-
 def test_partial_fit_refuses_another_size(synonyms):
     """The vectors keep the size of the fit: a kernel that believed the parameter would write beyond them."""
     learner = WSABIE(n_components=8, n_steps=100, pass_steps=100, random_state=0).fit(*synonyms)

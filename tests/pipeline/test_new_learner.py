@@ -30,7 +30,7 @@ class Toy(visterm.learners.SimilarityLearner):
         if self.power > 9:
             raise ValueError(f"power={self.power} of {vectors} visterms is too much; use power=2")
 
-    def _fit(self, X, y, callback, progress):
+    def _fit(self, X, y, options):
         X = self._check_images(X, reset=True)
         means = np.stack([np.asarray(X[y == label].mean(axis=0)).ravel() for label in np.unique(y)])
         self.weights_ = (0.01 + means.std(axis=0) ** self.power).astype(np.float32)
@@ -50,7 +50,7 @@ learners.TABLE["toy"] = learners.Row("Toy", "A toy", Settings, {"power": [0.5, 1
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 from visterm.pipeline.cli.app import app
-from visterm.pipeline.service.app import create_app
+from visterm.service.app import create_app
 from visterm.pipeline.store.run import Run
 from pathlib import Path
 

@@ -158,20 +158,6 @@ def test_much_memory_is_said(overlapping, caplog, monkeypatch):
     assert "GB of memory for 40 images of 4 visterms" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"trace_penalty": -0.1}, "trace_penalty must be a number of at least 0, got -0.1"),
-        ({"trace_penalty": np.nan}, "trace_penalty must be"),
-        ({"trace_penalty": "0"}, "trace_penalty must be"),
-        ({"tol": -1}, "tol must be"),
-    ],
-)
-def test_bad_parameters(params, message, synonyms):
-    with pytest.raises(ValueError, match=message):
-        MCML(**params).fit(*synonyms)
-
-
 def test_labels_without_pairs_are_refused(overlapping):
     X, y = overlapping
     for labels, message in (

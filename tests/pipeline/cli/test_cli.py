@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -393,10 +395,20 @@ def test_duplicates_across_the_split_are_reported(mine):
     assert "duplicate" in (mine / "runs/fruit/evaluations/oasis/report.html").read_text().lower()
 
 
-def test_a_run_of_another_version(mine):
-    record = mine / "runs/fruit/extractor/record.json"
-    record.write_text(record.read_text().replace('"format": 1', '"format": 99'))
-    assert "another version (format 99" in refused("train", cwd=mine)
+@pytest.mark.parametrize("part", ["extractor", "collection"])
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_run_of_another_version_is_to_be_built_again(mine, part, version):
+    """Format 1: of versions up to 0.3."""
+    folder = mine / "runs/fruit" / part
+    if part == "extractor":
+        record = json.loads((folder / "record.json").read_text()) | {"format": version}
+        (folder / "record.json").write_text(json.dumps(record))
+    else:
+        with contextlib.closing(sqlite3.connect(folder / "catalogue.sqlite")) as db, db:
+            db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version),))
+    line = refused("train", cwd=mine)
+    assert f"runs/fruit/{part}: made by another version (format {version}, this visterm reads 2)" in line
+    assert line.endswith("build the run again: use another --run, or remove it and run 'visterm features IMAGES'")
 
 
 @pytest.mark.parametrize("file", ["record.json", "files/{}.json"])

@@ -42,14 +42,6 @@ def test_confusions_are_shares_of_the_first_results(folder):
     assert read_figures(folder)["confusions"] == [{"label": "apple", "taken_for": "pear", "share": 0.3, "queries": 1}]
 
 
-def test_an_evaluation_made_before_is_measured_by_its_first_results(folder):
-    (folder / "queries.csv").unlink()
-    figures = read_figures(folder)
-    assert (figures["measure"], figures["baseline"]) == ("precision at 10", None)
-    assert {row["label"] for row in figures["labels"]} <= {"apple", "pear", "plum"}
-    assert all(0 <= query["value"] <= 1 for query in figures["best"])
-
-
 def test_damaged_figures_are_a_user_error(folder):
     (folder / "queries.csv").write_text("query,system\na,oasis\n")
     with pytest.raises(UserError, match="evaluate --force"):

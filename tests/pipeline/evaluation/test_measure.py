@@ -8,7 +8,7 @@ from scipy import sparse
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.evaluation.is_a import siblings_of
-from visterm.pipeline.evaluation.measure import Task, measure
+from visterm.pipeline.evaluation.measure import EvalTask, measure
 from visterm.pipeline.store.images import Image
 from visterm.retrieval import relevance_from_labels
 
@@ -61,7 +61,7 @@ def task_of(tested, trained, *, own, siblings=None):
     classes = None
     if all(len(labels) == 1 for labels in (*tested, *trained)):
         classes = np.array([x for (x,) in tested]), np.array([x for (x,) in trained])
-    return Task(queries, gallery, train, Q, G, X, relevance, classes, siblings)
+    return EvalTask(queries, gallery, train, Q, G, X, relevance, classes, siblings)
 
 
 def config_of(*settings):

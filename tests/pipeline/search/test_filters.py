@@ -2,7 +2,8 @@
 
 import pytest
 
-from visterm.pipeline.search.filters import NO_FILTER, Albums, Condition, Fields, Filter, InvalidFilter, covers
+from visterm.pipeline.search.filters import NO_FILTER, AlbumRows, Condition, Fields, Filter, InvalidFilter, covers
+from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.store.fields import FieldsRow
 from visterm.pipeline.store.images import Image
 
@@ -23,8 +24,12 @@ FIELDS = Fields(
 )
 
 
+def filter_of(**conditions):
+    return SearchRequest.of(**conditions).filter
+
+
 def rows(wanted):
-    return wanted.rows(IMAGES, Albums(IMAGES), FIELDS).tolist()
+    return wanted.rows(IMAGES, AlbumRows(IMAGES), FIELDS).tolist()
 
 
 @pytest.mark.parametrize(
@@ -67,14 +72,14 @@ def test_rows(wanted, expected):
     ],
 )
 def test_conditions(where, expected):
-    assert rows(Filter.of(where=where)) == expected
+    assert rows(filter_of(where=where)) == expected
 
 
 def test_dates():
-    assert rows(Filter.of(after="2024-05")) == [0, 3]
-    assert rows(Filter.of(before="2024-05")) == [1, 2]
-    assert rows(Filter.of(after="2024-4-30", before="2024-05-31T08:15:00")) == [0, 1]
-    assert rows(Filter.of(after="2024-05-31T08:15")) == [3]
+    assert rows(filter_of(after="2024-05")) == [0, 3]
+    assert rows(filter_of(before="2024-05")) == [1, 2]
+    assert rows(filter_of(after="2024-4-30", before="2024-05-31T08:15:00")) == [0, 1]
+    assert rows(filter_of(after="2024-05-31T08:15")) == [3]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,7 @@ def test_dates():
 )
 def test_what_no_image_has_is_refused(options, message):
     with pytest.raises(InvalidFilter) as error:
-        rows(Filter.of(**options))
+        rows(filter_of(**options))
     assert str(error.value).startswith(message)
 
 
@@ -102,12 +107,12 @@ def test_a_collection_without_fields():
 
 
 def test_albums_are_the_largest_first():
-    albums = Albums(IMAGES)
+    albums = AlbumRows(IMAGES)
     assert albums.labels == {"x": [2, 3, 4], "y": [1, 4]}
     assert list(albums.labels) == ["x", "y"]
     assert albums.folders == {"a": [2, 3], "": [0], "a-b": [1], "a/b": [4]}
     assert not albums.are_alike
-    assert Albums([IMAGES[2]._replace(path="x/1.jpg"), IMAGES[1]._replace(path="y/1.jpg")]).are_alike
+    assert AlbumRows([IMAGES[2]._replace(path="x/1.jpg"), IMAGES[1]._replace(path="y/1.jpg")]).are_alike
 
 
 def test_covers_are_spread():

@@ -61,7 +61,7 @@ def test_many_queries_in_threads_are_as_one_after_the_other(finished, outside, m
     assert together.names == one_by_one.names == [str(file) for file in files]
     assert together.errors == one_by_one.errors == {70: "not an image"}
     assert together.place == one_by_one.place == [i for i in range(121) if i != 70]
-    assert together.own == [*range(30), *range(30), *range(30), *range(30)]
+    assert together.rows == [*range(30), *range(30), *range(30), *range(30)]
     np.testing.assert_array_equal(together.Q.toarray(), one_by_one.Q.toarray())
     np.testing.assert_array_equal(together.Q[:30].toarray(), searcher.X.toarray())
 

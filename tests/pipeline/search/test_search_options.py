@@ -1,4 +1,4 @@
-"""Filters, examples and regions of `visterm search`, as `Searcher.search` has them."""
+"""What filters, examples and duplicates do to a search."""
 
 import json
 import shutil
@@ -11,28 +11,6 @@ from visterm.pipeline.search.labels import UnknownLabel
 
 def paths(answer):
     return [row["path"] for row in answer["results"]]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options"),
-    [
-        (["--label", "plum", "--label", "apple"], {"label": ["plum", "apple"]}),
-        (["--label", "plum", "--not-label", "pear"], {"label": "plum", "not_label": "pear"}),
-        (["--folder", "pear/"], {"folder": "pear"}),
-        (["--not-label", "apple", "--offset", "3"], {"not_label": "apple", "offset": 3}),
-        (["--example", "id:9@-0.5", "--weight", "2"], {"example": [("id:9", -0.5)], "weight": 2}),
-        (["--region", "0,0,0.5,0.5", "--label", "pear"], {"region": (0, 0, 0.5, 0.5), "label": "pear"}),
-        (["--learned", "0.2", "--folder", "plum", "--learner", "wsabie"],
-         {"learned": 0.2, "folder": "plum", "learner": "wsabie"}),
-    ],
-)  # fmt: skip
-def test_the_command_and_the_class_take_the_same_options(searcher, finished, arguments, options):
-    answers = json_of("search", "id:2", "pear/3.jpg", "-k", "4", *arguments, cwd=finished)
-    assert answers == searcher.search(["id:2", "pear/3.jpg"], 4, **options)
-    assert all(answer["results"] for answer in answers)
-    plain = searcher.search(["id:2", "pear/3.jpg"], 4, options.get("learner"))
-    assert [answer["results"] for answer in answers] != [answer["results"] for answer in plain]
-    assert [answer["query"] for answer in answers] == ["id:2", "pear/3.jpg"]
 
 
 def test_filters_leave_the_order_and_the_scores_as_they_are(searcher):
@@ -92,12 +70,6 @@ def test_a_page_of_a_query_with_examples(finished, tmp_path):
         (["id:1", "--folder", "fruit/pear"], "no image passes --folder fruit/pear; folders are relative to "),
         (["id:1", "--label", "pear", "--folder", "plum"], "no image passes --label pear --folder plum"),
         (["id:1", "--example", "none.jpg"], "example none.jpg: cannot be read"),
-        (["id:1", "--example", "id:2@77"], "weight 77: give a number from -10 to 10"),
-        (["id:1", "--weight", "11"], "weight 11: give a number from -10 to 10"),
-        (["id:1", "--region", "0,0,2,1"], "region: give x, y, width and height in shares of the image"),
-        (["id:1", "--region", "left"], "region: give x, y, width and height in shares of the image"),
-        (["--query-label", "pear", "--region", "0,0,1,1"], "--region is for queries that are images"),
-        (["--label", "pear", "--exclude-duplicates"], "--exclude-duplicates is for queries that are images"),
         (["--not-label", "pear"], "no query; give an image file"),
     ],
 )

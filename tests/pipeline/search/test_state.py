@@ -13,23 +13,23 @@ from running import visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.search.teachers import explain_teachers
 from visterm.pipeline.store.files import write_record
+from visterm.teaching.feedback import FeedbackTrainer
+from visterm.teaching.teachers import explain_teachers
 
 
 def test_threads_share_one_index_and_get_the_same_answers(finished, monkeypatch):
-    from visterm.pipeline.search import searcher as module
+    from visterm.pipeline.search import learners as module
 
     loads = []
-    load = module.FeedbackTrainer.load
+    load = module.LearnerVersions.load_in_force
 
     def load_slowly(trainer, name):
         loads.append(name)
         time.sleep(0.05)
         return load(trainer, name)
 
-    monkeypatch.setattr(module.FeedbackTrainer, "load", load_slowly)
+    monkeypatch.setattr(module.LearnerVersions, "load_in_force", load_slowly)
     searcher = Searcher(finished / "runs/fruit")
     ids = [f"id:{image.id}" for image in searcher.images]
     with ThreadPoolExecutor(8) as pool:

@@ -9,12 +9,12 @@ from running import copy_run, set_all, visterm
 from visterm.features import efficientnet
 from visterm.pipeline import Searcher, find_duplicates
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.human_eval.tasks import draw_tasks
-from visterm.pipeline.search import overview
 from visterm.pipeline.search.explanation import explain_pair
-from visterm.pipeline.search.wrong_labels import find_wrong_labels
 from visterm.pipeline.store import vectors
+from visterm.plugins.judge.tasks import draw_tasks
 from visterm.retrieval import StoredVectors
+from visterm.teaching import overview
+from visterm.teaching.wrong_labels import find_wrong_labels
 
 if find_spec("onnxruntime") is None or find_spec(efficientnet.PACKAGE) is None:
     # Its runs are made by the network of that extra; tests/retrieval/test_stored.py needs none.

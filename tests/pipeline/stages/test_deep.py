@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.features import deep_embedder, efficientnet
@@ -73,20 +72,12 @@ def test_another_way_to_fit_photos_embeds_them_again(mine):
     assert "resize" in refused("features", "--run", "fruit", "--set", "features.deep.resize=squeeze", cwd=mine)
 
 
-def test_a_run_of_version_0_3_still_stretches_photos(mine):
-    """Its configuration and its record say nothing of `features.deep` and `features.precision`."""
-    as_then = ["--set", "features.deep.resize=stretch", "--set", "features.precision=float32"]
-    visterm("features", "--run", "fruit", *as_then, cwd=mine)
-    run = mine / "runs/fruit"
-    record = json.loads((run / "extractor/record.json").read_text())
-    assert record["config"] == {"features": {"kind": "deep"}}
+def test_a_run_keeps_how_photos_are_fitted(mine):
+    kept = ["--set", "features.deep.resize=stretch", "--set", "features.precision=float32"]
+    visterm("features", "--run", "fruit", *kept, cwd=mine)
+    record = json.loads((mine / "runs/fruit/extractor/record.json").read_text())
     assert record["inputs"]["preparation"] == {"size": 224, "resize": "stretch", "mean": 127.0, "scale": 1 / 128}
-    config = yaml.safe_load((run / "config.yaml").read_text())
-    del config["features"]["deep"], config["features"]["precision"]
-    (run / "config.yaml").write_text(yaml.safe_dump(config))
     assert json_of("features", "fruit", "--deep", cwd=mine)["extracted"] == 0
-    assert "resize: stretch" in (run / "config.yaml").read_text()
-    assert "precision: float32" in (run / "config.yaml").read_text()
     found = json_of("features", "fruit", "--set", "features.deep.resize=trim", cwd=mine)
     assert found["extracted"] == 24
 

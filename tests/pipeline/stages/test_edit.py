@@ -411,24 +411,6 @@ def test_the_cosine_is_that_of_the_vectors_of_all_images(mine, write_images):
     assert json_of("info", cwd=mine)["drift"]["mean_cosine"] == pytest.approx(cosines.mean(), abs=1e-4)
 
 
-def test_a_run_of_an_earlier_version_lives_on(mine):
-    """Its catalogue has no table of labels given by hand, its extractor does not say what it had seen."""
-    with contextlib.closing(sqlite3.connect(mine / "runs/fruit/collection/catalogue.sqlite")) as db, db:
-        db.execute("DROP TABLE given")
-    record = mine / "runs/fruit/extractor/record.json"
-    old = json.loads(record.read_text())
-    del old["last_image"], old["checksum"]
-    record.write_text(json.dumps(old))
-    drift = json_of("info", cwd=mine)["drift"]
-    assert drift["images"] is None
-    assert drift["mean_cosine"] == pytest.approx(1)
-    assert "an unknown number of images" in visterm("info", cwd=mine).stdout
-    assert len(found("fruit/pear/0.jpg", mine, "oasis", k=29)) == 29
-    assert json_of("remove", "id:1", cwd=mine)["removed"] == 1
-    assert json_of("add", "more/pear", "--label", "pear", cwd=mine)["n_images"] == 31
-    assert json_of("features", "fruit", cwd=mine)["n_images"] == 31
-
-
 def test_a_damaged_segment_does_not_keep_info_from_telling_the_rest(mine):
     (segment,) = (mine / "runs/fruit/collection/segments").iterdir()
     (segment / "record.json").write_text("{")

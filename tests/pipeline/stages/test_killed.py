@@ -16,7 +16,7 @@ import pytest
 from running import end_by_signal, ended_by_signals, set_all, visterm
 
 from visterm.pipeline.config.loading import load_config
-from visterm.pipeline.stages.train import _CheckpointCallback
+from visterm.pipeline.stages.checkpoints import CheckpointCallback
 from visterm.pipeline.store.catalogue import Collection
 
 CLASSES = ("apple", "pear", "plum", "quince")
@@ -28,7 +28,7 @@ SETTINGS = set_all(
     split={"train": 8, "test": 4},
 )
 SEGMENT = "visterm.pipeline.store.catalogue:Collection enter_segment"
-CHUNK = "visterm.pipeline.stages.train:_CheckpointCallback __call__"
+CHUNK = "visterm.pipeline.stages.checkpoints:CheckpointCallback __call__"
 KILLS = {  # moments by stage
     "features": (
         "visterm.features:VistermExtractor save 1",  # visterms are learned
@@ -201,7 +201,7 @@ def test_a_signal_before_the_first_chunk_saves_nothing(undisturbed, tmp_path):
     assert not (tmp_path / "runs/fruit/learners/lego.checkpoint/files").exists()  # only that it was begun is noted
 
 
-def train_under(watch, learner, *numbers, last=_CheckpointCallback.__call__):
+def train_under(watch, learner, *numbers, last=CheckpointCallback.__call__):
     """Two chunks with signals between them."""
     with watch:
         watch(learner)
@@ -230,7 +230,7 @@ class TestSignals:
 
     @pytest.fixture
     def watch(self, tmp_path):
-        return _CheckpointCallback(Mock(), Mock(), tmp_path / "checkpoint", {}, 0.0, 1e9)
+        return CheckpointCallback(Mock(), Mock(), tmp_path / "checkpoint", {}, 0.0, 1e9)
 
     def test_the_first_waits_for_the_end_of_a_chunk(self, watch, learner, tmp_path):
         with pytest.raises(KeyboardInterrupt, match="checkpoint saved at 1,000 of 4,000 steps"):
@@ -246,7 +246,7 @@ class TestSignals:
 
     def test_one_in_the_last_chunk_is_not_lost(self, watch, learner):
         with pytest.raises(KeyboardInterrupt):
-            train_under(watch, learner, signal.SIGINT, last=_CheckpointCallback.end_if_told)
+            train_under(watch, learner, signal.SIGINT, last=CheckpointCallback.end_if_told)
         assert learner.save.called
 
     def test_a_full_disk_does_not_hold_it_up(self, watch, learner):

@@ -14,13 +14,13 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages import open_world
 from visterm.pipeline.stages.evaluate import evaluation_record
-from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import vectors
 
 CLASSES = ("apple", "fig", "pear", "plum", "quince")
 WORLDS = ["seen", "unseen", "both"]
+QUIET = Console(quiet=True)
 OPEN = set_all(evaluate={"protocol": "open", "class_splits": 2})
 
 
@@ -44,12 +44,16 @@ def mine(trained, tmp_path):
 
 
 @pytest.fixture
-def opened(mine):
-    """Run, configuration, collection and console."""
+def run(mine):
     run = Run(mine / "runs/fruit")
     config = load_config(run.folder / "config.yaml", ["evaluate.protocol=open", "evaluate.class_splits=2"])
-    with Collection(run.collection) as collection:
-        yield run, config, collection, Console(quiet=True)
+    with opened(run, config, lock=False) as it:
+        yield it
+
+
+def configured(run, *settings):
+    """The same run with other settings."""
+    return OpenedRun(run, load_config(run.folder / "config.yaml", list(settings)), run.catalogue)
 
 
 def images_of(labels, split="test", first=0):
@@ -108,14 +112,13 @@ def test_figures_report_and_lines(mine):
     assert f'{own["map"]:.3f} <span class="quiet">± {own["map_sd"]:.3f}</span>' in page
 
 
-def test_cosine_by_hand(opened):
-    run, config, collection, console = opened
-    found = open_world.measure_class_splits(run, config, collection, ["cosine"], console)["systems"]
+def test_cosine_by_hand(run):
+    found = open_world.measure_class_splits(run, ["cosine"], QUIET)["systems"]
     maps = {world: [] for world in WORLDS}
     for number in range(2):
-        tested = collection.images("test", labelled=True)
-        split = open_world.split_classes(collection.images("train"), tested, config.seed, number)
-        Q = vectors(run, collection, split.tested).toarray()
+        tested = run.images("test", labelled=True)
+        split = open_world.split_classes(run.images("train"), tested, run.config.seed, number)
+        Q = run.vectors(split.tested).toarray()
         y, seen = np.array([next(iter(image.labels)) for image in split.tested]), np.array(split.seen)
         for world, own in zip(WORLDS, (seen, ~seen, seen | True), strict=True):
             value = mean_average_precision(Q[own] @ Q[own].T, y[own][:, None] == y[own], np.arange(own.sum()))
@@ -125,47 +128,42 @@ def test_cosine_by_hand(opened):
         assert found["cosine"][world]["map_sd"] == pytest.approx(np.std(maps[world], ddof=1), abs=1e-6)
 
 
-def test_one_split_has_no_standard_deviation(opened):
-    run, config, collection, console = opened
-    config = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"class_splits": 1})})
-    found = open_world.measure_class_splits(run, config, collection, ["cosine"], console)
+def test_one_split_has_no_standard_deviation(run):
+    run = configured(run, "evaluate.protocol=open", "evaluate.class_splits=1")
+    found = open_world.measure_class_splits(run, ["cosine"], QUIET)
     assert set(found["systems"]["cosine"]["both"]) == {"map", "p1"}
 
 
-def test_learners_see_half_of_the_classes_and_the_settings(opened):
-    run, config, collection, _ = opened
-    images, tested = collection.images("train", labelled=True), collection.images("test", labelled=True)
+def test_learners_see_half_of_the_classes_and_the_settings(run):
+    images, tested = run.images("train", labelled=True), run.images("test", labelled=True)
     split = open_world.split_classes(images, tested, 0, 0)
     ticks = []
-    learner = open_world._trained_on(run, config, collection, "wsabie", split, lambda: ticks.append(1))
+    learner = open_world._trained_on(run, "wsabie", split, lambda: ticks.append(1))
     known = {label for image in split.training for label in image.labels}
     assert set(learner.classes_) == known
     assert len(known) == 3
     assert ticks
     assert (learner.world_, learner.n_steps) == ("open", 2000)
-    closed = load_config(run.folder / "config.yaml", ["train.world=seen", "train.learned=0.5", "wsabie.n_steps=1000"])
-    learner = open_world._trained_on(run, closed, collection, "wsabie", split, lambda: None)
+    closed = configured(run, "train.world=seen", "train.learned=0.5", "wsabie.n_steps=1000")
+    learner = open_world._trained_on(closed, "wsabie", split, lambda: None)
     assert (learner.world_, learner.learned_, learner.n_steps) == ("seen", 0.5, 1000)
-    assert open_world._trained_on(run, closed, collection, "knn", split, lambda: None).learned_ == 0.5
+    assert open_world._trained_on(closed, "knn", split, lambda: None).learned_ == 0.5
 
 
-def test_what_an_evaluation_depends_on(opened):
-    run, _, collection, _ = opened
-
+def test_what_an_evaluation_depends_on(run):
     def record_of(*settings):
-        config = load_config(run.folder / "config.yaml", list(settings))
-        record = evaluation_record(run, config, collection, ["oasis"])
+        record = evaluation_record(configured(run, *settings), ["oasis"])
         return record["config"], record["inputs"]
 
     usual = record_of()
     for setting in ("evaluate.class_splits=3", "oasis.n_steps=1000", "seed=1"):  # which only the protocol open reads
         assert record_of(setting) == usual
-    opened = record_of("evaluate.protocol=open")
-    assert opened != usual
-    assert record_of("evaluate.protocol=open", "wsabie.n_steps=1000") == opened  # not of this learner
-    assert record_of("evaluate.protocol=open", "compute.n_jobs=2") == opened
+    open_ = record_of("evaluate.protocol=open")
+    assert open_ != usual
+    assert record_of("evaluate.protocol=open", "wsabie.n_steps=1000") == open_  # not of this learner
+    assert record_of("evaluate.protocol=open", "compute.n_jobs=2") == open_
     for setting in ("evaluate.class_splits=3", "oasis.n_steps=1000", "seed=1", "train.world=seen", "train.learned=0.5"):
-        assert record_of("evaluate.protocol=open", setting) != opened
+        assert record_of("evaluate.protocol=open", setting) != open_
 
 
 def test_too_few_classes_are_refused(finished, tmp_path):
@@ -187,9 +185,7 @@ def test_too_few_classes_are_refused(finished, tmp_path):
         (CLASSES, ["apple"], "run fruit, class split 1: no two test images of unseen classes share a label"),
     ],
 )
-def test_halves_that_cannot_be_used_are_refused(opened, monkeypatch, labels, tested, message):
-    run, config, collection, console = opened
-
+def test_halves_that_cannot_be_used_are_refused(run, monkeypatch, labels, tested, message):
     def split(images, queries, seed, number):
         some = [image for image in queries if not set(image.labels).isdisjoint(tested)]
         read_training_data = [image for image in images if not set(image.labels).isdisjoint(labels)]
@@ -197,5 +193,5 @@ def test_halves_that_cannot_be_used_are_refused(opened, monkeypatch, labels, tes
 
     monkeypatch.setattr(open_world, "split_classes", split)
     with pytest.raises(UserError, match=f"{message}; evaluate.protocol=open needs 4 classes or more") as error:
-        open_world.measure_class_splits(run, config, collection, ["oasis"], console)
+        open_world.measure_class_splits(run, ["oasis"], QUIET)
     assert "\n" not in str(error.value)

@@ -90,7 +90,7 @@ def test_without_any_copy_the_segments_know_the_images(mine, copy):
     before = {row[:3] for row in rows(mine)}
     collection = mine / "runs/fruit/collection"
     (collection / "catalogue.sqlite").write_bytes(b"")
-    if copy == "gone":  # as in a run of an earlier version
+    if copy == "gone":
         (collection / "catalogue.copy.sqlite").unlink()
     else:
         flip(collection / "catalogue.copy.sqlite")

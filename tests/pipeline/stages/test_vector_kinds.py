@@ -16,20 +16,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import yaml
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.features import OnnxEmbedder, read_image
 from visterm.learners import Blend, load_learner
 from visterm.pipeline import Searcher
-from visterm.pipeline.feedback import update
-from visterm.pipeline.feedback.batches import collect_batches, learn_batch, prepare_learner
-from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.search import overview
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import load_extractor
+from visterm.teaching import feedback as update
+from visterm.teaching import overview
+from visterm.teaching.batches import collect_batches, learn_batch, prepare_learner
+from visterm.teaching.feedback import FeedbackTrainer
 
 CLASSES = ("apple", "pear", "plum", "quince")
 NAMES = [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)]
@@ -429,14 +428,9 @@ def test_another_precision_takes_all_over_again(table):
     assert take(table, "--set", "features.precision=float16")["extracted"] == 40
 
 
-def test_a_run_without_a_precision_stays_in_float32(table):
-    """One of version 0.3 or before: neither its configuration nor its record names one."""
+def test_a_run_in_float32_stays_so(table):
     take(table, "--set", "features.precision=float32")
     run = table / "runs/fruit"
-    assert json.loads((run / "extractor/record.json").read_text())["config"] == {"vectors": {"unit": True}}
-    config = yaml.safe_load((run / "config.yaml").read_text())
-    del config["features"]["precision"]
-    (run / "config.yaml").write_text(yaml.safe_dump(config))
     before = rows_by_path(run)
     visterm("train", cwd=table)
     np.save(table / "fruit.npy", np.vstack([made_up(), np.ones((1, 12))]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 
@@ -13,7 +12,6 @@ from scipy import sparse
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.checksums import OWN
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.segments import is_whole, read_segment, write_segment
@@ -38,30 +36,6 @@ def test_one_bit_of_a_segment(tmp_path, name):
     flip(segment / name, (segment / name).stat().st_size - 9)
     assert not is_whole(segment)
     with pytest.raises(UserError, match=r"segments/1: damaged segment \(.*visterm features --run run"):
-        read_segment(segment)
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("indptr", lambda array: array[::-1]),
-        ("indptr", lambda array: array + 1),
-        ("indices", lambda array: array + 1),
-        ("indices", lambda array: -array),
-        ("counts", lambda array: -array),
-        ("counts", lambda array: array[1:]),
-    ],
-)
-def test_a_segment_without_checksums_is_checked_before_a_kernel_reads_it(tmp_path, name, change):
-    """Segments of earlier versions."""
-    segment = tmp_path / "run/collection/segments/1"
-    write_segment(segment, sparse.csr_matrix(np.eye(4, dtype=np.int32)))
-    record = json.loads((segment / "record.json").read_text())
-    del record["crc32"], record[OWN]
-    (segment / "record.json").write_text(json.dumps(record))
-    assert read_segment(segment).shape == (4, 4)
-    np.save(segment / f"{name}.npy", np.ascontiguousarray(change(np.load(segment / f"{name}.npy"))))
-    with pytest.raises(UserError, match="damaged segment"):
         read_segment(segment)
 
 
@@ -161,7 +135,7 @@ def test_one_bit_of_a_mark_and_keeping_the_others(tmp_path):
     assert "row 2 of notes does not have the checksum" in notes.damage()
     with pytest.raises(UserError, match="visterm repair"):
         notes.add("more")
-    notes.copy.unlink()  # as of an earlier version
+    notes.copy.unlink()
     assert notes.rebuild() == (2, 1)
     assert notes.all() == ["note 0", "note 2"]
     assert notes.add("more") == 4

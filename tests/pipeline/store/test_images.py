@@ -185,15 +185,6 @@ def test_many_changes_and_old_ones_are_read_as_a_whole(many, monkeypatch):
     many.exclude([5])
     many.execute("DELETE FROM changes WHERE number < (SELECT max(number) FROM changes)")
     assert_same(many.living(images), many.living())
-    images = many.living()
-    many.execute("DROP TABLE changes")  # as of an earlier version
-    for name in ("added", "changed", "renumbered", "deleted"):
-        many.execute(f"DROP TRIGGER note_{name}")
-    many.execute("UPDATE images SET split = 'test' WHERE id = 9")
-    assert_same(many.living(images), many.living())
-    images = many.living()
-    many.exclude([6])  # makes them
-    assert_same(many.living(images), many.living())
 
 
 def test_only_the_last_changes_are_kept(many):

@@ -1,4 +1,4 @@
-"""A run as arrays."""
+"""A run that is opened once for a command; a run as arrays."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,28 @@ from scipy import sparse
 
 from visterm.pipeline import open_run
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store import run as run_module
+from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.opened import opened
+from visterm.pipeline.store.run import Run
+
+
+def test_a_record_is_read_once_and_again_after_it_was_replaced(mine, monkeypatch):
+    reads = []
+    read = run_module.read_record
+    monkeypatch.setattr(run_module, "read_record", lambda folder: reads.append(folder) or read(folder))
+    run = Run(mine / "runs/fruit")
+    folder = run.learner("oasis")
+    with opened(run, run.configure(None, [])) as it:
+        before = it.record(folder)
+        assert it.record(folder) is before
+        with publish(folder, before | {"result": {"n_images": 7}}):
+            pass
+        assert it.record(folder)["result"] == {"n_images": 7}
+        assert it.record(run.learner("none")) is None
+        assert reads == [folder, folder, run.learner("none")]
+        assert it.images() is it.images()
+        assert {image.split for image in it.training.images} == {"train"}
 
 
 def test_vectors_labels_paths_and_splits(finished, monkeypatch):

@@ -1,0 +1,45 @@
+# The public names of the room; __init__.py loads each from its file when it is first used.
+from .aroma import AROMA
+from .base import SimilarityLearner
+from .baselines import LEGO, MCML, RCA, Xing
+from .blend import Blend
+from .cosine import Cosine
+from .hier import HIER
+from .knn import KNNAnnotator
+from .musl import MuSL
+from .neighbors import Embedding, SimilarityNeighbors
+from .oasis import OASIS
+from .one_vs_rest import OneVsRestPA
+from .onnx_maps import to_onnx
+from .pamir import PAMIR
+from .saved import LEARNERS, load_learner
+from .teachers import Teachers
+from .triplets import TripletSampler
+from .warp import LinearWARP
+from .wsabie import WSABIE
+
+__all__ = [
+    "AROMA",
+    "Blend",
+    "Cosine",
+    "Embedding",
+    "HIER",
+    "KNNAnnotator",
+    "LEARNERS",
+    "LEGO",
+    "LinearWARP",
+    "MCML",
+    "MuSL",
+    "OASIS",
+    "OneVsRestPA",
+    "PAMIR",
+    "RCA",
+    "SimilarityLearner",
+    "SimilarityNeighbors",
+    "Teachers",
+    "TripletSampler",
+    "WSABIE",
+    "Xing",
+    "load_learner",
+    "to_onnx",
+]

@@ -1,0 +1,81 @@
+"""Learners by the name that their folders carry, and loading what they saved."""
+
+from __future__ import annotations
+
+import os
+from collections import UserDict
+from importlib import import_module
+from typing import Any
+
+from . import storage
+from .base import SimilarityLearner
+
+_MODULES = {
+    "Cosine": "cosine",
+    "OASIS": "oasis",
+    "AROMA": "aroma",
+    "KNNAnnotator": "knn",
+    "OneVsRestPA": "one_vs_rest",
+    "PAMIR": "pamir",
+    "WSABIE": "wsabie",
+    "LinearWARP": "warp",
+    "HIER": "hier",
+    "LEGO": "baselines.lego",
+    "MCML": "baselines.mcml",
+    "RCA": "baselines.rca",
+    "Xing": "baselines.xing",
+    "MuSL": "musl",
+}
+
+
+class _Learners(UserDict[str, Any]):
+    """The classes by name, each imported when it is asked for: a search loads the learner that it uses."""
+
+    def __getitem__(self, name: str) -> type[SimilarityLearner]:
+        kind = super().__getitem__(name)
+        return getattr(import_module(f".{kind}", __package__), name) if isinstance(kind, str) else kind
+
+
+LEARNERS = _Learners(_MODULES)
+
+
+def load_learner(
+    folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True
+) -> SimilarityLearner:
+    """Learner that `SimilarityLearner.save` wrote to `folder`.
+
+    Parameters
+    ----------
+    folder : path
+    mmap_mode : {None, "r"}, default=None
+        "r" maps the arrays instead of reading them: a search reads only the rows of W that its queries touch. A learner
+        copies them before it learns more.
+    verify : bool, default=True
+        Compare the arrays' checksums, which reads them once; False only compares shapes, types and file sizes.
+
+    Raises
+    ------
+    ValueError
+        No learner there, one of an unknown class or another format version, or a missing or damaged file.
+    """
+    name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
+    try:
+        kind: Any = LEARNERS[name]
+        if "whiten" not in params and "whiten" in kind().get_params():
+            params["whiten"] = False  # saved before learners whitened
+        learner = kind(**params)
+    except KeyError:
+        known = ", ".join(sorted(LEARNERS))
+        raise ValueError(f"{folder}: unknown learner {name!r}; this version knows {known}") from None
+    except TypeError as error:
+        raise ValueError(f"{folder}: learner.json does not match {name} ({error}); train again") from None
+    foreign = sorted(set(state) - set(learner._state))
+    if foreign:
+        raise ValueError(f"{folder}: learner.json does not match {name} (unknown state {foreign[0]!r}); train again")
+    for key, value in state.items():
+        setattr(learner, key, value)
+    try:
+        learner._check_state()
+    except Exception as error:  # of any kind: any part may be missing or wrong
+        raise ValueError(f"{folder}: the saved parts do not fit together ({error}); train again") from None
+    return learner

@@ -1,0 +1,134 @@
+"""The two sides of a similarity, whose inner product it is, as functions of images that were checked.
+
+A learner says by `SimilarityLearner._sides` which ones it has. The functions read its arrays when they are called, so
+that they are always of its present state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+
+from .maps import Affine, Map, Unit
+from .sums import product, row_lengths, unit_rows
+from .whitening import Whitening
+
+
+def no_parts(parts: Any, whole: Any) -> NoReturn:
+    """Refuse parts."""
+    raise NotImplementedError("a side that is not the sum of what parts of an image add")
+
+
+class Side(NamedTuple):
+    """A side: of images, of parts of an image, and as a map."""
+
+    of: Callable[..., Any]  # images; of the gallery of a learner with `by_category`, and their labels
+    steps: Callable[[], Map]
+    # Parts of an image, and the image: what each part adds to its side; of learners that are `linear`.
+    parts: Callable[[Any, Any], Any] = no_parts
+
+
+VECTORS = Side(lambda X: X, tuple, lambda parts, whole: parts)
+UNIT_ROWS = Side(unit_rows, lambda: (Unit(),), lambda parts, whole: parts / row_lengths(whole)[0])
+
+
+class Sides(NamedTuple):
+    """The sides of a learner, and what else is computed in the vectors that it compares.
+
+    Attributes
+    ----------
+    query : Side or None
+        None: the gallery's.
+    gallery : Side
+    cosine : Side
+        Query side, for images as they are, of the similarity before anything was learned: the vectors themselves, or
+        of a learner that whitens vectors the whitened ones.
+    space, matrix : callable or None
+        Vectors of images and W of a' W b, by which a distance compares; by default the gallery side and their inner
+        product.
+    labels : callable or None
+        Vectors of the labels, (n_labels, D).
+    mixed : callable or None
+        For sides whose gallery is the vectors: the weighted sum of `cosine` and `query` as one side, for the two
+        weights and whether images are differences; see `SimilarityLearner.linear_query`.
+    scorer : callable or None
+        For queries and a gallery: a function that gives their similarity in the present state, to measure it often.
+    """
+
+    query: Side | None = None
+    gallery: Side = VECTORS
+    cosine: Side = VECTORS
+    space: Callable[[Any], Any] | None = None
+    matrix: Callable[[], np.ndarray] | None = None
+    labels: Callable[[], np.ndarray] | None = None
+    mixed: Callable[..., Side] | None = None
+    scorer: Callable[[Any, Any], Callable[[], np.ndarray]] | None = None
+
+
+def dense(X: Any) -> np.ndarray:
+    """Sides as an array."""
+    return X.toarray() if sp.issparse(X) else np.asarray(X)
+
+
+def scores_of(queries: Any, gallery: Any) -> np.ndarray:
+    """Inner products of query sides and gallery sides: dense float32 (n_queries, n_images)."""
+    return dense(product(queries, gallery.T))
+
+
+def cosine_of(whitening: Whitening | None) -> Side:
+    """`Sides.cosine`."""
+    if whitening is None:
+        return VECTORS
+    return Side(
+        lambda Q: whitening.back(whitening.of(Q)),
+        lambda: (*whitening.steps(), Affine(np.asarray(whitening.matrix))),
+        lambda parts, whole: whitening.back(whitening.parts(parts, whole)),
+    )
+
+
+def space_of(whitening: Whitening | None) -> Side:
+    """Vectors that are learned in."""
+    return VECTORS if whitening is None else Side(whitening.of, whitening.steps, whitening.parts)
+
+
+def bilinear(
+    times: Callable[[Any], np.ndarray], matrix: Callable[[], np.ndarray], whitening: Whitening | None
+) -> Sides:
+    """Sides Q W and X, of vectors or of whitened ones.
+
+    Parameters
+    ----------
+    times : callable
+        Z -> Z W.
+    matrix : callable
+        W.
+    whitening : Whitening, optional
+    """
+    space = space_of(whitening)
+    back = (lambda sides: sides) if whitening is None else whitening.back
+
+    def mixed(cosine: np.float32, learned: np.float32, *, differences: bool = False) -> Side:
+        def of(Q: Any) -> np.ndarray:
+            Z = product(Q, whitening.matrix) if differences and whitening is not None else space.of(Q)
+            return back(cosine * dense(Z) + learned * times(Z))
+
+        def steps() -> Map:
+            W = np.float32(learned) * np.asarray(matrix())
+            W[np.diag_indices_from(W)] += np.float32(cosine)
+            return (*space.steps(), Affine(W if whitening is None else W @ whitening.matrix))
+
+        return Side(of, steps)
+
+    def scorer(queries: Any, gallery: Any) -> Callable[[], np.ndarray]:
+        Z, sides = space.of(queries), back(gallery)
+        return lambda: scores_of(times(Z), sides)
+
+    query = Side(
+        lambda Q: back(times(space.of(Q))),
+        lambda: mixed(np.float32(0), np.float32(1)).steps(),
+        lambda parts, whole: back(times(space.parts(parts, whole))),
+    )
+    return Sides(query, cosine=cosine_of(whitening), space=space.of, matrix=matrix, mixed=mixed, scorer=scorer)

@@ -1,0 +1,101 @@
+"""Additions to the main job, found by name: commands, kinds of indexes, workers, files of people's work.
+
+They are in rooms above it, which no module of the main job imports; without such a room its additions are missing, and
+the main job works. Other packages add commands by entry points of the group ``visterm.commands``: functions, or Typer
+applications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pkgutil import resolve_name
+from typing import Any
+
+from .errors import UserError
+
+# By the groups of the help: functions or Typer applications.
+COMMANDS = {
+    "Start": (
+        "pipeline.cli.learning:demo",
+        "plugins.choosing.commands:try_",
+        "pipeline.cli.collection:features",
+        "pipeline.cli.learning:train",
+        "pipeline.cli.learning:evaluate",
+    ),
+    "Search": (
+        "pipeline.cli.searching:search",
+        "pipeline.cli.searching:annotate",
+        "pipeline.cli.searching:explain",
+        "service.commands:serve",
+    ),
+    "Improve": (
+        "plugins.choosing.commands:tune",
+        "teaching.commands_labels:commands",
+        "teaching.commands_doctor:doctor",
+        "teaching.commands_feedback:commands",
+        "teaching.commands_feedback:forget",
+    ),
+    "Keep": (
+        "pipeline.cli.collection:add",
+        "pipeline.cli.collection:remove",
+        "plugins.export.commands:export",
+        "teaching.commands_duplicates:duplicates",
+        "pipeline.cli.collection:info",
+    ),
+    "Rarely": (
+        "pipeline.cli.collection:repair",
+        "pipeline.cli.collection:compact",
+        "pipeline.cli.searching:index",
+        "pipeline.cli.models:commands",
+        "plugins.judge.commands:commands",
+    ),
+}
+ADDITIONS = {
+    "Dask": "plugins.dask.dask_cluster:connected",
+    "Milvus": "plugins.milvus.milvus_index",
+    "retraining": "teaching.retrain",
+    "tuning": "plugins.choosing.commands:tuned",
+    "the service": "service.commands:start_service",
+    "teachers": "teaching.teachers",
+}
+SUBJECTS = ("plugins.judge.routes:JudgeSubject",)  # of the service's API, besides its own
+# What people made: the class of the file, and its name in `Run`.
+STORES = {
+    "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),
+    "ratings": ("plugins.judge.judgements:Judgements", "judgements"),
+    "label edits": ("pipeline.store.label_edits:LabelEdits", "label_edits"),
+    "pictures said to be different": ("pipeline.store.not_same:DifferentPictures", "different"),
+}
+
+
+def load(name: str) -> Any:
+    """Load an addition by its name in `ADDITIONS`; UserError where its room is not installed."""
+    addition = find(ADDITIONS[name])
+    if addition is None:
+        room = ADDITIONS[name].rpartition(".")[0]
+        raise UserError(f"this installation has no visterm.{room}, which {name} needs; install visterm again")
+    return addition
+
+
+def load_all(places: Iterable[str]) -> Iterator[Any]:
+    """Load what is at some places, such as the commands of a group; skip rooms that are not installed."""
+    return (addition for place in places if (addition := find(place)) is not None)
+
+
+def load_command(name: str) -> Any:
+    """Load a command of another package, or None."""
+    from importlib.metadata import entry_points
+
+    entries = entry_points(group="visterm.commands", name=name)
+    return next((entry.load() for entry in entries), None)
+
+
+def find(place: str) -> Any:
+    """Import what is at a place below visterm, ``module:name``; None where its room is not installed."""
+    try:
+        return resolve_name(f"visterm.{place}" if ":" in place else f"visterm.{place}:")
+    except ModuleNotFoundError as error:
+        module = f"visterm.{place}".partition(":")[0]
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        return None

@@ -1,0 +1,205 @@
+"""The learners of a run opened for searching: loaded once, weighed against cosine, and indexed."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
+from visterm.pipeline.store.models import TRAINED, check_learners, trained_record, warn_if_stale
+from visterm.pipeline.store.recommendation import best_annotator, default_learner
+from visterm.pipeline.store.versions import LearnerVersions
+
+from .indexes import forget_index, make_index
+from .opened import SearchableRun
+from .request import SearchRequest
+from .state import learner_inputs
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from visterm.learners import Blend, SimilarityLearner
+    from visterm.retrieval import ExactIndex
+
+
+class LoadedLearner(NamedTuple):
+    """A learner, the names of its labels by number, and its calibration or why there is none."""
+
+    learner: SimilarityLearner
+    labels: list[str]
+    calibration: Calibration | str
+
+
+class RunLearners(SearchableRun):
+    """The learners of a run; see `Searcher`."""
+
+    def has_index(self, name: str) -> bool:
+        """Whether the index of a learner is made, so that a search need not wait for it."""
+        return ("index", name) in self._once
+
+    def default_learner(self, *, of_labels: bool = False) -> str:
+        """Name of the learner used by default: the one that held-out images recommend.
+
+        Cosine if nothing is trained. For labels still "wsabie", so that using it raises an error that says how to train
+        it.
+        """
+
+        def choose() -> str:
+            if of_labels:
+                return best_annotator(self.run, self.annotators, self._console.say)
+            # If none can be used, take one of other features: using it raises the error that says what to do.
+            usable, world = self.learners[:-1], self.config.train.world
+            known = usable or [name for name in TRAINED if name in self.run.learners()]
+            return default_learner(self.run, known, self._console.say, world, cosine=bool(usable))
+
+        return self._once(("default", "of labels" if of_labels else "of images"), choose)
+
+    def learner(self, name: str) -> SimilarityLearner:
+        """Load a learner of the run, with its relevance feedback, once; its arrays are memory-mapped.
+
+        Raises
+        ------
+        UserError
+            It is unknown, not trained, trained on other features, or changed after the run was opened.
+        """
+        return self._loaded(name).learner
+
+    def _loaded(self, name: str) -> LoadedLearner:
+        def load() -> LoadedLearner:
+            check_learners([name])
+            with self.unchanged(name):
+                learner = LearnerVersions(self.run).load_in_force(name)
+                labels = trained_record(self.run, name).get("labels", [])
+                loaded = LoadedLearner(learner, labels, calibration_in_force(self.run, name))
+            if name in TRAINED:
+                warn_if_stale(self.run, name, self.gallery.training_images, self._console)
+            return loaded
+
+        return self._once(("learner", name), load)
+
+    @contextlib.contextmanager
+    def unchanged(self, name: str) -> Iterator[None]:
+        """Read files of a learner; raise UserError if they have changed since the run was opened.
+
+        The check comes after everything is read: another model, perhaps of other visterms, must not pass for this one.
+        """
+        yield
+        if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
+            raise UserError(f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run")
+
+    def share(self, name: str, learned: float | None = None) -> float:
+        """Weight of a learner against cosine: `learned`, or by default the one chosen in training."""
+        return self.learner(name).learned_ if learned is None else learned
+
+    def blend(self, name: str, learned: float | None = None) -> SimilarityLearner | Blend:
+        """Combine a learner with cosine, weighted as `share` says; see `visterm.learners.Blend`.
+
+        A weight of 1 gives the learner itself.
+
+        Raises
+        ------
+        UserError
+            As `learner`; also for a weight that does not lie between 0 and 1.
+        """
+        from visterm.learners.blend import effective, scale_of
+
+        learner, share = self.learner(name), self.share(name, learned)
+        scale = learner.scale_
+        if scale is None and share != 1:  # the weight was not chosen in training
+            scale = self._once(("scale", name), lambda: scale_of(learner, self.X, self.labels_for(name)))
+        try:
+            return effective(learner, share, scale)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+
+    def index(self, name: str, learned: float | None = None) -> ExactIndex:
+        """Make the index of a learner, once; its ``search(Q, k, exclude=)`` gives rows of `images`.
+
+        `learned` is as for `share`: one index serves every weight. A learner whose gallery side is not the vectors
+        themselves, and whose default weight is 1, has a second index for all other weights.
+
+        Raises
+        ------
+        UserError
+            As `blend`.
+        """
+        if learned is None:
+            return self._once(("index", name), lambda: self._index(name, None))
+        return self._index(name, learned)
+
+    def _index(self, name: str, learned: float | None) -> ExactIndex:
+        from visterm.learners import Blend
+
+        learner, similarity = self.learner(name), self.blend(name, learned)
+        sides: Any = learner  # makes the gallery side
+        key, kind = name, "sides"  # of the index
+        if not learner.gallery_is_vectors and (learner.learned_ != 1 or similarity is not learner):
+            if similarity is learner:
+                similarity = Blend(learner, 1, scale=1.0)  # the scores of the learner
+            sides = similarity
+            if learner.learned_ == 1:
+                key, kind = f"{name}_look", "sides with look"
+
+        def make() -> ExactIndex:
+            from visterm.retrieval import ExactIndex
+
+            inputs = self._trained.get(name) or []
+            index = make_index(
+                key,
+                sides,
+                self.labels_for(name),
+                gallery=self.gallery,
+                config=self.config,
+                trained_from=inputs[:2],  # without the feedback version: the index notices changed vectors
+                console=self._console,
+                is_current=self.is_as_on_disk,
+            )
+            if self.config.index.kind == "milvus" and type(index) is ExactIndex:
+                self._exact_since[name] = time.monotonic()
+            return index
+
+        index = copy.copy(self._once((kind, name), make))
+        index.learner = similarity
+        return index
+
+    def forget_index(self, name: str) -> None:
+        """Delete the index of a learner from the run and from Milvus; a new searcher rebuilds it."""
+        self.learner(name)
+        for index in (name, f"{name}_look"):
+            forget_index(self.run, self.config, index)
+
+    def labels_for(self, name: str) -> np.ndarray | None:
+        """Labels of the gallery for a learner whose metrics depend on them (MuSL), if each image has just one."""
+
+        def make() -> np.ndarray | None:
+            return self.gallery.labels_for(self.learner(name), name, self._console.warn)
+
+        return self._once(("labels", name), make)
+
+    def calibration(self, name: str, learned: float | None = None, *, is_plain: bool = True) -> Calibration | str:
+        """Return the calibration that turns scores into probabilities of a shared label, or why there is none.
+
+        Parameters
+        ----------
+        name : str
+        learned : float, optional
+            As for `share`.
+        is_plain : bool
+            Whether the query is one whole image.
+        """
+        if not is_plain:
+            return "it is known for one whole image as a query"
+        if learned is not None and learned != self.share(name):
+            return "it is known for the share of what was learned that training chose"
+        return self._loaded(name).calibration
+
+    def _calibration_for(self, request: SearchRequest, name: str, *, is_plain: bool) -> Calibration | str:
+        """The calibration of a search; UserError where there is none, and the request filters by probability."""
+        calibration = self.calibration(name, request.learned, is_plain=is_plain)
+        if request.min_probability is not None and isinstance(calibration, str):
+            raise UserError(f"min_probability: {name} has no probabilities: {calibration}")
+        return calibration

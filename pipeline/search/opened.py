@@ -1,0 +1,165 @@
+"""A run opened for searching: its images as they were at one moment, and what has changed since."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.images import Images, RowOfId
+from visterm.pipeline.store.models import TRAINED
+from visterm.pipeline.store.records import fingerprint
+from visterm.pipeline.store.run import Run
+
+from .gallery import Gallery
+from .labels import ranking_labels
+from .queries import Queries, read_queries
+from .state import OnceCache, RecentCache, disk_state, learner_inputs
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RETRY_SECONDS = 10.0  # exact search replaces an index in Milvus that cannot be updated, before the next try
+_VECTORS = 256  # of uploads and regions, for the next page, another learner and explanations
+_log = logging.getLogger("visterm.pipeline.search.searcher")
+
+
+class SearchableRun:
+    """The images of a run and the names of its learners, as they were when it was opened; see `Searcher`."""
+
+    def __init__(
+        self, run: Run | str | os.PathLike[str], *, console: Console | None = None, like: Self | None = None
+    ) -> None:
+        self.run = run if isinstance(run, Run) else Run(Path(run))
+        self._console: Any = console or _Log
+        while True:
+            self._state = disk_state(self.run)
+            self._once = OnceCache()
+            self.recent = RecentCache(_VECTORS)
+            self._exact_since: dict[str, float] = {}  # learners whose index in Milvus could not be updated, and when
+            try:
+                if like is None:
+                    self.gallery = Gallery(self.run, self._console.warn)
+                elif like._state.collection != self._state.collection:
+                    # No warning for every segment of a run that grows: the first searcher warned.
+                    self.gallery = Gallery(self.run, self._console.say, like.gallery)
+                else:
+                    self.gallery = like.gallery
+                self._open_learners(like)
+                break
+            except UserError:
+                if self.is_as_on_disk():
+                    raise  # otherwise the run changed while it was read: read it again
+        gallery = self.gallery
+        self.filtered = RecentCache(len(gallery.images))  # indexes of images that pass filters, with their rows
+        self.root: Path = gallery.root
+        self.extractor: Any = gallery.extractor
+        self.images: Images = gallery.images
+        self.X: Any = gallery.X
+        self.place: RowOfId = gallery.place
+        self.pending: set[int] = gallery.pending
+
+    def _open_learners(self, like: Self | None) -> None:
+        run, content = self.run, self.gallery.content
+        self.config = run.configure(None, [])
+        self._trained = {name: inputs for name in TRAINED if (inputs := learner_inputs(run, name, content))}
+        self.learners: list[str] = [*self._trained, "cosine"]
+        self.annotators: list[str] = ranking_labels(self._trained)
+        self.version: str = fingerprint(content, self.gallery.fingerprint, self._trained)
+        if like is not None and like.gallery is self.gallery:
+            same = {name for name in self.learners if self._trained.get(name) == like._trained.get(name)}
+            self._once.copy_from(like._once, same)
+            for name in list(like._exact_since):
+                for kind in ("index", "sides", "sides with look"):
+                    self._once.drop((kind, name))
+
+    def is_current(self) -> bool:
+        """Whether this searcher is up to date: `is_as_on_disk`, and no index in Milvus waits for another try.
+
+        Exact search replaces an index in Milvus that cannot be updated while another process writes to the run; a
+        searcher that is opened `RETRY_SECONDS` later tries the update again.
+        """
+        now = time.monotonic()
+        return self.is_as_on_disk() and all(now < since + RETRY_SECONDS for since in list(self._exact_since.values()))
+
+    def is_as_on_disk(self) -> bool:
+        """Whether collection, extractor and learners on disk are unchanged; takes some 0.1 ms."""
+        return disk_state(self.run) == self._state
+
+    def deleted(self, rows: Iterable[int]) -> set[int]:
+        """Return the rows whose file is gone since it was extracted; say once how to remove them.
+
+        The set is empty if the run has no image files, or if their whole directory is missing.
+        """
+        if self.config.collection.vectors.file is not None:
+            return set()
+        root = str(self.root)
+        gone = {row for row in rows if not os.path.lexists(os.path.join(root, self.images[row].path))}
+        if not gone or not self.root.is_dir():
+            return set()
+        update = f"visterm features --run {shlex.quote(self.run.name)}"
+        self._once(
+            ("deleted", ""), lambda: self._console.say(f"deleted photos are no results; '{update}' removes them")
+        )
+        return gone
+
+    def _first_there(self, rows: np.ndarray, n: int) -> list[int]:
+        """RowOfId of the first n of these rows whose files are not deleted."""
+        there: list[int] = []
+        for start in range(0, len(rows), n):
+            part = rows[start : start + n].tolist()
+            gone = self.deleted(part)
+            there += [start + i for i, row in enumerate(part) if row not in gone]
+            if len(there) >= n:
+                break
+        return there[:n]
+
+    def shares_images(self, searcher: Self) -> bool:
+        """Whether both hold the same images and vectors in memory, not just equal ones."""
+        return self.gallery is searcher.gallery
+
+    def same_learner(self, searcher: Self, name: str) -> bool:
+        """Whether a learner is the same in both, over vectors made in the same way."""
+        same_vectors = self.gallery.content == searcher.gallery.content
+        return same_vectors and self._trained.get(name) == searcher._trained.get(name)
+
+    def queries(self, images: Any) -> Queries:
+        """Turn images, folders, ids and files of vectors into query vectors.
+
+        Parameters
+        ----------
+        images : one or several of str, path and ndarray
+            Image files, from anywhere; folders: all images below them; ``"id:12"``: an image of the collection by its
+            id, or by its path as search prints it, if there is no such file; RGB uint8 arrays (H, W, 3). For a run with
+            imported vectors: its images, and files of vectors (.npy, .npz, .parquet).
+
+        Returns
+        -------
+        Queries
+            A query that cannot be read raises no error here: it is listed with the reason.
+        """
+        return images if isinstance(images, Queries) else read_queries(images, self.gallery, self.config)
+
+    def row_named(self, name: str) -> int | None:
+        """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
+        return self.gallery.row_named(name)
+
+
+class _Log:
+    """A Console that writes to the log."""
+
+    say = staticmethod(_log.info)
+    warn = staticmethod(_log.warning)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def phase(title: str) -> Iterator[None]:
+        _log.info(title)
+        yield

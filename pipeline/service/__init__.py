@@ -1,4 +1,0 @@
-"""The HTTP service and its page over one run.
-
-Imports every room but cli.
-"""

@@ -1,0 +1,165 @@
+"""What learners learn from: labelled images; or triplets, of a table, or of marks where no image has a label."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import count
+from visterm.pipeline.errors import UserError
+
+from .catalogue import Collection
+from .images import Image
+from .labels import WAYS_TO_LABEL
+from .marks import RelevanceMarks
+from .run import Run
+from .tables import read_rows
+from .vectors import extractor_content
+
+if TYPE_CHECKING:
+    import numpy as np
+
+COLUMNS = ("query", "relevant", "irrelevant")
+
+
+class TrainingData(NamedTuple):
+    """Training images in the order of their paths, and triplets of them, if these are learned in place of labels."""
+
+    images: Sequence[Image]
+    triplets: np.ndarray | None = None  # int32 (n, 3): places of query, relevant and irrelevant image
+    uploads: dict[str, Any] = {}  # vectors of queries outside of the run by SHA-256, which follow the images
+    warnings: tuple[str, ...] = ()
+    source: str = ""  # of the triplets, in words
+    marks: tuple[int, ...] = ()  # numbers of the relevance marks that the triplets are of
+
+
+def read_training_data(run: Run, config: Config, collection: Collection) -> TrainingData:
+    """Return what the learners of a run learn from.
+
+    That is the triplets of `collection.triplets`; else the labelled training and validation images; else triplets of
+    relevance marks: of each query, every image marked as relevant with every one marked as not relevant.
+
+    Raises
+    ------
+    UserError
+        The table of triplets cannot be used.
+    """
+    if config.collection.triplets is not None:
+        return _of_table(Path(config.collection.triplets), collection)
+    images = collection.images("train", "validation", labelled=True)
+    if not images and not collection.labels() and (training := _of_marks(run, config, collection)) is not None:
+        return training
+    return TrainingData(images)
+
+
+def check_training_data(run: Run, training: TrainingData) -> None:
+    """Raise an error if there is nothing to learn from."""
+    if training.triplets is None and not any(image.split == "train" for image in training.images):
+        raise UserError(
+            f"run {run.name} has no labelled training images: {WAYS_TO_LABEL}; or give triplets: --set "
+            f"collection.triplets=triplets.csv (columns {','.join(COLUMNS)}); or mark results, relevant ones and "
+            "others, on the page of visterm serve"
+        )
+
+
+def with_uploads(X: Any, training: TrainingData) -> Any:
+    """Add the vectors of queries outside of the run to those of the images."""
+    import numpy as np
+    from scipy import sparse
+
+    if not training.uploads:
+        return X
+    if sparse.issparse(X):
+        return sparse.vstack([X, *training.uploads.values()], format="csr")
+    return np.vstack([X, *(vector.toarray() for vector in training.uploads.values())])
+
+
+def check_labels(config: Config, what: str) -> None:
+    """Refuse work that learns from labels alone."""
+    if config.collection.triplets is not None:
+        raise UserError(
+            f"{what} learns from labels, not from triplets; --set collection.triplets=null takes the labels"
+        )
+
+
+def _of_table(file: Path, collection: Collection) -> TrainingData:
+    by_path = {image.path: image for image in collection.images()}
+    root = os.path.join(collection.root or "", "")
+    rows, unknown, n_test = [], [], 0
+    for line, row in read_rows(file, COLUMNS):
+        paths = [os.path.normpath(row[column]).removeprefix(root) for column in COLUMNS]
+        twice = [path for path in paths if paths.count(path) > 1]
+        if twice:
+            raise UserError(f"{file}, line {line}: {twice[0][:100]} stands twice in a triplet; name three images")
+        missing = [path for path in paths if path not in by_path]
+        if missing:
+            unknown += missing[:1]
+        elif any(by_path[path].split == "test" for path in paths):
+            n_test += 1
+        else:
+            rows.append([by_path[path] for path in paths])
+    warnings = []
+    if unknown:
+        names = "1 row names" if len(unknown) == 1 else f"{len(unknown):,} rows name"
+        warnings.append(f"{names} no image of the run, such as {unknown[0][:100]}; skipped")
+    if n_test:
+        warnings.append(f"{count(n_test, 'triplet')} with a test image skipped")
+    if not rows:
+        raise UserError(
+            f"{file}: no triplet of training images{''.join(f'; {line}' for line in warnings)}; paths are relative to "
+            f"{collection.root}"
+        )
+    return _numbered(rows, {}, [f"{file}: {line}" for line in warnings], str(file))
+
+
+def _of_marks(run: Run, config: Config, collection: Collection) -> TrainingData | None:
+    """Triplets of relevance marks, in a random order; None where no query has marks of both kinds."""
+    import numpy as np
+
+    by_content: dict[str, Image] = {}
+    for image in collection.images():
+        by_content.setdefault(image.sha256, image)
+    every, extractor = RelevanceMarks(run.marks), extractor_content(run)
+    rows: list[list[Image | str]] = []
+    uploads: dict[str, Any] = {}
+    numbers: list[int] = []
+    n_left_out = 0
+    for key, marks in every.standing().items():
+        here = [mark for mark in marks if mark.sha256 in by_content and mark.sha256 != key]
+        relevant = [by_content[mark.sha256] for mark in here if mark.mark > 0]
+        others = [by_content[mark.sha256] for mark in here if mark.mark < 0]
+        query: Image | str = by_content.get(key, key)
+        vector = None if key in by_content else every.vector(key, extractor)
+        if not relevant or not others or (vector is None and query == key):
+            n_left_out += len(marks)
+            continue
+        if vector is not None:
+            uploads[key] = vector
+        numbers += [mark.number for mark in here]
+        n_left_out += len(marks) - len(here)
+        rows += [[query, one, irrelevant] for one in relevant for irrelevant in others]
+    if not rows:
+        return None
+    warnings = []
+    if n_left_out:
+        why = "their query or image is gone, or the query has marks of one kind only"
+        warnings.append(f"{count(n_left_out, 'mark')} skipped: {why}")
+    order = np.random.default_rng([config.seed, 7]).permutation(len(rows))
+    training = _numbered([rows[i] for i in order], uploads, warnings, count(len(numbers), "relevance mark"))
+    return training._replace(marks=tuple(sorted(numbers)))
+
+
+def _numbered(
+    rows: Sequence[Sequence[Image | str]], uploads: dict[str, Any], warnings: Iterable[str], source: str
+) -> TrainingData:
+    """Number images and uploads of triplets."""
+    import numpy as np
+
+    images = {image.id: image for row in rows for image in row if isinstance(image, Image)}
+    ordered = sorted(images.values(), key=lambda image: image.path)
+    place: dict[Any, int] = {key: i for i, key in enumerate([*(image.id for image in ordered), *uploads])}
+    triplets: Any = [[place[one.id if isinstance(one, Image) else one] for one in row] for row in rows]
+    return TrainingData(ordered, np.array(triplets, np.int32), uploads, tuple(warnings), source)

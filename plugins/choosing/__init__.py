@@ -1,0 +1,1 @@
+"""Choose vectors, a learner and its settings, by measuring them on photos at hand."""

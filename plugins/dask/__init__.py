@@ -1,0 +1,1 @@
+"""Work of a command on the machines of a Dask cluster."""

@@ -1,0 +1,1 @@
+"""Write the similarity and the gallery for other programs."""

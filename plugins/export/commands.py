@@ -1,0 +1,62 @@
+"""The command export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.pipeline.cli.errors import command
+from visterm.pipeline.cli.options import (
+    JsonOption,
+    LearnedOption,
+    LearnerOption,
+    RunOption,
+    make_console,
+    one_name,
+    open_run,
+    recommended_learner,
+)
+from visterm.pipeline.console import count
+
+
+@command
+def export(
+    to: Annotated[list[str], typer.Option("--to", metavar="FORMAT", help="npz, onnx, parquet or faiss; several: a,b.")],
+    run: RunOption = None,
+    learner: LearnerOption = None,
+    learned: LearnedOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FOLDER", help="Where to write (default: RUN-LEARNER).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the similarity and the gallery for other programs.
+
+    Writes similarity.npz (gallery and query map), similarity.onnx (the maps of both sides), gallery.parquet (gallery
+    with paths and labels) or gallery.faiss (an index that maps its queries, and images.csv with the paths). Prints the
+    paths of the files; plugins/export/README.md shows how to load each without visterm.
+
+    \b
+    Examples:
+      visterm export --to onnx --run photos
+      visterm export --to faiss,parquet --learner wsabie
+      visterm export --to npz --learned 1 --output exported
+    """
+    from .export import export as stage
+
+    place, configuration = open_run(run, None, None)
+    console = make_console()
+    name = one_name(learner) or recommended_learner(place, configuration, console)
+    kinds = [kind for text in to for kind in text.replace(",", " ").split()]
+    folder = output or Path(f"{place.name}-{name}")
+    written = stage(place, name, kinds, folder, console, learned=learned)
+    if as_json:
+        print(json.dumps(written))
+        return
+    share = "" if written["learned"] == 1 else f", of which {written['learned']:g} counts"
+    console.say(f"exported {count(written['n_images'], 'image')} and the similarity of {name}{share}")
+    for file in written["files"]:
+        print(file)

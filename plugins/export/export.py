@@ -1,0 +1,299 @@
+"""The stage export: a learned similarity and the gallery, in files that other programs read without visterm."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from visterm.pipeline.console import Console, count, csv_cells
+from visterm.pipeline.errors import UserError, naming
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.files import replaced, write_text
+from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_content, vectors_by_rows
+
+if TYPE_CHECKING:
+    from visterm.learners.maps import Chain
+
+_BLOCK = 4096  # images whose gallery sides are computed at a time
+_MOST_FAISS = 8_000_000_000  # bytes of an index, which FAISS holds in memory
+
+
+class _Similarity(NamedTuple):
+    """What is written."""
+
+    images: Sequence[Image]
+    X: Any  # (n, n_features), CSR or dense
+    learner: Any  # or a `Blend`
+    chain: Chain | None  # the query side
+
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
+        """The gallery sides of some images at a time, CSR or dense."""
+        for start in range(0, self.X.shape[0], _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            yield rows, self.learner.transform(self.X[rows])
+
+    def needs_chain(self, name: str, kind: str) -> Chain:
+        """The query side as products; UserError where it needs other steps."""
+        from visterm.learners.maps import as_chain
+
+        if self.chain is None:
+            whole, share = self.learner, getattr(self.learner, "learned", 1)
+            if share != 1:
+                name, whole = f"{name}, of which {share:g} counts,", self.learner.learner
+            advice = "use --to onnx"
+            if as_chain(whole.query_map(), self.X.shape[1]) is not None:
+                advice += ", or --learned 1"
+            raise UserError(f"the query side of {name} is more than products of matrices: no {kind}; {advice}")
+        return self.chain
+
+
+class Exported(TypedDict):
+    """What `export` has written."""
+
+    run: str
+    learner: str
+    learned: float  # share of what was learned
+    n_images: int
+    files: list[str]
+
+
+def export(
+    run: Run, name: str, kinds: Sequence[str], folder: Path, console: Console, *, learned: float | None = None
+) -> Exported:
+    """Write a similarity and the gallery for other programs.
+
+    Parameters
+    ----------
+    run : Run
+    name : str
+        Of LEARNER_NAMES.
+    kinds : sequence of str
+        Of FORMATS.
+    folder : Path
+        Made if there is none, but no folder above it. Files of the same names are overwritten, each in one step.
+    console : Console
+    learned : float, optional
+        Share of what was learned; by default what training chose.
+
+    Raises
+    ------
+    UserError
+        Nothing to export, a learner that is not trained or cannot be exported, a package that is missing; nothing is
+        written then.
+    """
+    from visterm.learners.blend import effective
+    from visterm.learners.maps import as_chain
+
+    check_learners([name])
+    for kind in kinds:
+        if kind not in FORMATS:
+            raise UserError(f"--to {kind}: formats are {', '.join(FORMATS)}")
+    with Collection(run.collection) as collection:
+        content, images = extractor_content(run), collection.images()
+        if not images or collection["extractor"] != content:
+            raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features --run {run.name}' first")
+        learner = load_trained(run, name)
+        warn_if_stale(run, name, collection.images("train", "validation", labelled=True), console)
+        X = vectors_by_rows(run, collection, images)
+    similarity = effective(learner, learned)
+    try:
+        chain = as_chain(similarity.query_map(), X.shape[1])
+        similarity.gallery_map()
+    except NotImplementedError as error:
+        raise UserError(f"{name}: {error}") from None
+    exported = _Similarity(images, X, similarity, chain)
+    writers = [FORMATS[kind](name, exported) for kind in dict.fromkeys(kinds)]  # checks before anything is written
+    if not folder.absolute().parent.is_dir():
+        raise UserError(f"--output {folder}: no such folder: {folder.parent}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output {folder}: this is a file; name a folder")
+    folder.mkdir(exist_ok=True)
+    files = []
+    with console.phase(f"writing {count(len(images), 'image')}", len(writers), "formats") as phase:
+        for done, (file, write) in enumerate(writers, start=1):
+            with naming(folder / file), replaced(folder / file) as stream:
+                write(stream)
+            files.append(folder / file)
+            phase.advance_to(done, note=file)
+    if "faiss" in kinds:
+        write_text(folder / "images.csv", _table(images))
+        files.append(folder / "images.csv")
+    return {
+        "run": run.name,
+        "learner": name,
+        "learned": getattr(similarity, "learned", 1.0),
+        "n_images": len(images),
+        "files": [str(file) for file in files],
+    }
+
+
+Writer = tuple[str, Callable[[IO[bytes]], None]]
+
+
+def _as_npz(name: str, exported: _Similarity) -> Writer:
+    import numpy as np
+    from scipy import sparse
+
+    chain = exported.needs_chain(name, "npz file")
+
+    def write(stream: IO[bytes]) -> None:
+        arrays: dict[str, Any] = {
+            "id": np.array([image.id for image in exported.images]),
+            "path": np.array([_utf8(image.path) for image in exported.images]),
+            "label": np.array([_utf8(";".join(sorted(image.labels))) for image in exported.images]),
+            "unit": np.array(chain.unit),
+        }
+        for number, step in enumerate((chain.first, chain.second), start=1):
+            if step is not None:
+                offset = np.zeros(step.matrix.shape[1], np.float32) if step.offset is None else step.offset
+                arrays |= {f"map{number}": np.asarray(step.matrix), f"offset{number}": offset}
+        first = exported.learner.transform(exported.X[:1])
+        if sparse.issparse(first):  # the names of scipy.sparse.load_npz
+            gallery = sparse.csr_array(sparse.vstack([side for _, side in exported.blocks()]))
+            arrays |= {name: getattr(gallery, name) for name in ("data", "indices", "indptr", "shape")}
+            arrays["format"] = np.array(b"csr")
+        with zipfile.ZipFile(stream, "w") as file:  # as np.savez, which would take all vectors at once
+            for key, array in arrays.items():
+                with file.open(f"{key}.npy", "w", force_zip64=True) as member:
+                    np.save(member, np.asanyarray(array), allow_pickle=False)
+            if not sparse.issparse(first):
+                shape = len(exported.images), first.shape[1]
+                header = {"descr": first.dtype.str, "fortran_order": False, "shape": shape}
+                with file.open("vector.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array_header_1_0(member, header)
+                    for _, side in exported.blocks():
+                        member.write(np.ascontiguousarray(side).data)
+
+    return "similarity.npz", write
+
+
+def _as_onnx(name: str, exported: _Similarity) -> Writer:
+    from visterm.learners import to_onnx
+
+    try:
+        model = to_onnx(exported.learner)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from None
+
+    def write(stream: IO[bytes]) -> None:
+        stream.write(model)
+
+    return "similarity.onnx", write
+
+
+def _as_parquet(name: str, exported: _Similarity) -> Writer:
+    pa = _package("pyarrow", "parquet")
+    parquet = importlib.import_module("pyarrow.parquet")
+
+    def batch(rows: slice, side: Any) -> Any:
+        import numpy as np
+        from scipy import sparse
+
+        images = exported.images[rows]
+        columns = {
+            "id": pa.array([image.id for image in images], pa.int64()),
+            "path": pa.array([_utf8(image.path) for image in images]),
+            "labels": pa.array(
+                [[_utf8(label) for label in sorted(image.labels)] for image in images], pa.list_(pa.string())
+            ),
+        }
+        if sparse.issparse(side):
+            ends = side.indptr.astype(np.int32)
+            for key, values in (("columns", side.indices.astype(np.int32)), ("values", side.data)):
+                columns[key] = pa.ListArray.from_arrays(ends, values)
+        else:
+            columns["vector"] = pa.FixedSizeListArray.from_arrays(np.asarray(side).ravel(), side.shape[1])
+        return pa.table(columns)
+
+    def write(stream: IO[bytes]) -> None:
+        writer = None
+        for rows, side in exported.blocks():
+            table = batch(rows, side)
+            writer = writer or parquet.ParquetWriter(stream, table.schema)
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+    return "gallery.parquet", write
+
+
+def _as_faiss(name: str, exported: _Similarity) -> Writer:
+    import numpy as np
+    from scipy import sparse
+
+    faiss = _package("faiss", "ann")
+    chain = exported.needs_chain(name, "index of FAISS")
+    size = exported.learner.transform(exported.X[:1]).shape[1]
+    if (n_bytes := 4 * size * len(exported.images)) > _MOST_FAISS:
+        raise UserError(
+            f"FAISS holds dense vectors: {count(len(exported.images), 'image')} with {size:,} numbers take "
+            f"{n_bytes / 1e9:.0f} GB; use --to npz, or --to parquet"
+        )
+
+    def write(stream: IO[bytes]) -> None:
+        inner = faiss.IndexIDMap2(faiss.IndexFlatIP(size))
+        ids = np.array([image.id for image in exported.images])
+        for rows, side in exported.blocks():
+            dense = side.toarray() if sparse.issparse(side) else np.ascontiguousarray(side)
+            inner.add_with_ids(dense.astype(np.float32, copy=False), ids[rows])
+        index = faiss.IndexPreTransform(inner)
+        for transform in reversed(_faiss_transforms(faiss, chain, exported.X.shape[1])):
+            index.prepend_transform(transform)  # of the queries: the gallery has been added behind it
+        faiss.write_index(index, faiss.PyCallbackIOWriter(stream.write))
+
+    return "gallery.faiss", write
+
+
+def _faiss_transforms(faiss: Any, chain: Chain, width: int) -> list[Any]:
+    import numpy as np
+
+    transforms = []
+    for step in (chain.first, chain.unit, chain.second):
+        if step is True:
+            transforms.append(faiss.NormalizationTransform(width, 2.0))
+        elif step:
+            transform = faiss.LinearTransform(width, step.matrix.shape[1], step.offset is not None)
+            width = step.matrix.shape[1]
+            faiss.copy_array_to_vector(np.ascontiguousarray(step.matrix.T).ravel(), transform.A)
+            if step.offset is not None:
+                faiss.copy_array_to_vector(np.ascontiguousarray(step.offset, np.float32), transform.b)
+            transform.is_trained = True
+            transforms.append(transform)
+    return transforms
+
+
+FORMATS: dict[str, Callable[[str, _Similarity], Writer]] = {
+    "npz": _as_npz,
+    "onnx": _as_onnx,
+    "parquet": _as_parquet,
+    "faiss": _as_faiss,
+}
+
+
+def _package(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UserError(f"this export needs {name}: pip install 'visterm[{extra}]'") from None
+
+
+def _table(images: Sequence[Image]) -> str:
+    """Ids, paths and labels as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "path", "labels"])
+    writer.writerows(csv_cells([image.id, image.path, ";".join(sorted(image.labels))]) for image in images)
+    return text.getvalue()
+
+
+def _utf8(text: str) -> str:
+    """Escape the bytes of a file name that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

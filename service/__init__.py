@@ -1,0 +1,1 @@
+"""The HTTP service and its page over one run."""

@@ -1,0 +1,129 @@
+"""Add the photos that were given to the service, which lie in runs/<run>/added, in a process of low priority.
+
+``python -m visterm.service.add_files runs/<run>`` prints a line of JSON per step. SIGTERM ends it after the
+photos that it is at; the others wait for the next time. Files that turn out not to be images are deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError, system_errors_explained
+from visterm.pipeline.stages.edit import add
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.files import discard
+from visterm.pipeline.store.run import Run
+
+AT_ONCE = 16  # photos between two reports; a cancelled process ends after them
+
+
+def waiting_files(run: Run) -> list[Path]:
+    """Return the photos given to the service that the catalogue does not have yet, in order of name."""
+    with contextlib.suppress(FileNotFoundError):
+        files = sorted(file for file in run.added.iterdir() if file.suffix != ".tmp")
+        with system_errors_explained(run.folder), Collection(run.collection) as collection:
+            if collection.root is None:
+                return files
+            query = "SELECT path FROM images WHERE status IN ('ok', 'excluded')"
+            there = {os.fsdecode(path) for (path,) in collection.execute(query)}
+            names = collection.names(files)
+        return [file for file, name in zip(files, names, strict=True) if name not in there]
+    return []
+
+
+def discard_waiting(run: Run) -> int:
+    """Delete the photos given to the service that the catalogue does not have; return their number."""
+    files = waiting_files(run)
+    for file in files:
+        discard(file)
+    return len(files)
+
+
+class RefusedPhoto(TypedDict):
+    """A photo that could not be added."""
+
+    name: str
+    reason: str
+
+
+class AddedPhotos(TypedDict):
+    """The number of photos that were added, and those that could not be."""
+
+    added: int
+    refused: list[RefusedPhoto]
+
+
+def add_waiting(
+    run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False
+) -> AddedPhotos:
+    """Add the photos given to the service, some at a time.
+
+    Parameters
+    ----------
+    run : Run
+    tell : callable
+        Called with the number of photos that are done, and of all.
+    is_cancelled : callable
+        Asked before each part; once it returns True, the other photos wait.
+
+    Returns
+    -------
+    AddedPhotos
+
+    Raises
+    ------
+    UserError
+        As of `add`; the photos wait for the next time.
+    """
+    config, console = run.configure(None, []), Console(quiet=True)
+    files = waiting_files(run)
+    n_added = 0
+    refused: list[RefusedPhoto] = []
+    for start in range(0, len(files), AT_ONCE):
+        if is_cancelled():
+            break
+        tell(start, len(files))
+        done = add(run, config, files[start : start + AT_ONCE], console)
+        n_added += done["added"] + done["changed"] - done["skipped"]
+        for one in done["refused"]:
+            name = os.path.basename(one["path"])
+            refused.append({"name": name, "reason": one["reason"]})
+            discard(run.added / name)
+    return {"added": n_added, "refused": refused}
+
+
+def _main(folder: str) -> int:
+    cancelled = False
+
+    def cancel(number: int, frame: Any) -> None:
+        nonlocal cancelled
+        cancelled = True
+
+    signal.signal(signal.SIGTERM, cancel)
+    if hasattr(os, "nice"):
+        os.nice(5)  # searches come first, but somebody waits for it
+    try:
+        result = add_waiting(
+            Run(Path(folder)),
+            lambda done, total: print(json.dumps({"done": done, "total": total}), flush=True),
+            lambda: cancelled,
+        )
+    except (UserError, OSError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return 2
+    print(json.dumps({"result": result}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1]))

@@ -1,0 +1,64 @@
+"""The command serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from visterm.pipeline.cli.errors import command
+from visterm.pipeline.cli.options import HostOption, PortOption, RunOption, TokenOption, make_console, open_run
+from visterm.pipeline.errors import UserError
+
+from .settings import ServiceSettings
+
+
+@command
+def serve(
+    run: RunOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    token: TokenOption = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    upload_pixels: Annotated[
+        int, typer.Option("--upload-pixels", min=1, metavar="N", help="Refuse uploads of more pixels.")
+    ] = ServiceSettings.upload_pixels,
+    keep_metadata: Annotated[
+        bool, typer.Option("--keep-metadata", help="Serve original files with metadata such as place and camera.")
+    ] = False,
+    fetch: Annotated[
+        bool, typer.Option("--fetch-urls", help="Let the page search with images at public web addresses.")
+    ] = False,
+) -> None:
+    """Serve the search page and HTTP API of a run.
+
+    Prints the address; Ctrl-C stops it; /docs describes the API. Picks up retrained learners and added or removed
+    images automatically. Needs pip install 'visterm[serve]'.
+
+    \b
+    Examples:
+      visterm serve --run photos --open
+      visterm serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
+    """
+    place, _ = open_run(run, None, None)
+    start_service()(
+        place,
+        make_console(),
+        ServiceSettings(upload_pixels, keep_metadata, overview=True, fetch=fetch),
+        host=host,
+        port=port,
+        token=token,
+        browse=browse,
+    )
+
+
+def start_service() -> Callable:
+    """Return the function that serves a run, or say which package is missing."""
+    try:
+        from .server import serve as start
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "multipart", "python_multipart"):
+            raise
+        raise UserError(f"the service needs {error.name}: pip install 'visterm[serve]'") from None
+    return start

@@ -1,0 +1,160 @@
+"""Labels that people add and remove, and labels that are learned from answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Query
+from pydantic import Field
+from starlette.exceptions import HTTPException
+from typing_extensions import TypedDict
+
+from visterm.pipeline.console import one_line
+from visterm.pipeline.store.label_edits import Decided, LabelEdit, LabelEdits
+from visterm.service.parts import ServiceParts
+from visterm.service.schemas import BEHIND, MAX_LABELS, MAX_SELECTED, Body, Ids, ImageId, Name
+from visterm.service.subject import Subject, Subjects, get, post
+from visterm.service.summaries import ImageSummary
+from visterm.teaching.concepts import learn_concept
+from visterm.teaching.labels import LabelEditor
+
+MAX_SUREST = 60  # images of a concept that are described
+
+
+class LabelChange(Body):
+    """A label to add to an image, or to remove."""
+
+    id: ImageId
+    label: Name
+    change: Literal["add", "remove"]
+
+
+class LabelEditRequest(Body):
+    """Changes of labels, kept and undone together."""
+
+    edits: list[LabelChange] = Field(min_length=1, max_length=MAX_SELECTED)
+    source: Literal["page", "queue", "concept"] = Field(
+        default="page",
+        description="queue and concept: answers, kept where they change nothing, and not asked about again",
+    )
+
+
+class LabelStep(TypedDict):
+    """A step of label edits."""
+
+    step: int
+    time: str
+    added: list[str]
+    removed: list[str]
+    images: int
+
+
+class LastLabelEdit(TypedDict):
+    """The step that undoing undoes; null: none."""
+
+    last: LabelStep | None
+
+
+class LabelEditResult(LastLabelEdit):
+    """What changed, with the images as they are now."""
+
+    changed: Annotated[int, Field(description="Number of images")]
+    images: list[ImageSummary]
+    version: str
+    behind: Annotated[str | None, Field(description=BEHIND)]
+
+
+class ConceptState(TypedDict):
+    """What is known of a label that is learned from answers."""
+
+    label: str
+    yes: Annotated[int, Field(description="Number of images with the label")]
+    no: Annotated[int, Field(description="Number of images that people said do not have it")]
+    ask: Annotated[ImageSummary | None, Field(description="The image to ask about next; null: none is left")]
+    n_sure: Annotated[int, Field(description="Images without the label that surely fit it")]
+    sure: Annotated[list[ImageId], Field(description=f"Their ids, the surest first, at most {MAX_SELECTED:,}")]
+    surest: Annotated[list[ImageSummary], Field(description=f"The first {MAX_SUREST} of them")]
+    version: str
+
+
+class LabelSubject(Subject):
+    """Labels that people add and remove on the page."""
+
+    def __init__(self, service: ServiceParts, subjects: Subjects):
+        super().__init__(service, subjects)
+        self._edits = LabelEdits(service.run.label_edits)
+        self._decided: tuple[int, Decided] = 0, Decided(set(), set())  # and the last edit that it includes
+
+    def decided(self) -> Decided:
+        """Return what people decided, read again after edits."""
+        last = self._edits.last()
+        if self._decided[0] != last:
+            self._decided = last, self._edits.decided()
+        return self._decided[1]
+
+    @get("/api/labels/last", "labels")
+    def last_edit(self) -> LastLabelEdit:
+        """Say what undoing would undo: the last step of edits of this page, another one, or the command."""
+        return {"last": self._last_step()}
+
+    @get("/api/concept", "labels")
+    def concept(
+        self,
+        label: Annotated[Name, Query(description="A label of at least one image")],
+        skip: Annotated[Ids | None, Query(description="Ids of images not to ask about now")] = None,
+    ) -> ConceptState:
+        """Say which image to ask about next, to learn what a label means, and which others surely fit it.
+
+        Answers are label edits: POST /api/labels with source=concept adds the label, or removes it, which counts as no.
+        """
+        snapshot, summary = self.service.snapshot, self.service.image_summary
+        skipped = {int(number) for number in skip.split(",")} if skip else set()
+        known = learn_concept(snapshot.searcher, label, self.decided().refused, skipped)
+        return {
+            "label": label,
+            "yes": len(known.yes),
+            "no": len(known.no),
+            "ask": None if known.ask is None else summary(snapshot, known.ask),
+            "n_sure": len(known.sure),
+            "sure": [snapshot.searcher.images[row].id for row in known.sure[:MAX_SELECTED].tolist()],
+            "surest": [summary(snapshot, row) for row in known.sure[:MAX_SUREST].tolist()],
+            "version": snapshot.searcher.version,
+        }
+
+    @post("/api/labels", "labels")
+    def edit_labels(self, request: LabelEditRequest) -> LabelEditResult:
+        """Add labels to images and remove them, as one step; searches use them when the response is sent."""
+        edits = [(edit.id, edit.label, 1 if edit.change == "add" else -1) for edit in request.edits]
+        editor = LabelEditor(self.service.run)
+        return self._result(editor.edit(edits, source=request.source, confirm=request.source != "page"))
+
+    @post("/api/labels/undo", "labels")
+    def undo_labels(self) -> LabelEditResult:
+        """Undo the last step of label edits."""
+        if not (made := LabelEditor(self.service.run).undo(source="page")):
+            raise HTTPException(409, "there is no edit of labels to undo")
+        return self._result(made)
+
+    def _result(self, made: list[LabelEdit]) -> LabelEditResult:
+        snapshot, problem = self.service.reloader.refresh(), self.service.reloader.problem
+        place = snapshot.searcher.place
+        rows = [place[number] for number in dict.fromkeys(edit.image for edit in made) if number in place]
+        return {
+            "changed": len(rows),
+            "images": [self.service.image_summary(snapshot, row) for row in rows],
+            "last": self._last_step(),
+            "version": snapshot.searcher.version,
+            "behind": problem and one_line(problem),
+        }
+
+    def _last_step(self) -> LabelStep | None:
+        edits = self._edits.last_step()
+        if not edits:
+            return None
+        return {
+            "step": edits[0].step,
+            "time": edits[0].time,
+            "added": sorted({edit.label for edit in edits if edit.change == 1})[:MAX_LABELS],
+            "removed": sorted({edit.label for edit in edits if edit.change == -1})[:MAX_LABELS],
+            "images": len({edit.image for edit in edits}),
+        }

@@ -1,0 +1,99 @@
+"""The run that is served, and the limits of the service."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from visterm.pipeline.console import one_line
+from visterm.pipeline.store.models import TITLES
+from visterm.service.parts import UPLOAD_BYTES
+from visterm.service.schemas import BEHIND, MAX_K, MAX_LISTED_LABELS, MAX_OFFSET
+from visterm.service.subject import Subject, get
+
+from .figures import evaluation_names
+from .marks import FeedbackModel, MarkSubject
+from .training import TrainingSubject, TrainState
+
+
+class HealthResponse(TypedDict):
+    """State of the service."""
+
+    status: Annotated[
+        Literal["ok", "behind"],
+        Field(description="behind: the run on disk cannot be searched now, so searches use an earlier version"),
+    ]
+    version: str
+    images: int
+    problem: NotRequired[str | None]
+
+
+class RunInfo(TypedDict):
+    """The run and the limits of the service."""
+
+    run: str
+    images: int
+    labels: Annotated[dict[str, int], Field(description=f"Images per label; the {MAX_LISTED_LABELS:,} largest")]
+    n_labels: int
+    learners: list[str]
+    titles: Annotated[dict[str, str], Field(description="What people read in place of a learner's name")]
+    default_learner: str
+    annotators: list[str]
+    fields: Annotated[list[str], Field(description="Fields that conditions of `where` may name")]
+    version: str
+    problem: Annotated[str | None, Field(description=BEHIND)]
+    models: dict[str, FeedbackModel]
+    training: TrainState
+    evaluations: list[str]
+    can_add: Annotated[bool, Field(description="Photos can be added with POST /api/add; not to imported vectors")]
+    judging: Annotated[bool, Field(description="Whether `visterm judge` has drawn results to judge")]
+    limits: dict[str, int]
+
+
+class RunSubject(Subject):
+    """State of the run."""
+
+    @get("/health", "run")
+    async def health(self) -> HealthResponse:
+        """Return the state of the service, and the version of the run that it searches."""
+        snapshot, problem = self.service.snapshot, self.service.reloader.problem
+        return {
+            "status": "ok" if problem is None else "behind",
+            "version": snapshot.searcher.version,
+            "images": len(snapshot.searcher.images),
+            "problem": problem and self.service.public(problem),
+        }
+
+    @get("/api/run", "run")
+    def run_info(self) -> RunInfo:
+        """Describe the run and the limits of the service."""
+        service, snapshot = self.service, self.service.snapshot
+        searcher, problem = snapshot.searcher, service.reloader.problem
+        return {
+            "run": service.run.name,
+            "images": len(searcher.images),
+            "labels": dict(sorted(snapshot.labels.most_common(MAX_LISTED_LABELS))),
+            "n_labels": len(snapshot.labels),
+            "learners": searcher.learners,
+            "titles": TITLES,
+            "default_learner": snapshot.default_learner,
+            "annotators": searcher.annotators,
+            "fields": searcher.gallery.fields.names,
+            "version": searcher.version,
+            "problem": problem and one_line(problem),
+            "models": self.subjects.of(MarkSubject).models(),
+            "training": self.subjects.of(TrainingSubject).job.state(),
+            "evaluations": evaluation_names(service.run),
+            "can_add": searcher.config.collection.vectors.file is None,
+            "judging": service.run.judgements.exists(),
+            "limits": {
+                "k": MAX_K,
+                "offset": MAX_OFFSET,
+                "upload_bytes": UPLOAD_BYTES,
+                "upload_pixels": service.max_pixels(snapshot),
+                "fetch_urls": int(service.settings.fetch),
+                "upload_seconds": int(service.uploads.seconds),
+            },
+        }

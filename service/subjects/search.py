@@ -1,0 +1,440 @@
+"""Search, labels of images, and explanations of results."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import os
+import threading
+import time
+from collections import defaultdict
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NotRequired, TypeVar
+
+from fastapi import Form, Query, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.explanation import Explanation, explain_with_pixels
+from visterm.pipeline.search.explanation_picture import draw_explanation
+from visterm.pipeline.search.filters import NO_FILTER
+from visterm.pipeline.search.label_search import SearchOutcome
+from visterm.pipeline.search.queries import Queries
+from visterm.pipeline.search.request import OPTIONS, SearchRequest
+from visterm.service.batching import MicroBatcher, available_cores
+from visterm.service.parts import ServiceParts, listed
+from visterm.service.schemas import (
+    ColumnsRequest,
+    ImageId,
+    ImageRequest,
+    Learned,
+    Name,
+    SearchParameters,
+    Sha256,
+    UploadImageRequest,
+    UploadSearchRequest,
+)
+from visterm.service.snapshot import Snapshot
+from visterm.service.subject import Subject, Subjects, get, post
+from visterm.service.summaries import Columns, ImageSummary
+from visterm.teaching.teachers import explain_teachers
+
+R = TypeVar("R", bound=ImageRequest)
+SEARCH_SECONDS = 1.0  # waiting for a thread
+BATCH_SIZE = 32  # searches per pass over the gallery
+MAX_BATCHED_DEPTH = 200  # searches for more results are not batched
+_LISTS = tuple(name for name, option in OPTIONS.items() if option.several)
+_UPLOAD = Form(media_type="multipart/form-data")
+
+
+class SearchResult(ImageSummary):
+    """One result of a search."""
+
+    rank: int
+    score: Annotated[float, Field(description="Similarity; comparable only within one query and learner")]
+    probability: NotRequired[
+        Annotated[
+            float | None,
+            Field(description="That it shares a label with the query, measured on held-out images; null: unknown"),
+        ]
+    ]
+    metric: NotRequired[
+        Annotated[int | None, Field(description="The metric that ranks this image, for a learner with several metrics")]
+    ]
+
+
+class SearchResponse(TypedDict):
+    """The results of one query."""
+
+    query: str
+    key: Annotated[
+        str | None,
+        Field(description="Key of the query for relevance marks; null for a label, several examples and a region"),
+    ]
+    upload: NotRequired[Annotated[str | None, Field(description="Hash to search with the uploaded image again")]]
+    upload_expires: NotRequired[
+        Annotated[str | None, Field(description="When the upload expires unless it is used again")]
+    ]
+    learner: str
+    learned: Annotated[
+        float,
+        Field(description="How much of what the learner has learned counts, from 0, how images look, to 1"),
+    ]
+    version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
+    seconds: float
+    n_searched: int
+    unlike: Annotated[
+        bool, Field(description="Whether the best score is lower than images of the collection usually get")
+    ]
+    base_rate: Annotated[
+        float | None, Field(description="Probability of two images drawn at random; null: none is known")
+    ]
+    no_probability: Annotated[str | None, Field(description="Why no probability is known")]
+    results: list[SearchResult]
+
+
+class UploadFields(TypedDict, total=False):
+    """Fields of an answer that has an upload."""
+
+    upload: str
+    upload_expires: str
+
+
+class LabelResult(TypedDict):
+    """A label for an image."""
+
+    rank: int
+    label: str
+    score: float
+
+
+class AnnotationResponse(TypedDict):
+    """Labels for an image, best first."""
+
+    query: str
+    version: str
+    labels: list[LabelResult]
+
+
+class TeacherImage(TypedDict):
+    """A training image."""
+
+    id: Annotated[int | None, Field(description="null: no longer in the collection")]
+    path: str | None
+    labels: list[str]
+    thumbnail: Annotated[str | None, Field(description="Address, relative to the service's root")]
+
+
+class TeacherMark(TypedDict):
+    """The relevance mark that a teacher comes from."""
+
+    number: int
+    time: str
+
+
+class Teacher(TypedDict):
+    """Two training images that learning put together or kept apart."""
+
+    query: Annotated[TeacherImage, Field(description="Like the query")]
+    result: Annotated[TeacherImage, Field(description="Like the result")]
+    together: Annotated[bool, Field(description="Put together; false: kept apart")]
+    like_query: Annotated[float, Field(description="Cosine of its first image and the query")]
+    like_result: float
+    contribution: Annotated[float, Field(description="To the score")]
+    label: Annotated[str | None, Field(description="That both have")]
+    mark: TeacherMark | None
+
+
+class TeachersAnswer(TypedDict):
+    """Which training images made a query and a result similar; unlearned + common + learned is the score."""
+
+    learner: str
+    query: str
+    result: str
+    score: float
+    unlearned: Annotated[float, Field(description="Score without learning")]
+    common: Annotated[float, Field(description="Learned, for every result of the query alike")]
+    learned: Annotated[float, Field(description="Learned about this pair: the sum of all teachers")]
+    pairs: Annotated[
+        list[Teacher],
+        Field(description="Those that raise the score, then those that lower it, the strongest first"),
+    ]
+    rest: Annotated[float, Field(description="Sum of the contributions that are not listed")]
+    n_rest: int
+
+
+class ExplanationAnswer(Explanation):
+    """Why a query and a result match."""
+
+    teachers: NotRequired[Annotated[TeachersAnswer | None, Field(description="If asked for")]]
+    no_teachers: NotRequired[Annotated[str | None, Field(description="Why there are none")]]
+    version: str
+
+
+class SearchSubject(Subject):
+    """Searches; those by id without further options are computed in batches."""
+
+    def __init__(self, service: ServiceParts, subjects: Subjects):
+        super().__init__(service, subjects)
+        # One core stays free for the event loop.
+        self.batcher = MicroBatcher(self.search_batch, max(1, available_cores() - 1), SEARCH_SECONDS, BATCH_SIZE)
+        self._drawing = threading.Lock()  # Matplotlib is not thread-safe
+
+    @get("/search", "search")
+    async def search(self, request: Annotated[SearchParameters, Query()]) -> list[SearchResponse]:
+        """Search with exactly one of: id, upload, query_label. The URL can be shared."""
+        _check_one_query(request, "id, upload, query_label", request.query_label)
+        return [await self._search(request)]
+
+    async def _search(self, parameters: SearchParameters) -> SearchResponse:
+        """Search without a file."""
+        snapshot, request = self.service.snapshot, parameters.request
+        # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
+        has_index = snapshot.searcher.has_index(parameters.learner or snapshot.default_learner)
+        is_plain = request == SearchRequest(request.k, request.learner, offset=request.offset)
+        if parameters.id is not None and has_index and is_plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
+            return await self.batcher.run((snapshot, parameters.id, request))
+        return await self.service.general_pool.run(self.search_one, snapshot, parameters)
+
+    @get("/search/columns", "search")
+    def search_columns(self, request: Annotated[ColumnsRequest, Query()]) -> Columns:
+        """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
+        _check_one_query(request, "id, upload, query_label", request.query_label)
+        snapshot = self.service.snapshot
+        outcome = self._find(snapshot, request, None)
+        ranked, calibration = outcome.ranked[0], outcome.calibration
+        columns: Any = self.service.columns(snapshot, ranked, outcome.request.learner)
+        if not isinstance(calibration, str):
+            columns["probabilities"] = calibration.of([score for _, score in ranked]).tolist()
+        return columns | self._upload_fields(request.upload)
+
+    @post("/search", "search", writes=False)
+    async def search_upload(self, http: Request, form: Annotated[UploadSearchRequest, _UPLOAD]) -> list[SearchResponse]:
+        """Search with exactly one of: an uploaded image (multipart field file), id, upload, query_label.
+
+        All but the file may be in form fields or in the URL.
+        """
+        request = _with_query_string(form, http, SearchParameters)
+        _check_one_query(request, "id, upload, query_label, or a file in a POST", request.query_label, form.file)
+        if form.file is None:
+            return [await self._search(request)]
+        snapshot, name, data = self.service.snapshot, form.file.filename or "", await form.file.read()
+
+        def respond() -> SearchResponse:
+            query, stored = self.service.read_upload(snapshot, name, data)
+            if request.request.region is not None:
+                raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
+            return {**self.search_one(snapshot, request, query), **self._upload_fields(stored)}
+
+        return [await self.service.upload_pool.run(respond)]
+
+    @post("/annotate", "search", writes=False)
+    async def annotate(self, http: Request, form: Annotated[UploadImageRequest, _UPLOAD]) -> AnnotationResponse:
+        """Find labels, best first, for exactly one of: an uploaded image (multipart field file), id, upload.
+
+        All but the file may be in form fields or in the URL.
+        """
+        request = _with_query_string(form, http, ImageRequest)
+        _check_one_query(request, "id, upload, file", form.file)
+        service, snapshot = self.service, self.service.snapshot
+
+        def labels(query: Queries) -> AnnotationResponse:
+            learner = request.learner
+            if learner not in (None, "knn"):  # which needs no training
+                learner = _annotator(snapshot, learner)
+            (answer,) = snapshot.searcher.annotate(query, request.k, learner)
+            return {"query": answer["query"], "version": snapshot.searcher.version, "labels": answer["labels"]}
+
+        if form.file is None:
+            return await service.general_pool.run(lambda: labels(service.query(snapshot, request.id, request.upload)))
+        name, data = form.file.filename or "", await form.file.read()
+        return await service.upload_pool.run(lambda: labels(service.read_upload(snapshot, name, data)[0]))
+
+    @get("/explain", "search")
+    def explain(
+        self,
+        result: Annotated[ImageId, Query()],
+        id: Annotated[ImageId | None, Query()] = None,
+        upload: Annotated[Sha256 | None, Query()] = None,
+        learner: Annotated[Name | None, Query()] = None,
+        learned: Annotated[Learned | None, Query()] = None,
+        teachers: Annotated[int, Query(ge=0, le=50)] = 0,
+        format: Annotated[Literal["json", "png"], Query()] = "json",
+    ) -> ExplanationAnswer:
+        """Explain the score of a result for exactly one of: id, upload.
+
+        A score is exactly the sum of the contributions of pairs of blocks. With `teachers` also of pairs of training
+        images: so many of those that raise the score are listed, and as many of those that lower it.
+        """
+        _check_one_query(ImageRequest(id=id, upload=upload), "id, upload")
+        service, snapshot = self.service, self.service.snapshot
+        name = service.learner(snapshot, learner)
+        for image_id in (id, result):
+            if image_id is not None:
+                service.image(snapshot, image_id)
+        query = id if upload is None else service.upload_pixels(upload)
+        explanation = explain_with_pixels(snapshot.searcher, query, result, name, learned=learned)
+        answer: Any = explanation.data
+        if format == "png":
+            file = io.BytesIO()
+            with self._drawing:
+                draw_explanation(*explanation, file)
+            answer = Response(file.getvalue(), media_type="image/png")
+            return answer
+        if teachers:
+            try:
+                answer["teachers"] = explain_teachers(
+                    snapshot.searcher, query, result, name, learned=learned, n_teachers=teachers
+                )
+            except UserError as error:  # the learner has no table of them
+                answer |= {"teachers": None, "no_teachers": str(error)}
+            else:
+                for image in (pair[side] for pair in answer["teachers"]["pairs"] for side in ("query", "result")):
+                    row = snapshot.searcher.place.get(image["id"])
+                    image["thumbnail"] = None if row is None else service.image_summary(snapshot, row)["thumbnail"]
+        if upload is not None:
+            answer["query"]["name"] = "upload"
+        answer["version"] = snapshot.searcher.version
+        return answer
+
+    def search_one(
+        self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None = None
+    ) -> SearchResponse:
+        """Search with an uploaded image, or with the query that the parameters name."""
+        started = time.perf_counter()
+        (response,) = self._responses(snapshot, self._find(snapshot, parameters, query), started)
+        return {**response, **self._upload_fields(parameters.upload)}
+
+    def search_batch(self, requests: list[tuple[Snapshot, int, SearchRequest]]) -> list[SearchResponse | Exception]:
+        """Search with several ids without filters; errors are returned, not raised."""
+        responses: list[Any] = [None] * len(requests)
+        groups: dict[tuple[Snapshot, SearchRequest], list[tuple[int, int]]] = defaultdict(list)
+        for i, (snapshot, number, request) in enumerate(requests):
+            try:
+                request = replace(request, learner=self.service.learner(snapshot, request.learner))
+                self.service.image(snapshot, number)
+            except HTTPException as error:
+                responses[i] = error
+            else:
+                groups[snapshot, request].append((i, snapshot.searcher.place[number]))
+        for (snapshot, request), members in groups.items():
+            started = time.perf_counter()
+            try:
+                outcome = snapshot.searcher.find(snapshot.image_queries([row for _, row in members]), request)
+            except UserError as error:
+                made: list[Any] = [error] * len(members)
+            else:
+                made = self._responses(snapshot, outcome, started)
+            for (i, _), response in zip(members, made, strict=True):
+                responses[i] = response
+        return responses
+
+    def _find(self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None) -> SearchOutcome:
+        """Search for the query of a request."""
+        request, searcher = parameters.request, snapshot.searcher
+        if parameters.query_label is not None:
+            request = replace(request, learner=_annotator(snapshot, request.learner))
+            return searcher.find_labels([parameters.query_label], request)
+        query = query or self.service.query(snapshot, parameters.id, parameters.upload)
+        (name,), examples = query.names, []
+        for image, weight in request.example:
+            kind, _, key = image.partition(":")
+            of_collection = kind == "id"
+            example = self.service.query(snapshot, int(key) if of_collection else None, None if of_collection else key)
+            name += f" {'−' if weight < 0 else '+'} {os.path.basename(example.names[0])}"
+            examples.append((example, weight))
+        request = replace(request, learner=self.service.learner(snapshot, request.learner), example=tuple(examples))
+        return searcher.find(replace(query, names=[name]), request, strict=True)
+
+    def _responses(self, snapshot: Snapshot, outcome: SearchOutcome, started: float) -> list[SearchResponse]:
+        """Make the response to each query."""
+        request, queries, calibration = outcome.request, outcome.queries, outcome.calibration
+        searcher, condition = snapshot.searcher, request.filter
+        learner = request.learner or snapshot.default_learner
+        seconds = round(time.perf_counter() - started, 6)
+        n_searched = len(searcher.images if condition == NO_FILTER else searcher.gallery.rows_of(condition))
+        responses: list[SearchResponse] = []
+        for i, ranked in outcome.ranked.items():
+            known: list[Any] = [None] * len(ranked)
+            if not isinstance(calibration, str):
+                known = calibration.of([score for _, score in ranked]).tolist()
+            image = queries.images[i] if request.of_whole_images else None
+            plain = image is not None and request.offset == 0 and request.learned is None
+            responses.append(
+                {
+                    "query": queries.names[i],
+                    "key": image and image.sha256,
+                    "learner": learner,
+                    "learned": searcher.share(learner, request.learned),
+                    "version": searcher.version,
+                    "seconds": seconds,
+                    "n_searched": n_searched,
+                    "unlike": plain and snapshot.is_unlike(learner, ranked),
+                    "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
+                    "no_probability": calibration if isinstance(calibration, str) else None,
+                    "results": [
+                        {
+                            "rank": rank,
+                            "score": round(score, 6),
+                            "probability": probability,
+                            **self.service.image_summary(snapshot, row),
+                            **snapshot.metric(learner, row),
+                        }
+                        for rank, ((row, score), probability) in enumerate(
+                            zip(ranked, known, strict=True), start=request.offset + 1
+                        )
+                    ],
+                }
+            )
+        return responses
+
+    def _upload_fields(self, upload: str | None) -> UploadFields:
+        """Describe the upload of an answer; without one, there are no fields."""
+        if upload is None:
+            return {}
+        expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.service.uploads.seconds)
+        return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
+
+
+def _annotator(snapshot: Snapshot, name: str | None) -> str:
+    """Return the learner of this name, or else the default one, among those that rank labels."""
+    annotators = snapshot.searcher.annotators
+    if name is not None and name not in annotators:
+        raise HTTPException(
+            409, f"{one_line(name)} does not rank labels; learners of this run that do: {listed(annotators)}"
+        )
+    if not annotators:
+        raise HTTPException(
+            409,
+            "no learner of this run ranks labels; train one: "
+            f"visterm train --learner wsabie --run {snapshot.searcher.run.name}",
+        )
+    return name or snapshot.searcher.default_learner(of_labels=True)
+
+
+def _check_one_query(request: ImageRequest, names: str, *others: Any) -> None:
+    """Check that a request has exactly one query."""
+    if sum(query is not None for query in (request.id, request.upload, *others)) != 1:
+        raise HTTPException(422, f"give exactly one of: {names}")
+
+
+def _with_query_string(form: ImageRequest, http: Request, model: type[R]) -> R:
+    """Fill fields that are missing in the form from the query string."""
+    fields = form.model_dump(include=form.model_fields_set - {"file"})
+    parameters: dict[str, Any] = {
+        name: value for name, value in http.query_params.items() if name in model.model_fields
+    }
+    parameters |= {
+        name: http.query_params.getlist(name)
+        for name in _LISTS
+        if name in http.query_params and name in model.model_fields
+    }
+    try:
+        return model.model_validate(parameters | fields)
+    except ValidationError as error:
+        raise RequestValidationError([e | {"loc": ("query", *e["loc"])} for e in error.errors()]) from None

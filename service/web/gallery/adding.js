@@ -1,0 +1,238 @@
+// Photos and folders that are dropped on the page: one question, search by it or add to the
+// collection. What is added is sent photo by photo, then extracted in the background; a line says
+// how far it is and what came of it.
+
+import { addressOf } from "../core/address.js";
+import { get, post, remove, request } from "../core/api.js";
+import { $, announce, count, el, plural, targetOf } from "../core/dom.js";
+import { redraw } from "../core/history.js";
+import { forgetPhotos } from "./photos.js";
+import { readRun } from "../search/search.js";
+import { begun, state } from "../core/state.js";
+
+/** @import { Schemas } from "../core/api.js" */
+
+const EVERY = 700; // milliseconds between two looks
+const NAMED = 3; // photos that are named; of others the number is said
+const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?)$/i;
+
+const line = el("section", {
+  id: "adding",
+  class: "note",
+  "aria-label": "Adding photos",
+  hidden: true,
+});
+
+/** @type {() => void} */
+let cancelling = () => {}; // of the step under way
+
+/** @param {...(HTMLElement | "")} parts */
+function fill(...parts) {
+  if (!line.isConnected) $("#again").after(line);
+  const focused = line.contains(document.activeElement);
+  line.replaceChildren(...parts);
+  line.hidden = !parts.length;
+  if (focused) ($("button", line) ?? $("#main")).focus({ preventScroll: true });
+}
+
+/** @param {string} words @param {() => unknown} onclick */
+const button = (words, onclick) => el("button", { type: "button", onclick }, words);
+
+/**
+ * @param {string} words
+ * @param {number} done
+ * @param {number} total
+ * @param {() => void} cancel
+ */
+function showProgress(words, done, total, cancel) {
+  cancelling = cancel;
+  if (!$("progress", line))
+    fill(
+      el("span", {}),
+      el("progress", { max: 1, value: 0, "aria-label": "Progress of adding" }),
+      button("Cancel", () => cancelling()),
+    );
+  $("span", line).textContent = words;
+  /** @type {HTMLProgressElement} */ ($("progress", line)).value = total ? done / total : 0;
+}
+
+/**
+ * Files of what was dropped, folders with all that is in them.
+ * @param {DataTransfer} data
+ * @returns {Promise<File[]>}
+ */
+export async function droppedFiles(data) {
+  const entries = [...data.items].map((item) => item.webkitGetAsEntry?.()).filter((one) => one);
+  if (!entries.some((entry) => entry?.isDirectory)) return [...data.files];
+  /** @type {File[]} */
+  const files = [];
+  /** @param {any} entry */
+  const read = async (entry) => {
+    if (entry.isFile) return files.push(await new Promise((done, no) => entry.file(done, no)));
+    const reader = entry.createReader();
+    for (;;) {
+      const part = await new Promise((done, no) => reader.readEntries(done, no));
+      if (!part.length) return files.length;
+      for (const one of part) await read(one);
+    }
+  };
+  for (const entry of entries) await read(entry);
+  return files;
+}
+
+/**
+ * @param {File[]} files
+ * @param {(files: File[]) => unknown} search
+ */
+export function askWhatFor(files, search) {
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#confirm");
+  const images = files.filter(({ name, type }) => type.startsWith("image/") || IMAGE.test(name));
+  if (!images.length) return search(files); // it says why this cannot be
+  /** @param {() => unknown} act */
+  const then = (act) => () => {
+    dialog.close();
+    act();
+  };
+  const one = images.length === 1;
+  const others = files.length - images.length;
+  dialog.replaceChildren(
+    el(
+      "h2",
+      { id: "confirm-title", dir: "auto" },
+      one ? images[0].name : plural(images.length, "photo"),
+    ),
+    others ? el("p", { class: "quiet" }, `${plural(others, "other file")} left out.`) : "",
+    el(
+      "form",
+      { method: "dialog", class: "row" },
+      el(
+        "button",
+        { type: "button", class: "primary", onclick: then(() => search(images)) },
+        one ? "Search by it" : "Search by the first",
+      ),
+      el(
+        "button",
+        { type: "button", onclick: then(() => void add(images)) },
+        "Add to the collection",
+      ),
+      el("button", {}, "Cancel"),
+    ),
+  );
+  dialog.showModal();
+  return undefined;
+}
+
+/** @param {string[]} parts */
+const sentence = (parts) => parts.filter(Boolean).join(" ");
+/** @param {string[]} names */
+const listed = (names) =>
+  names.slice(0, NAMED).join("; ") +
+  (names.length > NAMED ? `; and ${count(names.length - NAMED)} more` : "");
+
+/** @param {File[]} files */
+async function add(files) {
+  const stop = new AbortController();
+  /** @type {string[]} */
+  const copies = [];
+  /** @type {string[]} */
+  const refused = [];
+  let kept = 0;
+  const cancel = () => stop.abort();
+  announce(`Adding ${plural(files.length, "photo")}.`);
+  for (const [i, file] of files.entries()) {
+    if (stop.signal.aborted) break;
+    showProgress(`Sending ${count(i + 1)} of ${count(files.length)} …`, i, files.length, cancel);
+    try {
+      const photo = await send(file, stop.signal);
+      if (photo.copy_of) copies.push(`${photo.name} is ${photo.copy_of}`);
+      else kept += 1;
+    } catch (error) {
+      if (error.name === "AbortError") break;
+      refused.push(error.message);
+      if (![413, 415].includes(error.status)) break; // the next ones would fail as well
+    }
+  }
+  try {
+    if (stop.signal.aborted) {
+      await remove("api/add");
+      return tell("Cancelled: no photo was added.", 0);
+    }
+    const result = kept ? await extracted() : { added: 0, refused: [], cancelled: 0 };
+    for (const { name, reason } of result.refused) refused.push(`${name}: ${reason}`);
+    if (result.added) {
+      forgetPhotos();
+      await readRun();
+      if (state.request.view) await redraw();
+    }
+    return tell(
+      sentence([
+        `${plural(result.added, "photo")} added.`,
+        result.cancelled ? `Cancelled: ${plural(result.cancelled, "photo")} not added.` : "",
+        copies.length ? `Already there: ${listed(copies)}.` : "",
+        refused.length ? `Not added: ${listed(refused)}.` : "",
+      ]),
+      result.added,
+    );
+  } catch (error) {
+    return tell(`The photos were not added: ${error.message}`, 0);
+  }
+}
+
+/** @param {File} file @param {AbortSignal} signal @returns {Promise<Schemas["KeptPhoto"]>} */
+async function send(file, signal) {
+  const most = state.run.limits.upload_bytes;
+  if (file.size > most)
+    throw Object.assign(
+      new Error(`${file.name}: larger than the limit of ${Math.floor(most / 2 ** 20)} MiB`),
+      { status: 413 },
+    );
+  const form = new FormData();
+  form.append("file", file, file.name);
+  return request("api/add/photo", { method: "POST", body: form, signal });
+}
+
+/** @returns {Promise<Schemas["AddResult"]>} */
+async function extracted() {
+  let adding = await post("api/add", undefined);
+  const cancel = () => remove("api/add").catch(() => {});
+  while (adding.running) {
+    const { done, total } = adding;
+    const words = total ? `Adding ${count(done)} of ${count(total)} …` : "Adding: starting …";
+    showProgress(`${words} You can go on searching.`, done, total, cancel);
+    await new Promise((after) => setTimeout(after, EVERY));
+    adding = await get("api/add").catch(() => adding); // the service may be back in a moment
+  }
+  if (adding.problem || !adding.result) throw new Error(adding.problem ?? "the service ended");
+  return adding.result;
+}
+
+/** @param {string} words @param {number} added */
+function tell(words, added) {
+  announce(words);
+  fill(
+    el("span", { dir: "auto" }, words),
+    added
+      ? el(
+          "a",
+          { href: addressOf({ view: "added" }), "data-go": "link", onclick: () => fill() },
+          "Show them",
+        )
+      : "",
+    button("Dismiss", () => fill()),
+  );
+}
+
+/**
+ * What is dropped on the page. Where an example is being added, it is one, without a question.
+ * @param {DragEvent} event
+ * @param {(files: File[]) => unknown} search
+ */
+export async function takeDrop(event, search) {
+  const { dataTransfer } = event;
+  if (!dataTransfer?.files.length || targetOf(event).closest?.("dialog")) return;
+  const files = await droppedFiles(dataTransfer);
+  await begun;
+  if (state.adding || !state.run.can_add) search(files);
+  else askWhatFor(files, search);
+}

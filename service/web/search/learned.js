@@ -1,0 +1,75 @@
+// The slider between how photos look and what was learned: results change while it is dragged.
+
+import { $, el } from "../core/dom.js";
+import { change } from "../core/history.js";
+import { state } from "../core/state.js";
+import { info } from "../core/words.js";
+
+const PLAIN = ["cosine", "knn"]; // learners whose similarity is how photos look
+
+let under = false; // a change is under way
+/** @type {number | null} */
+let next = null; // the share that is asked for after it
+
+/**
+ * One request at a time, and then the last share that was asked for meanwhile.
+ * @param {number} share
+ */
+async function apply(share) {
+  next = share;
+  if (under) return;
+  under = true;
+  try {
+    while (next !== null) {
+      const learned = next;
+      next = null;
+      await change({ learned, open: undefined, explain: undefined }, { replace: true });
+    }
+  } finally {
+    under = false;
+  }
+}
+
+export function drawLearned() {
+  const bar = $("#learned");
+  const { request, ranking } = state;
+  bar.hidden = Boolean(request.query_label || request.with) || PLAIN.includes(ranking.learner);
+  const share = request.learned ?? ranking.learned ?? 1;
+  /** @type {HTMLInputElement} */
+  const slider = $("input", bar);
+  if (!slider) {
+    const range = el("input", {
+      type: "range",
+      min: 0,
+      max: 1,
+      step: 0.05,
+      value: share,
+      "aria-label": "Share of what was learned",
+      oninput: () => {
+        label(range);
+        apply(Number(range.value));
+      },
+    });
+    bar.replaceChildren(
+      el("span", { class: "quiet" }, "How it looks"),
+      range,
+      el("span", { class: "quiet" }, "What was learned"),
+      ...info("learned"),
+    );
+    label(range);
+  } else if (slider !== document.activeElement || !under) {
+    slider.value = String(share);
+    label(slider);
+  }
+}
+
+/**
+ * A number from 0 to 1 says nothing to people who listen to it.
+ * @param {HTMLInputElement} slider
+ */
+function label(slider) {
+  slider.setAttribute(
+    "aria-valuetext",
+    `${Math.round(100 * Number(slider.value))} % of what was learned`,
+  );
+}

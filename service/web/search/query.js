@@ -1,0 +1,137 @@
+// The bar above the results: the query, the filters and the metrics of MuSL.
+
+import { addressOf, queryOf } from "../core/address.js";
+import { $, $$, activeElement, copy, el, percent, plural, present, seconds } from "../core/dom.js";
+import { change } from "../core/history.js";
+import { drawLearned } from "./learned.js";
+import { setHideMarked } from "../core/options.js";
+import { queryPicture } from "./queryimage.js";
+import { drawExamples, refineLinks } from "./refine.js";
+import { filterChips } from "./searchbox.js";
+import { modelName, queryName, state } from "../core/state.js";
+
+/** @import { Ranking } from "../core/state.js" */
+
+export function drawQuery() {
+  const focused = activeElement();
+  const [tabAt, onChip] = [
+    [...$("#tabs").children].indexOf(focused),
+    $("#chips").contains(focused),
+  ];
+  drawTitle();
+  drawLearned();
+  drawChips();
+  drawTabs();
+  drawExamples();
+  if (tabAt >= 0) $$("#tabs > *")[tabAt]?.focus();
+  if (onChip) ($("#chips button") ?? $("#options summary")).focus();
+}
+
+// The bar stands there before the first results come, so that it does not push them down.
+addEventListener("skeleton", () => {
+  if (!queryOf(state.request)) return;
+  drawTitle();
+  $("#asked").hidden = false;
+});
+
+function drawTitle() {
+  const { request } = state;
+  /** @type {Ranking | null} */
+  const ranking = state.ranking; // null: under way
+  $("#query").replaceChildren(
+    queryPicture(queryOf(request) ?? {}, queryName()),
+    el(
+      "div",
+      {},
+      el("h1", { dir: "auto", title: ranking?.query.slice(0, 300) }, queryName() || "Searching …"),
+      el(
+        "p",
+        { class: "quiet" },
+        ranking
+          ? [
+              `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
+              el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`),
+            ]
+          : "\u00a0",
+      ),
+    ),
+    el(
+      "p",
+      { class: "links" },
+      el("button", { type: "button", class: "plain pick" }, "Change image"),
+      el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"),
+      ...refineLinks(),
+      el("a", { href: "./", "data-go": "start" }, "Clear"),
+    ),
+  );
+}
+
+function drawChips() {
+  const { exclude_duplicates, min_probability } = state.request;
+  /** @param {string} words @param {() => unknown} act */
+  const chip = (words, act) =>
+    el(
+      "button",
+      { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: act },
+      words,
+      el("span", { "aria-hidden": "true" }, "×"),
+    );
+  $("#chips").replaceChildren(
+    ...present([
+      ...filterChips(),
+      exclude_duplicates &&
+        chip("exact duplicates hidden", () => change({ exclude_duplicates: undefined })),
+      min_probability &&
+        chip(`at least ${percent(min_probability)} likely`, () =>
+          change({ min_probability: undefined }),
+        ),
+      state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
+    ]),
+  );
+}
+
+function drawTabs() {
+  const { request, ranking } = state;
+  const known = ranking.results.map((result) => result.metric ?? -1).filter((one) => one >= 0);
+  const metrics = [...new Set(known)].sort((a, b) => a - b);
+  /** @param {number | undefined} metric @param {string} words */
+  const tab = (metric, words) => {
+    const choose = () => change({ metric }, { replace: true });
+    return el(
+      "button",
+      { type: "button", "aria-pressed": String(request.metric === metric), onclick: choose },
+      words,
+    );
+  };
+  /** @param {number} metric */
+  const n = (metric) => ranking.results.filter((result) => result.metric === metric).length;
+  const tabs = [
+    tab(undefined, "All metrics"),
+    ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${n(metric)})`)),
+    el(
+      "span",
+      { class: "quiet wide-only" },
+      "MuSL learns several metrics and ranks the images of each label by one of them.",
+    ),
+  ];
+  $("#tabs").replaceChildren(...(metrics.length && !request.with ? tabs : []));
+}
+
+// The link to the page as it is, with the version of the model that ranked it.
+function link() {
+  const { request, ranking } = state;
+  if (request.view || !ranking) return new URL(addressOf(request), document.baseURI).href;
+  const model = state.run.models[ranking.learner]?.version || undefined;
+  const kept = request.with === "before" ? undefined : request.with;
+  return new URL(
+    addressOf({ ...request, learner: ranking.learner, with: kept, model }),
+    document.baseURI,
+  ).href;
+}
+
+export function copyLink() {
+  const expires = state.request.view ? null : state.ranking?.upload_expires;
+  const until =
+    expires && new Date(expires).toLocaleDateString("en", { day: "numeric", month: "long" });
+  copy(link(), until ? `Link (valid until ${until}; each use extends it)` : "Link");
+}

@@ -1,0 +1,380 @@
+// The search box: labels, folders, file names and ids as somebody types; pictures and addresses
+// that are pasted.
+
+import { FILTERS, queryOf } from "../core/address.js";
+import { get, post } from "../core/api.js";
+import {
+  $,
+  $$,
+  activeElement,
+  announce,
+  count,
+  el,
+  fileName,
+  icon,
+  picture,
+  plural,
+  present,
+  targetOf,
+  toast,
+} from "../core/dom.js";
+import { addExamples } from "./examples.js";
+import { searchUpload } from "./files.js";
+import { change, go } from "../core/history.js";
+import { failure } from "../core/messages.js";
+import { asList, settings, state } from "../core/state.js";
+
+const WEB_ADDRESS = /^https?:\/\/\S+$/i;
+const WORDS = "Search by photo, label, file name or id";
+
+/** @import { Request } from "../core/address.js" */
+/** @import { Child } from "../core/dom.js" */
+
+/** @type {HTMLInputElement} */
+const input = $("#q");
+const list = $("#suggestions");
+/** @type {HTMLElement[]} */
+let options = []; // on the list
+let chosen = -1;
+let asked = 0; // number of the last request: an earlier answer is dropped
+
+const isOpen = () => !list.hidden;
+const inResults = () => Boolean(queryOf(state.request)) && !state.request.view;
+
+/**
+ * What a text asks for, and whether without it.
+ * @param {string} text
+ */
+function parse(text) {
+  const [, minus, kind] = /^(-?)(label|folder|id):/i.exec(text) ?? ["", "", ""];
+  if (!kind) return { kind: state.adding ? "image" : "all", text, without: false };
+  const rest = text.slice(minus.length + kind.length + 1).replace(/^"|"$/g, "");
+  const of = kind.toLowerCase();
+  return {
+    kind: of === "id" ? "image" : of,
+    text: of === "id" ? `id:${rest}` : rest,
+    without: minus === "-",
+  };
+}
+
+// ---- what choices do
+
+/**
+ * Filters of what the page shows: results of a query, an album, or, from anywhere else, a new
+ * album.
+ * @param {Request} values
+ */
+function filter(values) {
+  const { request } = state;
+  if (inResults() || request.view === "album") return change({ ...values, metric: undefined });
+  return go({ view: "album", ...values });
+}
+
+/** @param {"label" | "not_label"} name @param {string} value */
+const including = (name, value) => [...new Set([...asList(state.request[name]), value])];
+
+/** @param {string} name @param {boolean} without */
+function chooseLabel(name, without) {
+  if (without)
+    return filter({
+      not_label: including("not_label", name),
+      label: asList(state.request.label).filter((one) => one !== name),
+    });
+  if (inResults()) return filter({ label: including("label", name) });
+  return go({ view: "album", label: name });
+}
+
+/** @param {string} folder */
+const chooseFolder = (folder) =>
+  inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." });
+
+/** @param {string} url */
+async function searchAddress(url) {
+  if (!state.run.limits.fetch_urls)
+    return toast(
+      "This service does not fetch web addresses. Save the picture and drop it here, or " +
+        "start the service with --fetch-urls.",
+    );
+  const example = state.adding;
+  try {
+    const { upload, name } = await post("api/fetch", { url });
+    await searchUpload(upload, name, example);
+  } catch (error) {
+    failure(error);
+  }
+}
+
+// ---- the list
+
+/** @returns {Promise<void>} */
+async function suggest() {
+  const mine = ++asked;
+  const text = input.value.trim();
+  if (WEB_ADDRESS.test(text))
+    return draw([
+      group("Web address", [
+        option(
+          { label: text, what: "Search with the picture at this address" },
+          () => searchAddress(text),
+          icon("image"),
+        ),
+      ]),
+    ]);
+  const { kind, text: words, without } = parse(text);
+  const found = await get("api/suggest", { q: words, kind, limit: kind === "all" ? 6 : 12 }).catch(
+    () => null,
+  );
+  if (mine !== asked || !found) return;
+  /** @param {string} name */
+  const named = (name) => name || "(image directory)";
+  const groups = present([
+    found.labels.length &&
+      group(
+        "Labels",
+        found.labels.map(({ name, images }) =>
+          option(
+            { label: `${without ? "−" : ""}${name}`, what: without ? "leave out" : count(images) },
+            () => chooseLabel(name, without),
+            icon("tag"),
+          ),
+        ),
+      ),
+    found.folders.length &&
+      group(
+        "Folders",
+        found.folders.map(({ name, images }) =>
+          option(
+            { label: named(name), what: count(images) },
+            () => chooseFolder(name),
+            icon("folder"),
+          ),
+        ),
+      ),
+    found.images.length &&
+      group(
+        state.adding ? "Add to the query" : "Search with",
+        found.images.map((image) =>
+          option(
+            { label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
+            () => (state.adding ? addExamples([image.id]) : go({ id: image.id, ...settings() })),
+            picture(image, { size: 128, lazy: false }),
+          ),
+        ),
+      ),
+  ]);
+  draw(
+    groups.length || !text
+      ? groups
+      : [el("p", { class: "quiet none" }, `Nothing here is called “${words.slice(0, 60)}”.`)],
+  );
+  if (activeElement() === input)
+    announce(
+      options.length
+        ? `${plural(options.length, "suggestion")}. Use the arrow keys to choose.`
+        : "No suggestions.",
+    );
+}
+
+/** @param {string} name @param {Child} entries */
+const group = (name, entries) =>
+  el(
+    "div",
+    { role: "group", "aria-label": name },
+    el("p", { class: "quiet", "aria-hidden": "true" }, name),
+    entries,
+  );
+
+/**
+ * @param {{ label: string, what: string }} words
+ * @param {() => unknown} choose
+ * @param {Child} sign
+ */
+function option({ label, what }, choose, sign) {
+  const node = el(
+    "div",
+    { role: "option", id: `option-${optionId++}`, "aria-selected": "false" },
+    el("span", { class: "sign" }, sign),
+    el("span", { class: "named", dir: "auto" }, label),
+    el("span", { class: "quiet", dir: "auto" }, what),
+  );
+  made.set(node, choose);
+  // The field keeps the focus.
+  node.addEventListener("pointerdown", (event) => event.preventDefault());
+  node.addEventListener("click", () => take(node));
+  return node;
+}
+
+let optionId = 0;
+/** @type {WeakMap<Element, () => unknown>} */
+const made = new WeakMap(); // what each option does
+
+/** @param {Element[]} groups */
+function draw(groups) {
+  const before = options[chosen]?.textContent; // a later answer must not take the choice away
+  list.replaceChildren(...groups);
+  options = $$("[role=option]", list);
+  chosen = -1;
+  input.removeAttribute("aria-activedescendant");
+  const again = options.findIndex((node) => node.textContent === before);
+  if (again >= 0) move(again + 1);
+  list.hidden = !groups.length || activeElement() !== input;
+  input.setAttribute("aria-expanded", String(isOpen() && options.length > 0));
+}
+
+function close() {
+  asked++;
+  options = [];
+  chosen = -1;
+  list.hidden = true;
+  input.setAttribute("aria-expanded", "false");
+  input.removeAttribute("aria-activedescendant");
+}
+
+/** @param {number} by */
+function move(by) {
+  if (!options.length) return;
+  options[chosen]?.setAttribute("aria-selected", "false");
+  chosen = (chosen + by + options.length + (chosen < 0 && by < 0 ? 1 : 0)) % options.length;
+  options[chosen].setAttribute("aria-selected", "true");
+  options[chosen].scrollIntoView({ block: "nearest" });
+  input.setAttribute("aria-activedescendant", options[chosen].id);
+}
+
+/** @param {HTMLElement} node */
+function take(node) {
+  const choose = made.get(node);
+  input.value = "";
+  close();
+  choose?.();
+  stopAdding();
+}
+
+// ---- adding examples
+
+export function startAdding() {
+  state.adding = true;
+  input.placeholder = "Add an example: file name or id";
+  input.setAttribute("aria-label", input.placeholder);
+  $("#find").classList.add("adding");
+  input.focus();
+  suggest();
+}
+
+function stopAdding() {
+  state.adding = false;
+  input.placeholder = WORDS;
+  input.setAttribute("aria-label", WORDS);
+  $("#find").classList.remove("adding");
+}
+
+// ---- filters as chips
+
+/**
+ * The chips of the filters by label, folder, date and field; page(values) shows what is left.
+ * @param {(values: Request) => unknown} [page]
+ */
+export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
+  const { label, not_label, folder, after, before, where } = state.request;
+  // What stays is read at the click: another filter may have gone since the chips were drawn.
+  /** @param {string} words @param {() => Request} left */
+  const chip = (words, left) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "aria-label": `Remove filter: ${words}`,
+        onclick: () => page(left()),
+      },
+      el("span", { dir: "auto" }, words),
+      el("span", { "aria-hidden": "true" }, "×"),
+    );
+  /** @typedef {"label" | "not_label" | "where"} Name */
+  /** @param {Name} name @param {string} value @returns {() => Request} */
+  const without = (name, value) => () => {
+    const rest = asList(state.request[name]).filter((one) => one !== value);
+    return { [name]: rest.length ? rest : undefined };
+  };
+  return present([
+    ...asList(label).map((name) => chip(`label: ${name}`, without("label", name))),
+    ...asList(not_label).map((name) => chip(`-label: ${name}`, without("not_label", name))),
+    folder && chip(`folder: ${folder}`, () => ({ folder: undefined })),
+    after && chip(`from ${after}`, () => ({ after: undefined })),
+    before && chip(`before ${before}`, () => ({ before: undefined })),
+    ...asList(where).map((condition) => chip(condition, without("where", condition))),
+  ]);
+}
+
+// ---- events
+
+export function bindSearchBox() {
+  /** @type {number | undefined} */
+  let timer;
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(suggest, 60);
+  });
+  input.addEventListener("focus", () => suggest());
+  input.addEventListener("blur", ({ relatedTarget }) => {
+    close();
+    const within = relatedTarget instanceof Node && $("#find").contains(relatedTarget);
+    if (!input.value && !within) stopAdding();
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (isOpen()) move(event.key === "ArrowDown" ? 1 : -1);
+      else suggest();
+    } else if (event.key === "Escape") {
+      if (isOpen()) close();
+      else if (state.adding) stopAdding();
+      else input.value = "";
+      event.preventDefault();
+    } else if (
+      event.key === "Backspace" &&
+      !input.value &&
+      FILTERS.some((name) => name in state.request)
+    ) {
+      const chips = $$(".chip[aria-label^='Remove filter: ']");
+      chips.findLast((chip) => chip.checkVisibility())?.click();
+    }
+  });
+  $("#find").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    clearTimeout(timer);
+    const text = input.value.trim();
+    if (!text) return;
+    if (chosen < 0) await suggest(); // what was typed last
+    const node = options[Math.max(chosen, 0)];
+    if (node) take(node);
+    else
+      toast(
+        `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`,
+      );
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]"))
+      return;
+    if (targetOf(event).closest?.("input, textarea, select")) return;
+    event.preventDefault();
+    input.focus();
+  });
+  document.addEventListener("paste", (event) => {
+    if (event.clipboardData?.files.length) return;
+    if (targetOf(event).closest?.("input, textarea")) return;
+    const text = event.clipboardData?.getData("text/plain").trim() ?? "";
+    if (!WEB_ADDRESS.test(text)) return;
+    event.preventDefault();
+    searchAddress(text);
+  });
+  addEventListener("drop", (event) => {
+    // a picture dragged from another page
+    const lines = event.dataTransfer?.getData("text/uri-list").split("\n") ?? [];
+    const address = lines.find((line) => WEB_ADDRESS.test(line));
+    const files = event.dataTransfer?.files.length;
+    if (!address || files || address.startsWith(location.origin)) return;
+    event.preventDefault();
+    searchAddress(address);
+  });
+  $("#camera").addEventListener("click", () => $("#photo").click());
+}

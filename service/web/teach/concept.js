@@ -1,0 +1,241 @@
+// A label learned from a few photos: the page asks about one photo at a time, and shows which
+// others surely fit. Answers are label edits: yes adds the label; no is kept, too, and not asked
+// again.
+
+import { addressOf } from "../core/address.js";
+import { get } from "../core/api.js";
+import {
+  $,
+  activeElement,
+  announce,
+  box,
+  el,
+  icon,
+  keyName,
+  picture,
+  plural,
+  toast,
+} from "../core/dom.js";
+import { editLabels, undoLabels } from "./labels.js";
+import { bindLetters, bindSwipe, oneByOne } from "./onebyone.js";
+import { ratioOf } from "../gallery/details.js";
+import { asList, state } from "../core/state.js";
+import { addView } from "../core/views.js";
+
+/** @import { Request } from "../core/address.js" */
+/** @import { Schemas } from "../core/api.js" */
+/** @import { Props } from "../core/dom.js" */
+/** @typedef {Schemas["ConceptState"]} Concept */
+/** @typedef {Schemas["ImageSummary"]} Image */
+
+const keys = bindLetters("concept");
+const ENOUGH = 10; // photos known after which what is found can be relied on (docs/labels.md)
+
+/**
+ * A button whose key is its first letter.
+ * @param {string} words
+ * @param {() => unknown} act
+ * @param {Node} [sign]
+ * @param {Props} [extra]
+ */
+const button = (words, act, sign, extra) =>
+  el(
+    "button",
+    {
+      type: "button",
+      onclick: act,
+      "data-name": words,
+      "aria-keyshortcuts": words[0],
+      ...extra,
+    },
+    sign,
+    words,
+    keyName(words[0]),
+  );
+
+/** @param {HTMLElement} section @param {Request} request */
+async function showConcept(section, request) {
+  const [label] = asList(request.label);
+  const drawNothing = () => {
+    keys({});
+    section.replaceChildren(
+      el("h1", {}, "Find more of these"),
+      box(
+        label ? `No photo is labelled “${label}”` : "No label is given",
+        el("p", {}, "Select photos that show it, then “Find more of these”."),
+        el("a", { href: addressOf({ view: "photos" }), "data-go": "link" }, "All photos"),
+      ),
+    );
+  };
+  if (!label) return drawNothing();
+  /** @type {(number | null)[]} */
+  const acts = []; // since the page was opened: photos skipped, by id; null: an edit
+
+  const next = async () => {
+    const skipped = acts.filter((id) => id !== null).join(",") || undefined;
+    const concept = await get("api/concept", { label, skip: skipped }).catch((error) => {
+      if (error.status === 404) return null; // the first step was undone
+      throw error;
+    });
+    if (state.request.view !== "concept") return;
+    if (concept) draw(concept);
+    else drawNothing();
+  };
+  const step = oneByOne(next);
+
+  /** @param {number[]} ids @param {"add" | "remove"} change */
+  const edit = async (ids, change) => {
+    const done = await editLabels(
+      ids.map((id) => ({ id, label, change })),
+      "concept",
+    );
+    acts.push(null);
+    return done;
+  };
+  const undo = () =>
+    void step(async () => {
+      if ((acts.pop() ?? null) === null) await undoLabels();
+    }, true);
+  /** @param {Concept} concept */
+  const addSure = ({ sure }) =>
+    step(async () => {
+      const done = await edit(sure, "add");
+      toast(`${label} added to ${plural(done.changed, "photo")}.`, "Undo", undo);
+    });
+
+  /** @param {Concept} concept */
+  const draw = (concept) => {
+    const { ask, yes, no, n_sure: n } = concept;
+    const focused = section.contains(activeElement()) ? activeElement().dataset.name : null;
+    const tally = el(
+      "p",
+      { class: "quiet" },
+      `${plural(yes, "photo")}: yes. ${plural(no, "photo")}: no. `,
+      yes + no < ENOUGH ? "Some ten answers are usually enough. " : "More answers make it surer. ",
+      matchMedia("(pointer: coarse)").matches && "Swipe right for yes, left for no.",
+    );
+    section.replaceChildren(
+      el(
+        "div",
+        { class: "row head" },
+        el("h1", {}, "Does this show ", el("bdi", {}, label), "?"),
+        el("a", { href: addressOf({ view: "album", label }), "data-go": "link" }, "Show the album"),
+      ),
+      el(
+        "div",
+        { class: "doubt" },
+        ask
+          ? question(ask, tally)
+          : el(
+              "div",
+              { class: "parts" },
+              box(
+                "No photo is left to ask about",
+                el("p", {}, "All photos are answered or skipped."),
+              ),
+              el("div", { class: "row answers" }, button("Undo", undo)),
+            ),
+        sureOnes(concept),
+      ),
+    );
+    if (!ask) keys({ u: undo });
+    if (focused) $(`[data-name="${focused}"]`, section)?.focus({ preventScroll: true });
+    announce(
+      `${ask ? `Does this show ${label}? Photo ${ask.path}.` : "No photo is left to ask about."} ` +
+        `${plural(n, "photo")} found.`,
+    );
+  };
+
+  /** @param {Image} image @param {HTMLElement} tally */
+  const question = (image, tally) => {
+    const yes = () => void step(() => edit([image.id], "add"));
+    const no = () => void step(() => edit([image.id], "remove"));
+    const skip = () => void step(async () => void acts.push(image.id));
+    keys({ y: yes, n: no, s: skip, u: undo });
+    const photo = el(
+      "a",
+      { href: addressOf({ id: image.id }), "data-go": "link", class: "doubted asked" },
+      picture(image, { size: 1024, alt: `Photo ${image.path}`, lazy: false }),
+    );
+    bindSwipe(photo, no, yes);
+    return el(
+      "div",
+      { class: "concept" },
+      photo,
+      el(
+        "div",
+        { class: "row answers" },
+        button("Yes", yes, icon("check"), { class: "primary" }),
+        button("No", no, icon("cross")),
+        button("Skip", skip),
+        button("Undo", undo),
+      ),
+      tally,
+    );
+  };
+
+  /** @param {Concept} concept */
+  const sureOnes = (concept) => {
+    const { yes, no, n_sure: n, surest } = concept;
+    if (!n) return el("p", { class: "quiet sure" }, "No other photo surely shows it yet.");
+    const add = el(
+      "button",
+      { type: "button", onclick: () => void addSure(concept) },
+      icon("plus"),
+      `Add the label to ${plural(concept.sure.length, "photo")}`,
+    );
+    return el(
+      "section",
+      { class: "sure", "aria-label": "Found" },
+      el("h2", {}, `${plural(n, "photo")} found`),
+      el(
+        "p",
+        { class: "quiet" },
+        yes + no < ENOUGH
+          ? "They probably show it, the first ones most likely. A cross says no to one."
+          : "At least 9 of 10 are usually right, the first ones surest. A cross says no to one.",
+      ),
+      el("div", { class: "row" }, add),
+      el(
+        "ul",
+        { class: "photos small" },
+        surest.map((image) =>
+          el(
+            "li",
+            { style: { "--ratio": ratioOf(image) || 1.5 } },
+            el(
+              "a",
+              {
+                href: addressOf({ id: image.id }),
+                "data-go": "link",
+                "data-photo": image.id,
+                style: { "--shade": image.color ?? "" },
+              },
+              picture(image, { alt: `Photo ${image.path}` }),
+            ),
+            el(
+              "button",
+              {
+                type: "button",
+                class: "round",
+                "aria-label": `No: ${image.path}`,
+                title: "No",
+                onclick: () => void step(() => edit([image.id], "remove")),
+              },
+              icon("cross"),
+            ),
+          ),
+        ),
+      ),
+      n > surest.length && el("p", { class: "quiet" }, `The ${surest.length} surest are shown.`),
+    );
+  };
+
+  await next();
+}
+
+addView("concept", {
+  title: ({ label }) =>
+    asList(label)[0] ? `Find more: ${asList(label)[0]}` : "Find more of these",
+  show: showConcept,
+});

@@ -1,0 +1,252 @@
+// Labels of photos, added and removed where they are seen. Each step can be undone, after a reload
+// too; where two pages edit, the later one wins, and the other sees it when one comes back to it.
+
+import { annotate, get, post } from "../core/api.js";
+import { tellLabels } from "../gallery/details.js";
+import { $, el, icon, plural, refill, toast } from "../core/dom.js";
+import { state } from "../core/state.js";
+
+/** @import { Schemas } from "../core/api.js" */
+/** @import { Photo } from "../gallery/details.js" */
+/** @typedef {Schemas["LabelChange"]} Change */
+/** @typedef {Schemas["LabelStep"]} Step */
+
+const SUGGESTED = 4; // labels that the annotator proposes
+
+/** @param {Step} step */
+export function inWords({ added, removed, images }) {
+  const parts = [
+    added.length ? `${added.join(", ")} added` : "",
+    removed.length ? `${removed.join(", ")} removed` : "",
+  ].filter(Boolean);
+  return `${parts.join(", ")}: ${plural(images, "photo")}`;
+}
+
+/**
+ * What all other photos say of a label; nothing where there are too many to ask all.
+ * @param {Schemas["LabelToCheck"]} entry
+ */
+export function verdict({ label, probability, suggested, suggested_probability }) {
+  if (typeof probability !== "number" || typeof suggested_probability !== "number") return "";
+  const [own, other] = [probability, suggested_probability].map((p) => `${Math.round(100 * p)} %`);
+  return `By all other photos, ${suggested} is ${other} likely and ${label} ${own}. `;
+}
+
+/** @type {Promise<unknown>} */
+let saved = Promise.resolve(); // of all steps so far, one after the other
+let unsaved = 0;
+
+// Done when the service has all steps: a search after a step uses it.
+export const labelsSaved = () => saved;
+
+addEventListener("beforeunload", (event) => {
+  if (unsaved) event.preventDefault(); // the browser asks whether to leave
+});
+
+/**
+ * @template {{ images: Schemas["ImageSummary"][] }} R
+ * @param {() => Promise<R>} send
+ */
+async function save(send) {
+  state.run.version = null; // what was kept of earlier searches is old
+  unsaved += 1;
+  const step = saved.then(send);
+  saved = step.catch(() => {});
+  try {
+    const done = await step;
+    tellLabels(done.images);
+    dispatchEvent(new Event("labelled"));
+    return done;
+  } finally {
+    unsaved -= 1;
+  }
+}
+
+/**
+ * @param {Change[]} edits
+ * @param {"page" | "queue" | "concept"} [source]
+ */
+export const editLabels = (edits, source = "page") =>
+  save(() => post("api/labels", { edits, source }));
+
+/** @returns {Promise<Schemas["LabelEditResult"] | null>} */
+export async function undoLabels() {
+  try {
+    const done = await save(() => post("api/labels/undo", undefined));
+    toast(`Undone: ${plural(done.changed, "photo")} as before.`);
+    return done;
+  } catch (error) {
+    toast(`Not undone: ${error.message}`);
+    return null;
+  }
+}
+
+let lists = 0;
+
+/**
+ * A field for a label, with the labels of the run as one types.
+ * @param {string} name
+ * @param {(label: string) => unknown} act
+ * @param {string} [words] on its button
+ */
+export function labelField(name, act, words = "Add") {
+  const id = `labels-${++lists}`;
+  const list = el("datalist", { id });
+  const input = el("input", {
+    type: "text",
+    list: id,
+    maxlength: 200,
+    dir: "auto",
+    autocomplete: "off",
+    "aria-label": name,
+    placeholder: name,
+  });
+  const suggest = async () => {
+    const typed = input.value;
+    const answer = await get("api/suggest", { q: typed, kind: "label", limit: 12 }).catch(
+      () => null,
+    );
+    if (answer && input.value === typed)
+      list.replaceChildren(...answer.labels.map((label) => el("option", { value: label.name })));
+  };
+  input.addEventListener("input", () => void suggest());
+  input.addEventListener("focus", () => void suggest());
+  const form = el(
+    "form",
+    { class: "row label-field" },
+    input,
+    list,
+    el("button", { type: "submit" }, words),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const label = input.value.trim();
+    if (!label) return;
+    input.value = "";
+    act(label);
+  });
+  return form;
+}
+
+/**
+ * The labels of a photo in the viewer.
+ * @param {Photo} image
+ */
+export function labelEditor(image) {
+  const section = el("section", { class: "labels", "aria-label": "Labels" });
+  const chips = el("ul", { class: "chips" });
+  const proposals = el("div", { class: "chips" });
+  const undo = el("button", { type: "button", class: "plain", hidden: true }, "Undo");
+  /** @type {string[]} */
+  let proposed = [];
+  /** @type {Change[]} */
+  let sent = []; // steps that are seen already, and that the service does not have yet
+
+  const draw = () => {
+    const labels = sent.reduce(
+      (all, { label, change }) => [
+        ...all.filter((one) => one !== label),
+        ...(change === "add" ? [label] : []),
+      ],
+      image.labels,
+    );
+    refill(chips, [
+      ...(labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
+      ...labels.map((label) =>
+        el(
+          "li",
+          { class: "chip" },
+          el("bdi", {}, label),
+          el(
+            "button",
+            {
+              type: "button",
+              class: "plain",
+              "aria-label": `Remove label ${label}`,
+              title: "Remove",
+              onclick: () => void edit(label, "remove"),
+            },
+            icon("cross"),
+          ),
+        ),
+      ),
+    ]);
+    refill(
+      proposals,
+      proposed
+        .filter((label) => !labels.includes(label))
+        .map((label) =>
+          el(
+            "button",
+            {
+              type: "button",
+              class: "chip",
+              "aria-label": `Add suggested label ${label}`,
+              onclick: () => void edit(label, "add"),
+            },
+            icon("plus"),
+            el("bdi", {}, label),
+          ),
+        ),
+    );
+  };
+  /** @param {Step | null} step */
+  const showUndo = (step) => {
+    undo.hidden = !step;
+    if (step) refill(undo, ["Undo ", el("bdi", {}, inWords(step))]);
+  };
+  /** @param {string} label @param {"add" | "remove"} change */
+  const edit = async (label, change) => {
+    const step = { id: image.id, label, change };
+    sent.push(step);
+    draw();
+    $("input", section).focus({ preventScroll: true });
+    try {
+      const done = await editLabels([step]);
+      showUndo(done.last);
+      if (done.behind) toast(`Kept. Searches do not use it yet: ${done.behind}`);
+    } catch (error) {
+      toast(`The label was not changed: ${error.message}`);
+    }
+    sent = sent.filter((one) => one !== step);
+    draw();
+  };
+  const read = async () => {
+    const [images, { last }] = await Promise.all([
+      get("api/images", { ids: String(image.id) }),
+      get("api/labels/last"),
+    ]);
+    tellLabels(images);
+    image.labels = images[0]?.labels ?? image.labels;
+    showUndo(last);
+    draw();
+  };
+  undo.addEventListener("click", async () => {
+    const done = await undoLabels();
+    if (done) showUndo(done.last);
+    await read().catch(() => {});
+    (undo.hidden ? $("input", section) : undo).focus({ preventScroll: true });
+  });
+  const again = () => {
+    // another page may have edited meanwhile
+    if (!section.isConnected) return removeEventListener("focus", again);
+    return void read().catch(() => {});
+  };
+  addEventListener("focus", again);
+  const propose = async () => {
+    const { labels } = await annotate(image.id, SUGGESTED);
+    proposed = labels.map(({ label }) => label);
+    draw();
+  };
+  draw();
+  read().catch(() => {});
+  if (state.run.n_labels) propose().catch(() => {});
+  section.replaceChildren(
+    el("h3", {}, "Labels"),
+    chips,
+    proposals,
+    labelField("Add a label", (label) => void edit(label, "add")),
+    undo,
+  );
+  return section;
+}

@@ -1,0 +1,1 @@
+"""What people say about images, and what follows: labels, marks, similarities learned from them."""

@@ -1,0 +1,228 @@
+"""Commands below ``visterm label``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visterm.pipeline.cli.errors import command
+from visterm.pipeline.cli.options import JsonOption, RunOption, make_console, open_run, open_searcher
+from visterm.pipeline.console import count, one_line
+from visterm.pipeline.errors import UserError, system_errors_explained
+
+if TYPE_CHECKING:
+    from .labels import LabelEditCounts, LabelEditor
+
+LabelArgument = Annotated[str, typer.Argument(metavar="LABEL", help="The label.")]
+ImagesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12; none: read from standard input."),
+]
+
+
+def _editor(run: str | None) -> LabelEditor:
+    from .labels import LabelEditor
+
+    return LabelEditor(open_run(run, None, None)[0])
+
+
+def _images(given: list[str] | None) -> list[str]:
+    """The images given, or those on standard input: a line each, or what `search` prints as JSON or CSV."""
+    if given:
+        return given
+    if sys.stdin.isatty():
+        raise UserError("no images given; give files, folders, id:N, or the results of a search on standard input")
+    with system_errors_explained("standard input", "cannot be read", ""):
+        text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    if text.lstrip().startswith(("[", "{")):
+        try:
+            return list(_in_json(json.loads(text)))
+        except ValueError as error:
+            raise UserError(f"standard input: not JSON ({error}); give what 'visterm search --json' prints") from None
+    lines = [line for line in text.splitlines() if line]
+    if lines and "path" in lines[0].split(","):
+        import csv
+        import io
+
+        from visterm.pipeline.store.label_edits import unquoted
+
+        return [unquoted(row["path"]) for row in csv.DictReader(io.StringIO(text)) if row["path"]]
+    return lines
+
+
+def _in_json(value: Any) -> Iterator[str]:
+    """Images in what commands print: ids, or else paths."""
+    if isinstance(value, list):
+        for item in value:
+            yield from [item] if isinstance(item, str) else [f"id:{item}"] if isinstance(item, int) else _in_json(item)
+    elif isinstance(value, dict):
+        if isinstance(value.get("id"), int):
+            yield f"id:{value['id']}"
+        elif isinstance(value.get("path"), str):
+            yield value["path"]
+        else:
+            for key in ("results", "images"):
+                yield from _in_json(value.get(key))
+
+
+def _say(done: LabelEditCounts, what: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(done))
+        return
+    rest = f"; {done['unchanged']:,} unchanged" if done["unchanged"] else ""
+    undo = "; 'visterm label undo' takes it back" if done["changed"] else ""
+    make_console().say(f"{what} {count(done['changed'], 'image')}{rest}{undo}")
+
+
+@command
+def add(
+    label: LabelArgument, images: ImagesArgument = None, run: RunOption = None, as_json: JsonOption = False
+) -> None:
+    """Add a label to images, over what folders and tables say.
+
+    \b
+    Examples:
+      visterm label add sunset sea/17.jpg id:12 --run photos
+      visterm search a.jpg -k 50 --json | visterm label add sunset
+    """
+    done = _editor(run).add(label, _images(images), source="command")
+    _say(done, f"label {one_line(label)} added to", as_json)
+
+
+@command
+def remove(
+    label: LabelArgument, images: ImagesArgument = None, run: RunOption = None, as_json: JsonOption = False
+) -> None:
+    """Remove a label from images, also one that comes from their folder or a table.
+
+    \b
+    Example:
+      visterm label remove dog id:12 --run photos
+    """
+    done = _editor(run).remove(label, _images(images), source="command")
+    _say(done, f"label {one_line(label)} removed from", as_json)
+
+
+@command
+def undo(run: RunOption = None, as_json: JsonOption = False) -> None:
+    """Undo the last step of edits; again: the one before."""
+    rows = _editor(run).undo(source="command")
+    if as_json:
+        print(json.dumps({"undone": len(rows), "step": rows[0].step if rows else None}))
+        return
+    if not rows:
+        make_console().say("no edit of labels to undo")
+        return
+    names = ", ".join(sorted({one_line(row.label) for row in rows}))
+    make_console().say(f"undone: {count(len(rows), 'edit')} of label {names[:200]}")
+
+
+@command
+def suggest(
+    label: LabelArgument,
+    run: RunOption = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="List so many images at most.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List images without a label that surely have it, the surest first.
+
+    Learned from the images with the label, and from those that people said do not have it.
+
+    \b
+    Examples:
+      visterm label suggest sunset --run photos
+      visterm label suggest sunset --json | visterm label add sunset
+    """
+    from visterm.pipeline.store.label_edits import LabelEdits
+
+    from .concepts import learn_concept
+
+    searcher, console = open_searcher(run)
+    known = learn_concept(searcher, label, LabelEdits(searcher.run.label_edits).decided().refused)
+    images = [searcher.images[row] for row in known.sure[:k].tolist()]
+    if as_json:
+        print(json.dumps([{"id": image.id, "path": image.path} for image in images]))
+        return
+    for image in images:
+        print(f"id:{image.id}  {one_line(image.path)}")
+    console.say(
+        f"{count(len(images), 'image')}, from {len(known.yes):,} with the label and {len(known.no):,} that people "
+        "said do not have it"
+    )
+
+
+@command
+def list_labels(
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
+    ] = None,
+    run: RunOption = None,
+    edits: Annotated[bool, typer.Option("--edits", help="Every edit and undo, in order.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the labels of images, or all labels with their numbers of images."""
+    editor = _editor(run)
+    if edits:
+        if images:
+            raise UserError("give images or --edits, not both")
+        rows = editor.history()
+        if as_json:
+            print(json.dumps(rows))
+            return
+        signs = {1: "added", -1: "removed", 0: "as before"}
+        for row in rows:
+            undone = " (undo)" if row["undoes"] else ""
+            print(f"{row['time']}  {signs[row['change']]} {one_line(row['label'])}: {one_line(row['path'])}{undone}")
+    elif images:
+        labels = editor.of(images)
+        if as_json:
+            print(json.dumps([{"path": path, "labels": list(own)} for path, own in labels.items()]))
+            return
+        for path, own in labels.items():
+            print(f"{one_line(path)}: {', '.join(map(one_line, own)) or 'no label'}")
+    else:
+        counts = editor.counts()
+        if as_json:
+            print(json.dumps([{"label": label, "images": n} for label, n in counts.items()]))
+            return
+        for label, n in counts.items():
+            print(f"{n:>9,}  {one_line(label)}")
+
+
+@command
+def export(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="CSV file (default: standard output).")] = None,
+    run: RunOption = None,
+) -> None:
+    """Write all labels, as edited, as a CSV table that --set collection.labels=FILE reads.
+
+    \b
+    Example:
+      visterm label export labels.csv --run photos
+    """
+    editor = _editor(run)
+    if file is None:
+        # Paths keep bytes that are no UTF-8, as in a file. For mypy stdout is any TextIO, which cannot do this.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+        editor.export(sys.stdout)
+        return
+    import io
+
+    from visterm.pipeline.store.files import write_text
+
+    text = io.StringIO()
+    n_rows = editor.export(text)
+    with system_errors_explained(file, "cannot be written", ""):
+        write_text(file, text.getvalue())
+    make_console().say(f"{count(n_rows, 'row')} in {file}")
+
+
+commands = typer.Typer(name="label", help="Labels that you add and remove.", no_args_is_help=True)
+for _function in (add, remove, undo, suggest, export):
+    commands.command()(_function)
+commands.command("list")(list_labels)

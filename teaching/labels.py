@@ -1,0 +1,187 @@
+"""Editing the labels of a run's images, over what folders and tables say."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from typing_extensions import TypedDict
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import UserError, system_errors_explained
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.fields import read_fields
+from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
+from visterm.pipeline.store.run import Run, runs_folder
+
+
+class LabelEditCounts(TypedDict):
+    """Numbers of images that an edit changed and left; the step is None if it changed none."""
+
+    step: int | None
+    changed: int
+    unchanged: int
+
+
+class LabelEditor:
+    """Add labels to a run's images and remove them; files of yours are never written.
+
+    Searches, training and evaluation use the labels in effect at once. Threads and processes may share a run.
+
+    Parameters
+    ----------
+    run : Run, str or Path
+        A run in the folder of runs (``runs/``, or the environment variable VISTERM_RUNS), or the path of one.
+
+    Raises
+    ------
+    UserError
+        No such run.
+
+    Examples
+    --------
+    >>> from visterm.pipeline import LabelEditor
+    >>> labels = LabelEditor("photos")  # doctest: +SKIP
+    >>> labels.add("sunset", ["sea/17.jpg", "id:12"])  # doctest: +SKIP
+    >>> labels.undo()  # doctest: +SKIP
+    """
+
+    def __init__(self, run: Run | str | Path) -> None:
+        if not isinstance(run, Run):
+            run = Run(Path(run) if (Path(run) / "collection").is_dir() else runs_folder() / run)
+        run.check_exists()
+        self.run = run
+        self._config: Config = run.configure(None, [])
+
+    def add(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> LabelEditCounts:
+        """Add a label to images: ids, ``id:12``, files, or folders, whose images all get it.
+
+        Raises
+        ------
+        UserError
+            No such image, an image that was removed, or a label that cannot be one: nothing is changed.
+        """
+        return self._edit_all(check_label(label), images, 1, source)
+
+    def remove(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> LabelEditCounts:
+        """Remove a label from images, as `add` adds one."""
+        return self._edit_all(label, images, -1, source)
+
+    def edit(
+        self, edits: Iterable[tuple[int, str, int]], *, source: str = "python", confirm: bool = False
+    ) -> list[LabelEdit]:
+        """Add (1) and remove (-1) labels by (id, label, change) as one step; return its rows.
+
+        With ``confirm``, edits that change nothing are kept, too: whoever looked at the image said so.
+        """
+        with self._collection() as collection:
+            return collection.edit_labels(edits, self._config, source, confirm=confirm)
+
+    def undo(self, *, source: str = "python") -> list[LabelEdit]:
+        """Undo the last step that is not undone; return the rows made, none if there is no such step."""
+        with self._collection() as collection:
+            return collection.undo_labels(self._config, source)
+
+    def of(self, images: Iterable[int | str | Path]) -> dict[str, dict[str, float]]:
+        """Labels in effect and their weights, by path of these images."""
+        with self._collection() as collection:
+            ids = set(image_ids(self.run, collection, images, "no label was changed"))
+            return {image.path: image.labels for image in collection.images() if image.id in ids}
+
+    def counts(self) -> dict[str, int]:
+        """Number of images of each label, the most frequent first."""
+        with self._collection() as collection:
+            n_images = Counter(label for labels in collection.labels().values() for label in labels)
+        return dict(sorted(n_images.items(), key=lambda entry: (-entry[1], entry[0])))
+
+    def history(self) -> list[dict[str, Any]]:
+        """Every edit and every undo, in order."""
+        return LabelEdits(self.run.label_edits).export()
+
+    def export(self, stream: TextIO) -> int:
+        """Write a table of all labels in effect, which ``collection.labels`` reads; return its number of rows.
+
+        Of a run of clicks a table that ``collection.clicks`` reads. A label that a spreadsheet would take for a formula
+        has an apostrophe before it, which reading removes. Columns of the run's own table of images are kept.
+        """
+        with self._collection() as collection:
+            labels = collection.labels()
+            fields = {image.path: row.given for image, row in self._with_fields(collection)}
+        writer = csv.writer(stream, lineterminator="\n")
+        n_rows = 0
+        if self._config.collection.clicks is not None:
+            writer.writerow(["query", "path", "count"])
+            for path in sorted(labels):
+                for label, weight in sorted(labels[path].items()):
+                    writer.writerow([quoted(label), _plain(path), repr(weight)])
+                    n_rows += 1
+            return n_rows
+        columns = sorted({name for given in fields.values() for name in given})
+        writer.writerow(["path", "label", *columns])
+        for path in sorted(labels.keys() | fields.keys()):
+            given = fields.get(path, {})
+            values = [quoted(given.get(name, "")) for name in columns]
+            for label in sorted(labels.get(path, ())) or ([""] if any(values) else []):
+                writer.writerow([_plain(path), quoted(label), *values])
+                n_rows += 1
+        return n_rows
+
+    @staticmethod
+    def _with_fields(collection: Collection) -> Iterator[tuple[Any, Any]]:
+        rows = {id_: row for id_, row in read_fields(collection).items() if row.given}
+        if rows:
+            yield from ((image, rows[image.id]) for image in collection.images() if image.id in rows)
+
+    def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> LabelEditCounts:
+        with self._collection() as collection:
+            ids = image_ids(self.run, collection, images, "no label was changed")
+            edits = [(id_, label, change) for id_ in ids]
+            made = collection.edit_labels(edits, self._config, source)
+        step = made[0].step if made else None
+        return {"step": step, "changed": len(made), "unchanged": len(ids) - len(made)}
+
+    def _collection(self) -> contextlib.AbstractContextManager[Collection]:
+        return collection_of(self.run)
+
+
+@contextlib.contextmanager
+def collection_of(run: Run) -> Iterator[Collection]:
+    """Open the collection of a run; UserError if it has no images."""
+    with system_errors_explained(run.folder), Collection(run.collection) as collection:
+        if collection.root is None:
+            raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES --run {run.name}' first")
+        yield collection
+
+
+def image_ids(run: Run, collection: Collection, images: Iterable[int | str | Path], nothing: str) -> list[int]:
+    """Ids of images given as ids, ``id:12``, files or folders; UserError for one that is not there.
+
+    `nothing` says in the error that nothing was done.
+    """
+    ids: dict[int, None] = {}
+    for image in images:
+        given = f"id:{image}" if isinstance(image, int) else os.fspath(image)
+        matches = collection.find(given)
+        name = one_line(given) or "(empty name)"
+        if not matches:
+            raise UserError(f"run {run.name} has no image {name}; {nothing}")
+        living = [id_ for id_, _, status in matches if status in ("ok", "pending")]
+        if not living:
+            removed = matches[0][2] == "excluded"
+            why = "was removed; 'visterm add' brings it back" if removed else "cannot be read"
+            raise UserError(f"run {run.name}: {name} {why}; {nothing}")
+        ids |= dict.fromkeys(living)
+    if not ids:
+        raise UserError("no images given; give files, folders, id:N, or the results of a search on standard input")
+    return list(ids)
+
+
+def _plain(path: str) -> str:
+    """A path that no spreadsheet takes for a formula."""
+    return path if quoted(path) == path else os.path.join(os.curdir, path)

@@ -1,0 +1,435 @@
+"""An overview of a collection: a map in two dimensions, groups of images that look alike, and labels to check.
+
+All of it follows from which images are near each other. The map is made from the learned similarity: vectors are
+projected onto the main directions of learned queries, where the learner's matrix is small, and UMAP lays the nearest
+neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms; some of
+them show one scene, and some images one picture. A label is to be checked where all other images say that another one
+fits much better (`wrong_labels`); the nearest images by the learned similarity are evidence, and in a very large
+collection they judge.
+
+    runs/<run>/overview/    points.npy, ids.npy, alike.json, check.json, record.json
+
+`visterm serve` makes it in the background, in a process of low priority:
+``python -m visterm.teaching.overview runs/<run>``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.not_same import DifferentPictures
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
+from visterm.pipeline.store.run import Run
+
+from .duplicates import (
+    ALIGNED_CORRELATION,
+    EVENED_TOLERANCE,
+    SCENE_KEYPOINTS,
+    find_same_pictures,
+    find_same_scenes,
+)
+from .groups import Pairs, group_pairs
+from .wrong_labels import labels_to_check, rules_of_checks
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from visterm.pipeline.search.searcher import Searcher
+
+N_DIRECTIONS = 64  # main directions of the vectors
+N_NEIGHBORS = 15
+MAX_LAID_OUT = 60_000  # images that UMAP lays out; others are put between their nearest ones
+MIN_LAID_OUT = 16  # fewer are laid out by their two main directions
+ALIKE = {"visterms": 0.84, "spatial": 0.9, "deep": 0.87}  # cosine from which two images look alike; see `alike_limit`
+ALIKE_OTHER = 0.93  # of tables and other networks, of which nothing is known
+_FITTED_ON = 20_000  # images that the main directions are computed from
+_DENSE_ENTRIES = 40_000_000  # of learned queries, which are dense: some 160 MB
+_ROWS_AT_ONCE = 512
+_LISTED = 2000  # labels to check that are kept
+
+
+class Overview(NamedTuple):
+    """What `read_overview` returns.
+
+    Attributes
+    ----------
+    ids : ndarray of int64, (n_images,)
+    points : ndarray of float32, (n_images, 2)
+        Places on the map, from 0 to 1.
+    alike : dict
+        The pairs that `groups.group_pairs` makes groups of.
+    check : list of dict
+        ``{"id", "label", "probability", "share", "suggested", "suggested_probability", "suggested_share"}``, the worst
+        fit first: a label and the one that fits better, the probability of each as all other images say (None where
+        there are too many images), and the share of the nearest images that have it.
+    record : dict
+    """
+
+    ids: np.ndarray
+    points: np.ndarray
+    alike: Pairs
+    check: list[dict[str, Any]]
+    record: dict[str, Any]
+
+
+def alike_limit(config: Config) -> float:
+    """Cosine from which two images look alike, by their vectors; ``python -m experiments.studies alike`` chose it."""
+    if config.collection.vectors.file is not None or config.features.kind == "onnx":
+        return ALIKE_OTHER
+    if config.features.kind == "deep":
+        return ALIKE["deep"]
+    return ALIKE["visterms" if config.features.cells == [1] else "spatial"]
+
+
+def overview_record(searcher: Searcher) -> dict[str, Any]:
+    """Make the record of the overview of a run as it is now; see `is_up_to_date`."""
+    learner = searcher.default_learner()
+    return make_record(
+        "overview",
+        {
+            "seed": searcher.config.seed,
+            "n_neighbors": N_NEIGHBORS,
+            "alike": alike_limit(searcher.config),
+            "crops": ALIGNED_CORRELATION,
+            "pictures": EVENED_TOLERANCE,
+            "scenes": SCENE_KEYPOINTS,
+            "check": rules_of_checks(),
+        },
+        {"collection": searcher.gallery.fingerprint, "learner": fingerprint(learner, searcher._trained.get(learner))},
+    )
+
+
+def overview_folder(run: Run) -> Path:
+    """The folder of a run's overview."""
+    return run.folder / "overview"
+
+
+def read_overview(run: Run) -> Overview | None:
+    """Read the overview that a run keeps, up to date or not; None if there is none that can be read."""
+    import numpy as np
+
+    folder = overview_folder(run)
+    try:
+        record = read_record(folder)
+        if record is None:
+            return None
+        ids, points = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("ids", "points"))
+        alike, check = (json.loads((folder / f"{name}.json").read_text()) for name in ("alike", "check"))
+        if not isinstance(alike, dict) or alike.keys() != {"same", "scene", "alike"}:
+            raise ValueError("groups of an earlier version")
+    except (UserError, OSError, ValueError):  # it is made again
+        return None
+    return Overview(ids, points, alike, check, record)
+
+
+def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = lambda phase, share: None) -> Overview:
+    """Make the overview of a run and keep it there; read it if it is up to date.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    tell : callable, optional
+        Called with each phase in words and the share of the work that is done.
+
+    Returns
+    -------
+    Overview
+
+    Raises
+    ------
+    UserError
+        The package umap-learn is missing, or the run cannot be written.
+    """
+    import numpy as np
+
+    run, record = searcher.run, overview_record(searcher)
+    folder = overview_folder(run)
+    if is_up_to_date(folder, record) and (kept := read_overview(run)) is not None:
+        return kept
+    tell("projecting the images", 0.02)
+    plain, learned = _projections(searcher)
+    ids = searcher.images.ids
+    tell("finding the nearest images", 0.15)
+    neighbors, distances = _nearest(learned, N_NEIGHBORS)
+    tell("judging the labels", 0.25)
+    check = labels_to_check(searcher, neighbors, _LISTED)
+    tell("finding images that look alike", 0.4)
+    alike = _pairs(searcher, _nearest(plain, N_NEIGHBORS)[0])
+    tell("drawing the map", 0.5)
+    points = _laid_out(learned, neighbors, distances, searcher.config.seed)
+    run.check_exists()
+    with publish(folder, record) as target:
+        np.save(target / "ids.npy", ids)
+        np.save(target / "points.npy", points)
+        (target / "alike.json").write_text(json.dumps(alike))
+        (target / "check.json").write_text(json.dumps(check))
+    tell("done", 1.0)
+    return Overview(ids, points, alike, check, record)
+
+
+def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
+    """Find images that show the same picture, the same scene, or look alike, as their vectors are nearly equal.
+
+    Pictures are the same whatever their size, encoding and brightness, if one is mirrored, and if one is a crop of nine
+    tenths of each side or more. Pictures that look alike show the same scene if many of their keypoints agree.
+
+    Parameters
+    ----------
+    searcher : Searcher
+        Its groups are those that the page shows; `make_overview` keeps them.
+
+    Returns
+    -------
+    list of dict
+        ``{"ids": [...], "degree", "same", "similarity"}``: images of the same picture (degree "picture"), then pictures
+        of the same scene ("scene"), with one image for each picture, then those that look alike ("alike"), with one for
+        each scene; of each degree the largest groups first, at most 2,000. `same` is whether they show the same
+        picture. The similarity is the smallest of the pairs that make the group: a correlation of pixels for pictures,
+        else a cosine of vectors. Images that people said are different are in no group together.
+    """
+    pairs = _pairs(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
+    return group_pairs(pairs, DifferentPictures(searcher.run.different).parts_of(searcher.images))
+
+
+def _look(searcher: Searcher) -> np.ndarray:
+    """Vectors by their main directions, at most N_DIRECTIONS."""
+    import numpy as np
+    from scipy import sparse
+
+    X: Any = searcher.X
+    rows = _fitted_rows(X)
+    size = min(N_DIRECTIONS, X.shape[1] - 1, len(rows) - 1)
+    if size < 2:
+        few = X[:, : min(2, X.shape[1])]
+        return few.toarray() if sparse.issparse(few) else np.asarray(few)
+    return np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
+
+
+def _fitted_rows(X: Any) -> np.ndarray:
+    """Rows that the main directions are computed from."""
+    import numpy as np
+
+    return np.linspace(0, X.shape[0] - 1, min(X.shape[0], _FITTED_ON)).astype(np.intp)
+
+
+def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of few dimensions, float32 with unit rows: by their main directions, and as the learner compares them."""
+    import numpy as np
+    from scipy import sparse
+
+    from visterm.retrieval.stored import gallery_sides
+
+    X: Any = searcher.X
+    n_features = X.shape[1]
+    plain, rows = _look(searcher), _fitted_rows(X)
+    if min(n_features, len(rows)) < 3:
+        return _unit_rows(plain), _unit_rows(plain)
+    learner: Any = searcher.blend(searcher.default_learner())
+    if not learner.linear:
+        return _unit_rows(plain), _unit_rows(plain)
+    # The directions in which learned queries differ: those of the plain vectors hold little of what was learned.
+    few = rows[:: max(1, len(rows) * n_features // _DENSE_ENTRIES)]
+    size = min(N_DIRECTIONS, n_features - 1, len(few) - 1)
+    directions = _directions(learner.transform_query(X[few]), size, searcher.config.seed)
+    whole: Any = searcher.learner(searcher.default_learner())
+    if directions.shape[1] != n_features or not whole.keeps_columns:  # both sides lie in a space of their own: WSABIE
+        learned = gallery_sides(whole, X)
+        learned = learned.toarray() if sparse.issparse(learned) else learned
+        if learner is not whole:  # a share of it, beside how images look: each with the root of its weight
+            look, share = np.sqrt(1 - learner.learned), np.sqrt(learner.learned * learner.scale)
+            learned = np.hstack([look * plain, share * learned])
+        return _unit_rows(plain), _unit_rows(learned)
+    sides = sparse.csr_matrix(directions) if sparse.issparse(X) else directions
+    matrix = learner.linear_query(sides) @ sides.T
+    matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
+    # A map is symmetric: what the matrix does both ways counts. Directions in which it makes images that share them
+    # less similar have no place in it.
+    values, bases = np.linalg.eigh((matrix + matrix.T).astype(np.float64) / 2)
+    projected = np.asarray(X @ directions.T)
+    if (center := learner.center()) is not None:
+        projected = projected - center @ directions.T
+    learned = projected @ (bases * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+    return _unit_rows(plain), _unit_rows(learned)
+
+
+def _directions(vectors: Any, size: int, seed: int) -> np.ndarray:
+    """The main directions of some vectors, float32 (size, n_features)."""
+    import numpy as np
+    from sklearn.utils.extmath import randomized_svd
+
+    return np.asarray(randomized_svd(vectors, size, n_oversamples=10, n_iter=3, random_state=seed)[2], np.float32)
+
+
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    vectors = np.asarray(vectors, np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _nearest(vectors: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest rows of each row, itself excluded, and their cosine distances; exact, so the same every time."""
+    import numpy as np
+
+    among = vectors if among is None else among
+    own = among is vectors
+    k = min(k, len(among) - own)
+    indices = np.zeros((len(vectors), k), np.int32)
+    distances = np.zeros((len(vectors), k), np.float32)
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        scores = vectors[start : start + _ROWS_AT_ONCE] @ among.T
+        here = np.arange(len(scores))
+        if own:
+            scores[here, start + here] = -2
+        best = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k < scores.shape[1] else np.argsort(-scores, axis=1)
+        values = np.take_along_axis(scores, best, axis=1)
+        order = np.argsort(-values, axis=1, kind="stable")
+        indices[start + here] = np.take_along_axis(best, order, axis=1)
+        distances[start + here] = np.maximum(1 - np.take_along_axis(values, order, axis=1), 0)
+    return indices, distances
+
+
+def _laid_out(vectors: np.ndarray, neighbors: np.ndarray, distances: np.ndarray, seed: int) -> np.ndarray:
+    """Places of the images on the map, from 0 to 1."""
+    import numpy as np
+
+    n = len(vectors)
+    flat = _main_plane(vectors)
+    if n < MIN_LAID_OUT:
+        return _scaled(flat)
+    if n <= MAX_LAID_OUT:
+        return _scaled(_umap(vectors, neighbors, distances, flat, seed))
+    chosen = np.linspace(0, n - 1, MAX_LAID_OUT).astype(np.intp)
+    landmarks = vectors[chosen]
+    places = _umap(landmarks, *_nearest(landmarks, N_NEIGHBORS), flat[chosen], seed)
+    nearest, apart = _nearest(vectors, 3, landmarks)
+    shares = 1 / (apart + 1e-3)
+    points = (places[nearest] * shares[:, :, None]).sum(axis=1) / shares.sum(axis=1)[:, None]
+    points[chosen] = places
+    return _scaled(points)
+
+
+def _umap(
+    vectors: np.ndarray, neighbors: np.ndarray, distances: np.ndarray, start: np.ndarray, seed: int
+) -> np.ndarray:
+    import warnings
+
+    import numpy as np
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of TensorFlow, which nobody needs
+            from umap import UMAP
+    except ModuleNotFoundError as error:
+        raise UserError(f"the map needs {error.name}: pip install 'visterm[serve]'") from None
+    itself = np.arange(len(vectors), dtype=np.int32)[:, None]
+    k = neighbors.shape[1] + 1
+    known = (np.hstack([itself, neighbors]), np.hstack([np.zeros_like(distances[:, :1]), distances]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a seed means one thread
+        model = UMAP(
+            n_neighbors=k,
+            min_dist=0.15,
+            metric="cosine",
+            n_epochs=200,
+            init=start * 10 / max(float(np.abs(start).max()), 1e-9),
+            precomputed_knn=(*known, None),
+            random_state=seed,
+            n_jobs=1,
+        )
+        return model.fit_transform(vectors)
+
+
+def _main_plane(vectors: np.ndarray) -> np.ndarray:
+    """Places by the two main directions, (n_images, 2)."""
+    import numpy as np
+
+    centred = vectors - vectors.mean(axis=0)
+    if centred.shape[1] < 2 or len(centred) < 2:
+        return np.hstack([centred, np.zeros((len(centred), 2))])[:, :2].astype(np.float32)
+    _, bases = np.linalg.eigh(centred.T.astype(np.float64) @ centred)
+    bases = bases[:, -2:]
+    bases = bases * np.sign(bases[np.abs(bases).argmax(axis=0), [0, 1]])  # else their signs are left to chance
+    return (centred @ bases).astype(np.float32)
+
+
+def _scaled(points: np.ndarray) -> np.ndarray:
+    """Fit places into the unit square, without stretching; a few far outliers are drawn in."""
+    import numpy as np
+
+    low, high = np.percentile(points, [0.2, 99.8], axis=0)
+    side = max(float((high - low).max()), 1e-6)
+    places = 0.5 + (np.clip(points, low - 0.03 * side, high + 0.03 * side) - (low + high) / 2) / (1.08 * side)
+    return places.astype(np.float32)
+
+
+def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
+    """Find the pairs that groups of duplicates are made of, by ids."""
+    import numpy as np
+
+    images, X = searcher.images, searcher.X
+    left = np.repeat(np.arange(len(images)), neighbors.shape[1])
+    right = neighbors.ravel().astype(np.intp)
+    left, right = np.unique(np.sort(np.column_stack([left, right]), axis=1), axis=0).T
+    similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in _starts(left)])
+    of_file = defaultdict(list)
+    for row, image in enumerate(images):
+        of_file[image.sha256].append(row)
+    same = {(rows[0], row): 1.0 for rows in of_file.values() for row in rows[1:]}
+    near = similar >= alike_limit(searcher.config)
+    alike = dict(zip(zip(left[near].tolist(), right[near].tolist(), strict=True), similar[near].tolist(), strict=True))
+    scene: list[tuple[int, int]] = []
+    if searcher.config.collection.vectors.file is None:
+        max_pixels = searcher.config.collection.max_pixels
+        same = find_same_pictures(searcher.root, images, max_pixels) | same
+        scene = find_same_scenes(searcher.root, images, list(alike.keys() - same.keys()), max_pixels)
+    ids = [image.id for image in images]
+    kinds = {"same": same, "scene": {pair: alike[pair] for pair in scene}, "alike": alike}
+    return {
+        kind: [(ids[a], ids[b], round(min(value, 1.0), 4)) for (a, b), value in pairs.items()]
+        for kind, pairs in kinds.items()
+    }
+
+
+def _starts(values: np.ndarray) -> range:
+    return range(0, max(len(values), 1), 100_000)
+
+
+def _cosines(X: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Cosines of pairs of rows, which have unit length."""
+    import numpy as np
+    from scipy import sparse
+
+    if sparse.issparse(X):
+        return np.asarray(X[left].multiply(X[right]).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X[left], X[right])
+
+
+def _main(folder: str) -> int:
+    """Make the overview of a run, at low priority, with a line of JSON per phase on standard output."""
+    from visterm.pipeline.search.searcher import Searcher
+
+    if hasattr(os, "nice"):
+        os.nice(19)
+    try:
+        searcher = Searcher(Run(Path(folder)))
+        make_overview(
+            searcher, tell=lambda phase, share: print(json.dumps({"phase": phase, "share": share}), flush=True)
+        )
+    except (UserError, OSError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1]))

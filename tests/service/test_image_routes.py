@@ -1,0 +1,165 @@
+"""Images and thumbnails."""
+
+import io
+import os
+import shutil
+import sqlite3
+import zipfile
+from contextlib import closing
+
+from PIL import Image as Pillow
+
+from visterm.pipeline.console import Console
+from visterm.pipeline.stages.edit import add
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.service import reloader, thumbnails
+
+MARKUP = "fig/<img src=x onerror=alert(1)>.jpg"
+
+
+def test_images(client, searcher):
+    listed = client.get("/api/images", params={"limit": 5, "offset": 2}).json()
+    assert [image["path"] for image in listed] == [image.path for image in searcher.images[2:7]]
+    some = client.get("/api/images", params={"sample": 6, "seed": 3, "label": "plum"}).json()
+    assert {image["labels"][0] for image in some} == {"plum"}
+    assert some == client.get("/api/images", params={"sample": 6, "seed": 3, "label": "plum"}).json()
+    assert client.get("/api/images", params={"label": "none such"}).json() == []
+    one = client.get(f"/api/images/{listed[0]['id']}").json()
+    assert one["bytes"] == (searcher.root / one["path"]).stat().st_size
+
+
+def test_thumbnails_are_kept_by_content(client, photos):
+    number = photos.id("pear/3.jpg")
+    image = client.get(f"/api/images/{number}").json()
+    plain = client.get(f"/images/{number}/thumbnail", params={"size": 100})
+    assert plain.headers["content-type"] == "image/webp"
+    with Pillow.open(io.BytesIO(plain.content)) as picture:
+        assert picture.size == (128, 96)
+    assert "immutable" not in plain.headers["cache-control"]  # another run may give this id to another image
+    by_hash = client.get(f"/{image['thumbnail']}&size=100")
+    assert "immutable" in by_hash.headers["cache-control"]
+    etag = {"If-None-Match": plain.headers["etag"]}
+    assert client.get(f"/images/{number}/thumbnail", params={"size": 100}, headers=etag).status_code == 304
+    color = client.get(f"/api/images/{number}").json()["color"]
+    assert len(color) == 7
+    original = client.get(f"/images/{number}/original")
+    assert original.content == photos.data("pear/3.jpg")
+    assert original.headers["content-type"] == "image/jpeg"
+    etag = {"If-None-Match": original.headers["etag"]}
+    assert client.get(f"/images/{number}/original", headers=etag).status_code == 304
+
+
+def test_unknown_ids(client):
+    images = [f"/images/999999/{what}" for what in ("thumbnail", "original")]
+    for path in ("/search?id=999999", *images, "/api/images/999999", "/search?id=0"):
+        client.check_error(client.get(path), 404, "no image", "removed")
+
+
+def test_replaced_files_are_not_served(own, own_photos, tmp_path, serving, photos):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    with serving(own) as client:
+        link, pipe, other = (photos.id(f"plum/{i}.jpg") for i in (1, 2, 3))
+        for i in (1, 2, 3):
+            (own_photos / f"plum/{i}.jpg").unlink()
+        (own_photos / "plum/1.jpg").symlink_to(secret)
+        os.mkfifo(own_photos / "plum/2.jpg")
+        shutil.copy(own_photos / "fig/1.jpg", own_photos / "plum/3.jpg")
+        for number in (link, pipe, other):
+            client.check_error(client.get(f"/images/{number}/original"), 410, "visterm features")
+            client.check_error(client.get(f"/images/{number}/thumbnail"), 410, "gone or has changed")
+        shutil.rmtree(own_photos / "fig")
+        client.check_error(client.get(f"/images/{photos.id('fig/2.jpg')}/original"), 410)
+        assert client.get("/search", params={"id": other}).status_code == 200  # its vector is still there
+
+
+def test_name_that_is_not_utf8(own, own_photos, serving):
+    shutil.copy(own_photos / "fig/1.jpg", os.path.join(os.fsencode(own_photos), b"fig/\xff\n.jpg"))
+    features_stage(own, own.configure(None, []), None, Console(quiet=True))
+    with serving(own) as client:
+        image = client.get("/api/images", params={"label": "fig", "limit": 200}).json()[-1]
+        assert image["path"] == "fig/\udcff\n.jpg"
+        assert client.get(f"/images/{image['id']}/original").headers["content-disposition"].endswith("%FF%0A.jpg")
+
+
+def test_removed_image_and_its_thumbnail(own, own_photos, serving, photos, searcher, monkeypatch):
+    monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
+    with serving(own) as client:
+        version, thumbnails = client.health()["version"], client.parts.thumbnails
+        removed, kept = (photos.id(f"plum/{i}.jpg") for i in (4, 5))
+        for number in (removed, kept):
+            assert client.get(f"/images/{number}/thumbnail").status_code == 200
+        (own_photos / "plum/4.jpg").unlink()
+        features_stage(own, own.configure(None, []), None, Console(quiet=True))
+        client.wait_for_version(version)
+        client.check_error(client.get(f"/images/{removed}/thumbnail"), 404, "removed")
+        client.check_error(client.get("/search", params={"id": removed}), 404, "removed")
+        client.wait_until(lambda: len(thumbnails.colors) == 1)
+
+        def stored():
+            with closing(sqlite3.connect(own.folder / "service/thumbnails.sqlite")) as db:
+                return [row[0] for row in db.execute("SELECT sha256 FROM thumbnails")]
+
+        client.wait_until(lambda: len(stored()) == 1)
+        assert stored() == list(thumbnails.colors) == [searcher.images[searcher.place[kept]].sha256]
+
+
+def test_thumbnails_have_a_cap(tmp_path, searcher, monkeypatch):
+    file, image = tmp_path / "cap.sqlite", searcher.images[0]
+    with closing(thumbnails.Thumbnails(file)) as kept, closing(sqlite3.connect(file)) as db:
+
+        def make():
+            return kept.get(searcher.root, image, 128, 10**8)
+
+        made = make()
+        kept.sweep(searcher.images)
+        assert db.execute("SELECT count(*) FROM thumbnails").fetchone() == (1,)
+        assert make() == made
+        monkeypatch.setattr(thumbnails, "MAX_THUMBNAIL_BYTES", 0)
+        kept.sweep(searcher.images)
+        assert db.execute("SELECT count(*) FROM thumbnails").fetchone() == (0,)
+        db.execute("DROP TABLE thumbnails")  # as if damaged
+        assert make() == made
+    assert make() == made  # not stored any more
+
+
+def test_thumbnails_that_cannot_be_stored(tmp_path, searcher, caplog):
+    (tmp_path / "service").write_text("a file")
+    kept = thumbnails.Thumbnails(tmp_path / "service" / "thumbnails.sqlite")
+    assert kept.get(searcher.root, searcher.images[0], 128, 10**8)
+    kept.sweep(searcher.images)
+    assert "thumbnails are not stored" in caplog.text
+
+
+def test_markup_stays_text(client, photos):
+    number = photos.id(MARKUP)
+    answer = client.get("/search", params={"id": number})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()[0]["query"] == MARKUP
+    original = client.get(f"/images/{number}/original")
+    assert "<" not in original.headers["content-disposition"]
+    assert original.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    for refused in (
+        client.upload(b"no image", "<script>alert(1)</script>\r\n.jpg"),
+        client.get("/search", params={"id": number, "label": "<script>"}),
+        client.get("/search", params={"query_label": "<script>"}),
+        client.get("/search", params={"id": number, "learner": "<script>"}),
+    ):
+        assert refused.status_code in (404, 415)
+        assert refused.headers["content-type"] == "application/json"
+        assert refused.headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_archive_has_each_photo_once_and_names_no_folder_of_the_machine(own, own_photos, serving, tmp_path):
+    outside = tmp_path / "elsewhere" / "other.jpg"
+    outside.parent.mkdir()
+    shutil.copy(own_photos / "pear/1.jpg", outside)
+    with outside.open("ab") as file:
+        file.write(b"\0")  # another content
+    add(own, own.configure(None, []), [outside], Console(quiet=True), labels=["pear"])
+    with serving(own) as client:
+        numbers = {image.path: image.id for image in client.parts.snapshot.searcher.images}
+        inside, added = numbers["pear/1.jpg"], numbers[str(outside)]
+        answer = client.post("/images/download", data={"ids": f"{inside},0{inside},{added}"})
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert sorted(archive.namelist()) == sorted(["pear/1.jpg", f"{added}-other.jpg"])

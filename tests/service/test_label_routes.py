@@ -1,0 +1,287 @@
+"""Labels edited through the service, and on the page."""
+
+import re
+
+import pytest
+
+from visterm.pipeline import LabelEditor, Searcher
+from visterm.service import snapshot
+
+
+def change(number, label, how):
+    return {"id": number, "label": label, "change": how}
+
+
+def test_edits_are_searched_at_once_and_undone(own, serving, photos):
+    plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
+    with serving(own) as client:
+        edits = [change(plum, "ripe", "add"), change(fig, "ripe", "add"), change(fig, "fig", "remove")]
+        done = client.post("/api/labels", json={"edits": edits}).json()
+        assert (done["changed"], done["images"][1]["labels"], done["last"]["added"]) == (2, ["ripe"], ["ripe"])
+        (answer,) = client.get("/search", params={"id": plum, "label": "ripe"}).json()
+        assert [result["id"] for result in answer["results"]] == [fig]
+        LabelEditor(own).remove("ripe", [plum])  # of another program: the later one wins
+        assert client.get("/api/labels/last").json()["last"]["removed"] == ["ripe"]
+        for _ in range(2):
+            client.post("/api/labels/undo")
+        assert LabelEditor(own).of([plum, fig]) == {"fig/0.jpg": {"fig": 1.0}, "plum/0.jpg": {"plum": 1.0}}
+        client.check_error(client.post("/api/labels/undo"), 409, "no edit of labels to undo")
+        for label, message in (("a" * 4000, "4,000 characters"), ("a\nb", "control characters"), (" ", "is empty")):
+            refused = client.post("/api/labels", json={"edits": [change(plum, label, "add")]})
+            client.check_error(refused, 409, message)
+
+
+def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photos, draw_overview):
+    plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
+    draw_overview(own, [(plum, "plum"), (fig, "fig")])
+    with serving(own) as client:
+        client.post("/api/labels", json={"edits": [change(plum, "plum", "add")], "source": "queue"})
+        assert [entry["image"]["id"] for entry in client.get("/api/check").json()["entries"]] == [fig]
+        edits = [change(fig, "fig", "remove"), change(fig, "pear", "add")]
+        client.post("/api/labels", json={"edits": edits, "source": "queue"})
+        assert client.get("/api/check").json()["total"] == 0
+        client.post("/api/labels/undo")
+        assert client.get("/api/check").json()["total"] == 1
+
+
+def test_a_concept_is_learned_from_answers_that_survive_a_restart(own, serving, photos):
+    ids = {name: [photos.id(f"{name}/{i}.jpg") for i in range(5)] for name in ("plum", "fig")}
+    asked = {"label": "round"}
+
+    def answer(client, number, how):
+        response = client.post("/api/labels", json={"edits": [change(number, "round", how)], "source": "concept"})
+        assert response.json()["changed"] == 1
+
+    with serving(own) as client:
+        client.check_error(client.get("/api/concept", params=asked), 404, "has no label 'round'")
+        edits = [change(number, "round", "add") for number in ids["plum"][:3]]
+        client.post("/api/labels", json={"edits": edits, "source": "concept"})
+        state = client.get("/api/concept", params=asked).json()
+        assert (state["yes"], state["no"], state["n_sure"]) == (3, 0, len(state["sure"]))
+        first = state["ask"]["id"]
+        assert first not in ids["plum"][:3]
+        other = client.get("/api/concept", params=asked | {"skip": str(first)}).json()["ask"]["id"]
+        assert other != first
+        for number in ids["fig"]:
+            answer(client, number, "remove")
+        answer(client, ids["fig"][0], "remove")  # said twice, of two pages
+        assert LabelEditor(own).of(ids["fig"][:1]) == {"fig/0.jpg": {"fig": 1.0}}
+    with serving(own) as client:
+        state = client.get("/api/concept", params=asked).json()
+        assert (state["yes"], state["no"]) == (3, 5)
+        assert not {*ids["plum"][:3], *ids["fig"]} & {state["ask"]["id"], *state["sure"]}
+        for number in ids["fig"][:2]:
+            answer(client, number, "add")  # the later answer counts
+        assert client.get("/api/concept", params=asked).json()["no"] == 3
+        for _ in range(2):
+            client.post("/api/labels/undo")
+        assert client.get("/api/concept", params=asked).json()["no"] == 5
+
+
+def test_a_concept_of_nothing_is_refused_on_one_line(own, serving, photos):
+    gone = photos.id("fig/0.jpg")
+    with serving(own) as client:
+        for label, status, message in (
+            ("", 409, "the label is empty"),
+            (" ", 409, "the label is empty"),
+            ("a" * 4000, 409, "4,000 characters"),
+            ("a" * 5000, 422, "at most 4096"),
+            ("a\nb", 409, "control characters"),
+        ):
+            client.check_error(client.get("/api/concept", params={"label": label}), status, message)
+        client.check_error(client.get("/api/concept"), 422, "label")
+        client.check_error(client.get("/api/concept", params={"label": "fig", "skip": "x"}), 422, "skip")
+        client.check_error(client.post("/api/labels", json={"edits": [], "source": "concept"}), 422, "at least 1")
+        client.post("/api/images/remove", json={"ids": [gone]})
+        edits = {"edits": [change(gone, "round", "add")], "source": "concept"}
+        client.check_error(client.post("/api/labels", json=edits), 409, "fig/0.jpg was removed from the run")
+        state = client.get("/api/concept", params={"label": "fig", "skip": str(gone)}).json()
+        assert state["yes"] == 5
+
+
+@pytest.fixture
+def labelled(own_shown, serving, draw_overview):
+    """The address of a service of a copy of the pages' run, with two labels to check; and the run."""
+    images = Searcher(own_shown).images
+    draw_overview(own_shown, [(image.id, "plum") for image in images if image.path in ("plum/1.jpg", "plum/2.jpg")])
+    with serving(own_shown) as client:
+        yield str(client.base_url), own_shown
+
+
+def test_a_label_pressed_while_labels_are_read_again_is_taken_away(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    page.goto(f"{labelled[0]}?view=album&open={ids['plum/1.jpg']}")
+    page.wait_for_load_state("networkidle")  # the viewer fills, and its parts move
+    labels = page.get_by_role("region", name="Labels")
+    labels.get_by_role("button", name="Remove label plum").hover()
+    page.mouse.down()
+    with page.expect_response("**/api/labels/last"):
+        page.evaluate("dispatchEvent(new Event('focus'))")  # as where a press brings the browser's window to the front
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
+    page.mouse.up()
+    expect(labels.get_by_role("listitem")).to_have_text(["No label"])
+    expect(labels.get_by_role("button", name="Undo plum removed")).to_be_visible()  # it is kept
+
+
+def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    number = ids["plum/1.jpg"]
+    page.goto(f"{address}?view=album&open={number}")
+    labels = page.get_by_role("region", name="Labels")
+    labels.get_by_label("Add a label").fill("ripe")
+    page.keyboard.press("Enter")
+    expect(labels.get_by_role("listitem")).to_have_text(["plum", "ripe"])
+    labels.get_by_role("button", name="Remove label plum").click()
+    expect(labels.get_by_role("listitem")).to_have_text(["ripe"])
+    expect(labels.get_by_role("button", name="Undo plum removed")).to_be_visible()  # it is kept
+    labels.get_by_role("button", name="Add suggested label plum").click()  # without an annotator
+    expect(labels.get_by_role("listitem")).to_have_text(["ripe", "plum"])
+    labels.get_by_role("button", name="Undo plum added").click()
+    expect(labels.get_by_role("listitem")).to_have_text(["ripe"])
+    expect(labels.get_by_role("button", name="Undo plum removed")).to_be_visible()
+    page.reload()
+    labels.get_by_role("button", name="Undo").click()
+    labels.get_by_role("button", name=re.compile("Undo ripe added")).click()
+    expect(labels.get_by_role("listitem")).to_have_text(["plum"])
+    page.goto(f"{address}?view=queue")
+    expect(page.locator("#queue")).to_contain_text("2 photos left")
+    expect(page.locator("#queue")).to_contain_text("By all other photos, pear is 91 % likely and plum 3 %.")
+    page.keyboard.press("y")
+    expect(page.locator("#queue")).to_contain_text("1 decided, 1 photo left")
+    page.keyboard.press("n")
+    expect(page.locator("#queue")).to_contain_text("No label is left to check")
+    assert LabelEditor(run).of([number]) == {"plum/1.jpg": {"pear": 1.0}}
+
+
+@pytest.mark.slow
+def test_a_concept_is_learned_by_keys_alone(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    concept, asked = page.locator("#concept"), page.locator("#concept .asked img")
+    page.goto(f"{address}?view=album&label=plum")
+    page.locator("#album a.open").first.focus()
+    for key in (" ", "Shift+ArrowRight", "Shift+ArrowRight"):
+        page.keyboard.press(key)
+    page.locator("#selection").get_by_role("button", name="Find more of these").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Find more like these 3 photos")).to_be_visible()
+    assert page.violations() == []
+    page.keyboard.type("round")
+    page.keyboard.press("Enter")
+    expect(concept.get_by_role("heading", level=1)).to_have_text("Does this show round?")
+    expect(concept).to_contain_text("3 photos: yes. 0 photos: no.")
+    assert page.violations() == []
+
+    def press(key):
+        """Answer, and wait for the next photo; return the number of the one asked about."""
+        name = asked.get_attribute("alt")
+        page.keyboard.press(key)
+        expect(asked).not_to_have_attribute("alt", name)
+        return ids[name.removeprefix("Photo ")]
+
+    yes, no, skipped = press("y"), press("n"), press("s")
+    expect(concept).to_contain_text("4 photos: yes. 1 photo: no.")
+    assert "round" in LabelEditor(run).of([yes]).popitem()[1]
+    assert "round" not in LabelEditor(run).of([no]).popitem()[1]
+    press("u")
+    assert asked.get_attribute("alt") == f"Photo {next(path for path, number in ids.items() if number == skipped)}"
+    press("u")
+    expect(concept).to_contain_text("4 photos: yes. 0 photos: no.")
+    press("n")
+    page.reload()
+    expect(concept).to_contain_text("4 photos: yes. 1 photo: no.")
+    press("u")
+    expect(concept).to_contain_text("4 photos: yes. 0 photos: no.")
+    page.refusals = 1
+    press("u")
+    page.keyboard.press("u")
+    expect(concept).to_contain_text("No photo is labelled “round”")
+    assert "round" not in LabelEditor(run).counts()
+
+
+def say(page, address, number, how):
+    """Answer whether an image is round; return what is known then."""
+    edits = [change(number, "round", how)]
+    assert page.request.post(f"{address}/api/labels", data={"edits": edits, "source": "concept"}).ok
+    return page.request.get(f"{address}/api/concept?label=round").json()
+
+
+def test_the_photos_found_for_a_concept_get_the_label_in_one_step(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    concept = page.locator("#concept")
+    state = say(page, address, ids["plum/1.jpg"], "add")
+    while not state["n_sure"]:  # the images of the tests are alike: answer until some are found
+        state = say(page, address, state["ask"]["id"], "remove" if state["yes"] > 2 else "add")
+    n, before = state["n_sure"], LabelEditor(run).counts()["round"]
+    page.goto(f"{address}?view=concept&label=round")
+    expect(concept.get_by_role("heading", level=2)).to_have_text(re.compile(f"^{n} photos? found$"))
+    held = []
+    page.route("**/api/concept?*", lambda route: held.append(route), times=1)  # the photos that follow take their time
+    concept.get_by_role("button", name="Add the label to").click()
+    expect(page.locator("#toasts")).to_contain_text(f"round added to {n} photo")
+    assert LabelEditor(run).counts()["round"] == before + n
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    held[0].continue_()
+    expect(page.locator("#toasts")).to_contain_text("Undone")
+    expect(concept.get_by_role("heading", level=2)).to_have_text(re.compile(f"^{n} photos? found$"))
+    assert LabelEditor(run).counts()["round"] == before
+    concept.get_by_role("button", name=re.compile("^No: ")).first.click()
+    expect(concept).to_contain_text(f": yes. {state['no'] + 1} photo")
+
+
+@pytest.mark.parametrize(
+    "page", [{"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True}], indirect=True
+)
+def test_a_concept_is_answered_by_swipes_on_a_phone(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, _ = labelled
+    say(page, address, ids["plum/1.jpg"], "add")
+    page.goto(f"{address}?view=concept&label=round")
+    asked = page.locator("#concept .asked")
+    touch = page.context.new_cdp_session(page)
+
+    def swipe(by):
+        place = asked.bounding_box()
+        x, y = place["x"] + place["width"] / 2, place["y"] + 40
+        for kind, points in (
+            ("touchStart", [{"x": x, "y": y}]),
+            ("touchMove", [{"x": x + by, "y": y}]),
+            ("touchEnd", []),
+        ):
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    expect(page.locator("#concept")).to_contain_text("1 photo: yes. 0 photos: no.")
+    assert page.violations() == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    swipe(120)
+    expect(page.locator("#concept")).to_contain_text("2 photos: yes. 0 photos: no.")
+    swipe(-120)
+    expect(page.locator("#concept")).to_contain_text("2 photos: yes. 1 photo: no.")
+
+
+def test_after_an_edit_scores_are_not_measured_again(own, serving, photos, monkeypatch):
+    monkeypatch.setattr(snapshot, "_SAMPLE", 8)
+    with serving(own) as client:
+        client.get("/search", params={"id": photos.id("pear/1.jpg"), "learner": "cosine"})
+        before = client.parts.snapshot
+        assert "cosine" in before._low
+        measured = []
+        monkeypatch.setattr(snapshot.Snapshot, "is_unlike", lambda self, name, ranked: measured.append(set(self._low)))
+        client.post("/api/labels", json={"edits": [change(photos.id("pear/1.jpg"), "plum", "add")]})
+        edited = client.parts.snapshot
+        assert edited is not before
+        assert measured  # asked when its searches were warmed up, with what had been measured before
+        assert all("cosine" in known for known in measured)
+        assert edited._low == before._low
+        measured.clear()
+        client.post("/api/images/remove", json={"ids": [photos.id("fig/1.jpg")]})
+        assert client.parts.snapshot is not edited
+        assert measured
+        assert not any(measured)

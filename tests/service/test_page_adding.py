@@ -1,0 +1,82 @@
+"""Photos and folders that are dropped on the page: searched by, or added to the collection."""
+
+import re
+import shutil
+import sys
+
+import pytest
+from playwright.sync_api import expect
+
+from visterm.service.subjects.adding import PhotoAdder
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def drop(page, *files):
+    """Drop files and folders, as the system's file manager does."""
+    devtools = page.context.new_cdp_session(page)
+    data = {"items": [], "files": list(map(str, files)), "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
+    devtools.detach()
+
+
+@pytest.fixture
+def holiday(shown, write_images, tmp_path):
+    """A folder with three new photos, one of the collection, one that is no image, and a file of another kind."""
+    folder = tmp_path / "holiday"
+    write_images(folder, ["sea/0.jpg", "sea/1.jpg", "2.jpg"])
+    for file in folder.rglob("*.jpg"):
+        file.write_bytes(file.read_bytes() + b" ")
+    shutil.copy(shown.folder.parents[1] / "photos/pear/1.jpg", folder / "pear.jpg")
+    (folder / "bad.jpg").write_text("no image")
+    (folder / "notes.txt").write_text("no photo")
+    return folder
+
+
+def test_a_folder_is_added_and_what_is_there_or_no_image_is_said(page, own_shown, serving, holiday):
+    page.refusals = 1  # bad.jpg
+    with serving(own_shown) as client:
+        page.goto(str(client.base_url))
+        expect(page.locator("#samples img").first).to_be_visible()
+        drop(page, holiday)
+        dialog = page.locator("#confirm")
+        expect(dialog).to_contain_text("5 photos")
+        expect(dialog).to_contain_text("1 other file left out.")
+        assert client.health()["images"] == 76
+        dialog.get_by_role("button", name="Add to the collection").click()
+        line = page.get_by_role("region", name="Adding photos")
+        there = "3 photos added. Already there: pear.jpg is pear/1.jpg."
+        expect(line).to_contain_text(there, timeout=400_000)  # a process of low priority, on a busy machine
+        expect(line).to_contain_text("Not added: bad.jpg: ")
+        assert client.health()["images"] == 79
+        line.get_by_role("link", name="Show them").click()
+        expect(page.locator("#added .tile").first).to_have_attribute("aria-setsize", "79")
+        expect(line).to_be_hidden()
+
+
+def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, own_shown, serving, holiday, monkeypatch):
+    with serving(own_shown) as client:
+        page.goto(str(client.base_url))
+        expect(page.locator("#samples img").first).to_be_visible()
+        drop(page, holiday / "2.jpg")
+        page.locator("#confirm").get_by_role("button", name="Cancel").click()
+        expect(page.locator("#confirm")).to_be_hidden()
+        drop(page, holiday / "2.jpg")
+        expect(page.get_by_role("button", name="Search by it")).to_be_focused()
+        page.keyboard.press("Enter")  # the first button has the focus
+        expect(page.get_by_role("heading", level=1)).to_have_text("2.jpg")
+        expect(page.locator("#end")).to_contain_text("results shown")
+        code = 'import time; print(\'{"done": 0, "total": 1}\', flush=True); time.sleep(60)'
+        monkeypatch.setattr(PhotoAdder, "command", (sys.executable, "-c", code))
+        drop(page, holiday / "2.jpg")
+        page.get_by_role("button", name="Add to the collection").click()
+        line = page.get_by_role("region", name="Adding photos")
+        expect(line).to_contain_text("Adding 0 of 1 …")
+        expect(line.get_by_role("progressbar")).to_be_visible()
+        line.get_by_role("button", name="Cancel").click()
+        expect(line).to_contain_text("Cancelled: 1 photo not added.")
+        assert list(own_shown.added.iterdir()) == []
+        line.get_by_role("button", name="Dismiss").click()
+        expect(line).to_be_hidden()
+        expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("2.jpg"))

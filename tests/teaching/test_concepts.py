@@ -1,0 +1,68 @@
+"""Concepts from a few images: scores, the image to ask about, the images that are sure."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import average_precision_score
+from sklearn.preprocessing import normalize
+
+from visterm.pipeline.errors import UserError
+from visterm.teaching.concepts import image_to_ask, score_concept, sure_images
+
+
+@pytest.fixture(scope="module")
+def groups():
+    """Unit rows of five groups of 40 images that overlap, and the group of each."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(5), 40)
+    return normalize(rng.normal(size=(5, 30))[y] + rng.normal(scale=1.6, size=(200, 30))).astype(np.float32), y
+
+
+def answered(X, y, n, ask):
+    """Answer n questions about group 0, from three of its images on; return scores, yes and no."""
+    yes, no = {0, 1, 2}, set()
+    for _ in range(n):
+        row = ask(score_concept(X, yes, no), yes | no)
+        (yes if y[row] == 0 else no).add(row)
+    return score_concept(X, yes, no), yes, no
+
+
+def test_answers_on_the_unsure_images_teach_more_than_on_random_ones(groups):
+    X, y = groups
+    rng = np.random.default_rng(0)
+
+    def precision(ask):
+        scores, yes, no = answered(X, y, 12, ask)
+        rest = np.setdiff1d(np.arange(len(y)), [*yes, *no])
+        return average_precision_score(y[rest] == 0, scores[rest])
+
+    random = [precision(lambda _, known: int(rng.choice(np.setdiff1d(np.arange(len(y)), [*known])))) for _ in range(5)]
+    assert precision(image_to_ask) > np.mean(random) + 0.02
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_the_sure_images_are_right_and_were_not_asked_about(groups, form):
+    X, y = groups
+    scores, yes, no = answered(form(X), y, 12, image_to_ask)
+    sure = sure_images(scores, yes | no)
+    assert len(sure) > 5
+    assert not set(sure.tolist()) & (yes | no)
+    assert (y[sure] == 0).mean() >= 0.9
+    assert (np.diff(scores[sure]) <= 0).all()
+
+
+def test_many_images_are_sampled_without_those_that_were_answered(groups):
+    X, _ = groups
+    X = np.tile(X, (25, 1))  # 5,000
+    scores = score_concept(X, [0, 1, 2], [50, 90])
+    assert scores[:40].mean() > scores[40:200].mean()
+    assert (scores == score_concept(X, [2, 1, 0], [90, 50])).all()
+
+
+def test_without_images_to_tell_apart_nothing_is_sure(groups):
+    X, _ = groups
+    scores = score_concept(X[:3], [0, 1, 2])
+    assert image_to_ask(scores, [0, 1, 2]) is None
+    assert len(sure_images(scores, [0, 1, 2])) == 0
+    with pytest.raises(UserError, match="at least one image that shows it"):
+        score_concept(X, [])

@@ -1,0 +1,176 @@
+"""Labels that people add and remove: where they reach, that they stay, and that they can be taken back."""
+
+import io
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from running import json_of, refused, visterm
+
+from visterm.pipeline import LabelEditor, Searcher
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.label_edits import quoted, unquoted
+from visterm.pipeline.store.labels import read_labels
+from visterm.pipeline.store.splits import Layout
+from visterm.teaching import commands_labels as commands
+
+HEBREW = "שקיעה בים"
+
+
+@pytest.fixture
+def editor(mine, monkeypatch):
+    monkeypatch.chdir(mine)
+    return LabelEditor("fruit")
+
+
+def labels_of(editor, *images):
+    return [sorted(labels) for labels in editor.of(images).values()]
+
+
+def test_an_edit_reaches_searches_and_training_images(editor):
+    editor.add("red", ["apple/0.jpg", "id:2", 3])
+    editor.remove("apple", ["apple/0.jpg"])
+    assert labels_of(editor, "apple/0.jpg") == [["red"]]
+    assert editor.counts() == {"pear": 10, "plum": 10, "apple": 9, "red": 3}
+    results = Searcher(editor.run).search("fruit/apple/0.jpg", learner="cosine", k=30, label=["red"])[0]["results"]
+    assert len(results) == 3
+    assert results[0]["labels"] == ["red"]
+    assert (editor.run.folder.parents[1] / "fruit/apple/0.jpg").exists()  # the files stay where they are
+
+
+def test_each_step_is_undone_as_a_whole(editor):
+    before = editor.counts()
+    assert editor.add("red", ["apple"]) == {"step": 1, "changed": 10, "unchanged": 0}
+    assert editor.add("red", ["apple"]) == {"step": None, "changed": 0, "unchanged": 10}
+    middle = editor.counts()
+    editor.remove("apple", ["apple/0.jpg"])
+    editor.add("apple", ["apple/0.jpg"])
+    editor.undo()
+    assert labels_of(editor, "apple/0.jpg") == [["red"]]
+    editor.undo()
+    assert editor.counts() == middle
+    assert len(LabelEditor(editor.run).undo()) == 10  # of another process
+    assert editor.counts() == before
+    assert editor.undo() == []
+
+
+def test_edits_outlive_features_a_lost_catalogue_and_a_moved_file(editor, mine):
+    editor.add("red", ["apple/0.jpg"])
+    editor.remove("plum", ["plum/1.jpg"])
+    os.rename("fruit/apple/0.jpg", "fruit/pear/new.jpg")
+    visterm("features", "fruit", "--run", "fruit", cwd=mine)
+    assert labels_of(editor, "pear/new.jpg", "plum/1.jpg") == [["pear", "red"], []]
+    for name in ("catalogue.sqlite", "catalogue.copy.sqlite"):
+        (editor.run.collection / name).unlink()
+    editor.run.label_edits.write_bytes(b"damaged")
+    assert "label edits: 2 rows" in visterm("repair", "--run", "fruit", cwd=mine).stderr
+    assert labels_of(editor, "pear/new.jpg", "plum/1.jpg") == [["pear", "red"], []]
+    editor.undo()
+    assert labels_of(editor, "pear/new.jpg", "plum/1.jpg") == [["pear", "red"], ["plum"]]
+
+
+def test_an_edit_that_a_kill_kept_from_the_catalogue_is_entered_next_time(editor, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("visterm.pipeline.store.edit._split_again", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            editor.add("red", ["apple/0.jpg"])
+    assert labels_of(editor, "apple/0.jpg") == [["apple"]]
+    editor.add("round", ["apple/0.jpg"])
+    assert labels_of(editor, "apple/0.jpg") == [["apple", "red", "round"]]
+
+
+def test_what_export_writes_is_read_as_the_same(editor):
+    for label in ("=1+1", "'=1+1", "''", "-5", '@a,"b"', HEBREW):
+        editor.add(label, ["apple/0.jpg", "plum/3.jpg"])
+    editor.remove("pear", ["pear/0.jpg"])
+    table = editor.run.folder / "labels.csv"
+    visterm("label", "export", table, "--run", "fruit", cwd=editor.run.folder.parents[1])
+    assert not re.search(r"""(?m)(^|,)"?[-=@]""", table.read_text())
+    config = editor.run.configure(None, ["collection.labels=" + json.dumps(str(table))])
+    with Collection(editor.run.collection) as collection:
+        paths = [image.path for image in collection.images()]
+        read = read_labels(config.collection, Layout("classes"), collection.root, paths, set(paths)).labels
+        assert {path: labels for path in paths if (labels := read(path))} == collection.labels()
+
+
+@pytest.mark.parametrize("cell", ["=a", "'=a", "''=a", "'a", "a", "'", "+1", "\ta"])
+def test_a_cell_is_the_same_again(cell):
+    assert unquoted(quoted(cell)) == cell
+
+
+def test_images_come_from_standard_input(editor, mine, monkeypatch):
+    results = visterm("search", "fruit/plum/0.jpg", "--run", "fruit", "-k", 4, "--json", cwd=mine).stdout
+    for text, n in ((results, 4), ("id:1\nplum/5.jpg\n", 2), ("rank,path\n1,apple/3.jpg\n", 1)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert len(images := commands._images(None)) == n
+        editor.add(f"from {n}", images)
+    assert editor.counts()["from 4"] == 4
+    assert json_of("label", "add", "one", "id:1", cwd=mine)["changed"] == 1
+    assert json_of("label", "list", "id:1", cwd=mine)[0]["labels"] == ["apple", "from 2", "one"]
+    assert json_of("label", "undo", cwd=mine)["undone"] == 1
+
+
+def test_images_that_surely_have_a_label_are_suggested(editor, mine):
+    plums = [image for image in Searcher(editor.run).images if image.path.startswith("plum/")]
+    apples = [image for image in Searcher(editor.run).images if image.path.startswith("apple/")]
+    editor.add("round", [image.id for image in plums[:3]])
+    editor.edit([(image.id, "round", -1) for image in [plums[3], *apples[:4]]], confirm=True)
+    images = json_of("label", "suggest", "round", cwd=mine)
+    assert images
+    assert not {image["id"] for image in images} & {image.id for image in [*plums[:4], *apples[:4]]}
+    assert json_of("label", "suggest", "round", "-k", 1, cwd=mine) == images[:1]
+    assert "has no label 'square'" in refused("label", "suggest", "square", cwd=mine)
+
+
+@pytest.mark.parametrize(
+    ("label", "image", "message"),
+    [
+        ("a" * 4000, "id:1", "a label of 4,000 characters"),
+        ("a\nb", "id:1", "control characters"),
+        (" ", "id:1", "the label is empty"),
+        ("red", "id:99", "has no image id:99"),
+        ("red", "apple/1.jpg", "was removed; 'visterm add' brings it back"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(editor, mine, label, image, message):
+    visterm("remove", "apple/1.jpg", cwd=mine)
+    assert message in refused("label", "add", label, image, cwd=mine)
+    with pytest.raises(UserError):
+        editor.add(label, [image])
+    assert editor.history() == []
+
+
+EDITING = """
+import sys
+from visterm.pipeline import LabelEditor
+editor = LabelEditor(sys.argv[1])
+while True:
+    step = editor.add(f"label {len(editor.history())}", ["id:1"])["step"]
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_what_was_confirmed_survives_a_kill(editor):
+    wait, confirmed = random.Random(0), 0
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", EDITING, str(editor.run.folder)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            said = [process.stdout.readline()]
+            time.sleep(wait.uniform(0, 0.3))
+            process.kill()
+            said += process.stdout.readlines()
+        steps = [int(line) for line in said if line.endswith("\n")]
+        n_edits = len(editor.history())
+        assert n_edits in (steps[-1], steps[-1] + 1)  # the last may be written and not yet confirmed
+        editor.add(f"label {n_edits}", ["id:1"])
+        assert len(labels_of(editor, "id:1")[0]) == 1 + n_edits + 1  # apple, and no gap
+        assert n_edits > confirmed
+        confirmed = n_edits

@@ -1,0 +1,184 @@
+"""The overview of a collection: map, groups that look alike, labels to check."""
+
+import re
+import shutil
+from types import SimpleNamespace
+
+import cv2
+import numpy as np
+import pytest
+import skimage.data
+from running import copy_run, json_of, visterm
+
+from visterm.learners import WSABIE
+from visterm.pipeline import Searcher, find_duplicates
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.store.run import Run
+from visterm.teaching import overview as module
+from visterm.teaching.groups import group_pairs
+from visterm.teaching.overview import make_overview, read_overview
+
+
+@pytest.fixture(scope="module")
+def odd(finished, tmp_path_factory):
+    """The run with a copy of an image, and a plum among the pears."""
+    folder = copy_run(finished, tmp_path_factory.mktemp("overview"))
+    shutil.copy(folder / "fruit/pear/1.jpg", folder / "fruit/pear/copy.jpg")
+    (folder / "fruit/plum/2.jpg").rename(folder / "fruit/pear/plum.jpg")
+    visterm("features", "fruit", cwd=folder)
+    return Searcher(folder / "runs" / "fruit")
+
+
+@pytest.fixture(scope="module")
+def overview(odd, umap):
+    return make_overview(odd)
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview, monkeypatch):
+    assert overview.ids.tolist() == [image.id for image in odd.images]
+    assert overview.points.shape == (len(odd.images), 2)
+    assert overview.points.min() >= 0
+    assert overview.points.max() <= 1
+    monkeypatch.setattr(module, "_umap", None)  # it is read, not made again
+    np.testing.assert_array_equal(make_overview(odd).points, overview.points)
+    monkeypatch.undo()
+    shutil.rmtree(module.overview_folder(odd.run))
+    np.testing.assert_array_equal(make_overview(odd).points, overview.points)
+
+
+@pytest.mark.slow
+def test_copies_are_found(odd, overview):
+    names = {image.id: image.path for image in odd.images}
+    kept = group_pairs(overview.alike, {})
+    groups = [{names[number] for number in group["ids"]} for group in kept]
+    assert find_duplicates(odd) == kept
+    same = [names for names, group in zip(groups, kept, strict=True) if group["same"]]
+    assert same == [{"pear/1.jpg", "pear/copy.jpg"}]
+    assert not any({"pear/1.jpg", "pear/copy.jpg"} <= names for names in groups[1:])  # one stands for both
+    assert not any(len({name.split("/")[0] for name in group - {"pear/plum.jpg"}}) > 1 for group in groups)
+
+
+def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
+    monkeypatch.setattr(module, "_umap", None)
+    folder = odd.root.parent
+
+    def with_copy():
+        groups = json_of("duplicates", cwd=folder)["groups"]
+        return [{image["path"] for image in group["images"]} & {"pear/1.jpg", "pear/copy.jpg"} for group in groups]
+
+    assert {"pear/1.jpg", "pear/copy.jpg"} in with_copy()
+    assert re.search(r"^  id:\d+  pear/copy.jpg$", visterm("duplicates", cwd=folder).stdout, re.MULTILINE)
+    kept = (odd.root / "pear/copy.jpg").rename(folder / "copy.jpg")
+    assert {"pear/1.jpg", "pear/copy.jpg"} not in with_copy()
+    kept.rename(odd.root / "pear/copy.jpg")
+
+
+def test_the_command_lists_another_shot_of_a_scene(finished, tmp_path, monkeypatch):
+    folder = copy_run(finished, tmp_path)
+    coffee = skimage.data.coffee()
+    for name, pixels in (("coffee", coffee), ("part", coffee[60:340, 110:520])):
+        cv2.imwrite(str(folder / f"fruit/pear/{name}.png"), pixels)
+    visterm("features", "fruit", cwd=folder)
+    monkeypatch.setattr(module, "alike_limit", lambda config: -1.0)  # every image with its nearest ones
+    groups = json_of("duplicates", cwd=folder)["groups"]
+    (scene,) = [group for group in groups if group["degree"] == "scene"]
+    assert ([image["path"] for image in scene["images"]], scene["same"]) == (
+        ["pear/coffee.png", "pear/part.png"],
+        False,
+    )
+    listed = visterm("duplicates", cwd=folder)
+    assert re.search(
+        r"^2 pictures of the same scene, 0\.\d{4}\n  id:\d+  pear/coffee.png$", listed.stdout, re.MULTILINE
+    )
+    assert "0 pictures and 1 scene more than once" in listed.stderr
+
+
+@pytest.mark.slow
+def test_an_image_among_others_is_to_be_checked(odd, overview):
+    wrong = next(image.id for image in odd.images if image.path == "pear/plum.jpg")
+    [entry] = [entry for entry in overview.check if entry["id"] == wrong]
+    assert (entry["label"], entry["suggested"]) == ("pear", "plum")
+    assert entry == overview.check[0]
+
+
+def test_the_learned_neighbours_are_those_of_the_learner(odd):
+    n = len(odd.images)
+    learned = module._projections(odd)[1]
+    near = module._nearest(learned, 5)[0]
+    exact = odd.index("oasis").search(odd.X, k=5, exclude=np.arange(n)).indices
+    shared = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(near.tolist(), exact.tolist(), strict=True)])
+    assert shared > 0.5  # by chance 0.16
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_the_map_of_a_share_weighs_look_and_learned_as_the_similarity_does(odd, monkeypatch, share):
+    """Also of a learner whose images lie in a space of their own; nothing as wide as the vectors is held of all."""
+    monkeypatch.setattr(odd, "default_learner", lambda: "wsabie")
+    monkeypatch.setattr(odd, "share", lambda name, learned=None: share)
+    look, learned = module._projections(odd)
+    blend = odd.blend("wsabie")
+    assert blend.learned == share
+    assert learned.shape[1] == look.shape[1] + odd.learner("wsabie").member_sizes_[0]
+    sides = blend.transform_query(odd.X), blend.transform(odd.X).toarray()
+    lengths = np.sqrt(np.einsum("ij,ij->i", *sides))
+    scores = sides[0] @ sides[1].T / lengths[:, None] / lengths
+    np.testing.assert_allclose(learned @ learned.T, scores, atol=0.15)  # the look has fewer directions
+    others = [
+        np.corrcoef((part @ part.T).ravel(), scores.ravel())[0, 1] for part in (look, learned[:, look.shape[1] :])
+    ]
+    assert np.corrcoef((learned @ learned.T).ravel(), scores.ravel())[0, 1] > max(others) - 1e-3
+
+
+def test_a_space_of_as_many_dimensions_as_the_vectors_have_is_no_space_of_vectors():
+    rng = np.random.default_rng(3)
+    y = np.repeat(np.arange(4), 15)
+    X = (rng.normal(size=(4, 8))[y] + rng.normal(size=(60, 8))).astype(np.float32)
+    learner = WSABIE(n_components=8, whiten=True, n_steps=2000, random_state=0).fit(X, y)
+    searcher = SimpleNamespace(X=X, config=SimpleNamespace(seed=0))
+    searcher.default_learner = lambda: "wsabie"
+    searcher.learner = searcher.blend = lambda name: learner
+    _, learned = module._projections(searcher)
+    np.testing.assert_allclose(learned, module._unit_rows(learner.transform(X)), atol=1e-6)
+
+
+def test_the_limit_of_what_looks_alike_is_that_of_the_kind_of_vectors():
+    settings = {"features.kind=deep": "deep", "features.cells=[3]": "spatial", "features.n_visterms=100": "visterms"}
+    for setting, kind in settings.items():
+        assert module.alike_limit(load_config(None, [setting])) == module.ALIKE[kind]
+    for others in (["features.kind=onnx", "features.onnx.model=x.onnx"], ["collection.vectors.file=x.npy"]):
+        assert module.alike_limit(load_config(None, others)) == module.ALIKE_OTHER
+
+
+def test_nearest_against_numpy():
+    vectors = module._unit_rows(np.random.default_rng(0).normal(size=(1100, 6)))
+    indices, distances = module._nearest(vectors, 7)
+    scores = vectors @ vectors.T
+    np.fill_diagonal(scores, -2)
+    np.testing.assert_array_equal(indices[::97], np.argsort(-scores[::97], axis=1)[:, :7])
+    np.testing.assert_allclose(distances[:, 0], 1 - scores.max(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_few_images_are_laid_out_without_umap(n):
+    vectors = module._unit_rows(np.random.default_rng(1).normal(size=(n, 4)))
+    points = module._laid_out(vectors, *module._nearest(vectors, 3), seed=0)
+    assert points.shape == (n, 2)
+    assert np.isfinite(points).all()
+
+
+def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
+    monkeypatch.setattr(module, "MAX_LAID_OUT", 20)
+    monkeypatch.setattr(module, "_umap", lambda vectors, neighbors, distances, start, seed: vectors[:, :2])
+    vectors = module._unit_rows(np.random.default_rng(2).normal(size=(60, 2)))
+    points = module._laid_out(vectors, *module._nearest(vectors, 5), seed=0)
+    near = module._nearest(vectors, 1)[0].ravel()
+    assert np.linalg.norm(points - points[near], axis=1).mean() < 0.2
+
+
+@pytest.mark.slow
+def test_a_damaged_overview_is_none(odd, overview, tmp_path):
+    run = Run(copy_run(odd.run.folder, tmp_path / "odd"))
+    for damaged in ("{", "[]", '{"same": [], "alike": []}'):  # the latter two are of earlier versions
+        (module.overview_folder(run) / "alike.json").write_text(damaged)
+        assert read_overview(run) is None
