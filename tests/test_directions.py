@@ -41,10 +41,17 @@ def modules(root):
     }
 
 
-def imports(module, file, known):
-    """Edges (module, imported module) to the modules `known`, wherever in the file the import is."""
+def imports(module, file, known, *, running=False):
+    """Edges (module, imported module) to the modules `known`, wherever in the file the import is.
+
+    With `running`, without those that only type checkers read.
+    """
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text())):
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        if running and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
