@@ -11,6 +11,7 @@ import pytest
 from visterm.learners import LEARNERS
 
 LIBRARIES = {"features", "learners", "retrieval"}
+ROOMS = (*sorted(LIBRARIES), "pipeline", "teaching", "service", "plugins")
 # A room imports the rooms of the lines above its own, nothing of its own line or below.
 FLOORS = [LIBRARIES, {"pipeline"}, {"teaching"}, {"service"}, {"plugins"}]
 FLOOR = {room: i for i, rooms in enumerate(FLOORS) for room in rooms}
@@ -35,7 +36,7 @@ def modules(root):
     """Files of the rooms by the name of their module."""
     return {
         ".".join(("visterm", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): file
-        for room in (*LIBRARIES, "pipeline", "teaching", "service", "plugins")
+        for room in ROOMS
         for file in (root / room).rglob("*.py")
         if "tests" not in file.relative_to(root).parts
     }

@@ -1,4 +1,4 @@
-"""Figures of the code that may fall and may not rise: names that modules share, shapeless answers, lines of a room.
+"""Figures of the code that may fall and may not rise, such as shapeless answers and lines of the main job.
 
 Who takes something out lowers a limit here; who adds a feature takes out what it replaces.
 """
@@ -9,26 +9,19 @@ import ast
 from collections import defaultdict
 
 import pytest
-from test_directions import imports, modules
+from test_directions import ROOMS, imports, modules
 
 LIMITS = {
     "class names that modules share": 0,
     "functions that return dict[str, Any]": 19,
+    "functions that return an alias of it": 40,  # records, settings, descriptions
     "functions with more than 8 parameters": 25,
     "calls of read_record": 10,
 }
 MOST_PARAMETERS = 8  # `self` and `cls` aside
-LINES = {
-    "the main job": 22_900,
-    "features": 5_950,
-    "learners": 10_800,
-    "retrieval": 2_800,
-    "pipeline": 17_800,
-    "teaching": 3_600,
-    "service": 17_400,
-    "plugins": 3_900,
-}
-MAIN_JOB = ("visterm.pipeline.stages.pipeline", "visterm.pipeline.search.searcher")
+MOST_LINES = 27_000  # that the main job imports
+# The stages and the search, and the learner that they find by its name.
+MAIN_JOB = ("visterm.pipeline.stages.pipeline", "visterm.pipeline.search.searcher", "visterm.learners.oasis")
 SUFFIXES = (".py", ".js", ".css", ".html", ".jinja")
 
 
@@ -57,6 +50,14 @@ def shapeless(files):
     return [f"{module}.{node.name}" for module, node, answer in returns if answer == "dict[str, Any]"]
 
 
+def aliased(files):
+    """List the functions whose answer is an alias of dict[str, Any], as `Record` is."""
+    defined = ((node.targets[0], ast.unparse(node.value)) for _, node in nodes(files, ast.Assign))
+    aliases = {ast.unparse(target) for target, value in defined if value == "dict[str, Any]"}
+    returns = ((module, node, node.returns and ast.unparse(node.returns)) for module, node in functions(files))
+    return [f"{module}.{node.name}" for module, node, answer in returns if answer in aliases]
+
+
 def many_parameters(files):
     """List the functions with too many parameters; constructors of estimators may have as many as they need."""
     long = []
@@ -78,7 +79,7 @@ def record_reads(files):
     ]
 
 
-MEASURES = dict(zip(LIMITS, (shared_names, shapeless, many_parameters, record_reads), strict=True))
+MEASURES = dict(zip(LIMITS, (shared_names, shapeless, aliased, many_parameters, record_reads), strict=True))
 
 
 def reached(files, starts):
@@ -113,11 +114,12 @@ def test_a_figure_does_not_rise(repository, name):
     assert len(places) <= LIMITS[name], "\n".join(places)
 
 
-@pytest.mark.parametrize("room", LINES)
-def test_a_room_does_not_grow(repository, room):
-    counted = lines(repository, room)
-    print(f"{room}: {counted:,} lines")
-    assert 0 < counted <= LINES[room]
+def test_the_main_job_stays_within_its_lines(repository):
+    for room in ROOMS:
+        print(f"{room}: {lines(repository, room):,} lines")
+    counted = lines(repository, "the main job")
+    print(f"the main job: {counted:,} lines")
+    assert 20_000 < counted <= MOST_LINES
 
 
 def plant(root, texts):
@@ -131,6 +133,7 @@ PARAMETERS = ", ".join("abcdefghi")
 PLANTED = {
     "class names that modules share": "class Planted:\n    pass\n",
     "functions that return dict[str, Any]": "class A:\n    async def f(self) -> dict[str, Any]:\n        ...\n",
+    "functions that return an alias of it": "Shape = dict[str, Any]\n\ndef f() -> Shape:\n    ...\n",
     "functions with more than 8 parameters": f"def f({PARAMETERS}):\n    ...\n",
     "calls of read_record": "def f():\n    return records.read_record(folder)\n",
 }

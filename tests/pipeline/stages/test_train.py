@@ -668,7 +668,7 @@ def test_clicks_on_training_images_only(tmp_path, write_images):
     assert "clicks.csv names training images only; add clicks on test images, or let visterm draw the split" in line
 
 
-# -- how much of the learned similarity counts -------------------------------------------------------------------------------
+# -- the weight of the learner ----------------------------------------------------------------------------------------
 
 
 def trained(folder, name):
