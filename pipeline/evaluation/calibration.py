@@ -67,15 +67,7 @@ def calibrate(held_out: HeldOutSet, scores: np.ndarray) -> dict[str, Any]:
 
 
 def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
-    """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason`` for none.
-
-    Parameters
-    ----------
-    run : OpenedRun
-    learner : str
-    model : SimilarityLearner
-        Fitted.
-    """
+    """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason``."""
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
     try:

@@ -16,16 +16,7 @@ RESULTS = 10  # of a query that are looked at: as many as neighbours.csv has
 
 
 def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) -> dict[str, Any]:
-    """Read the figures of an evaluation.
-
-    Parameters
-    ----------
-    folder : Path
-        ``runs/<run>/evaluations/<name>``.
-    n_queries : int
-        Queries among the best and among the worst.
-    n_confusions : int
-        Pairs of labels.
+    """Read the figures of ``runs/<run>/evaluations/<name>``; UserError if a file is missing or damaged.
 
     Returns
     -------
@@ -34,15 +25,10 @@ def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) ->
         - ``measure``: "mAP";
         - ``labels``: ``{"label", "queries", "learner", "baseline"}`` each, the mean of the measure over its queries,
           best first;
-        - ``best`` and ``worst``: ``{"query", "labels", "value", "baseline", "first_relevant", "results"}`` each, with
-          ``{"path", "labels", "relevant"}`` per result; the best are of different labels;
-        - ``confusions``: ``{"label", "taken_for", "share", "queries"}`` each: the share of the first results of a
-          label's queries that have another label, the largest first.
-
-    Raises
-    ------
-    UserError
-        A file is missing or damaged.
+        - ``best`` and ``worst``, `n_queries` of each: ``{"query", "labels", "value", "baseline", "first_relevant",
+          "results"}``, with ``{"path", "labels", "relevant"}`` per result; the best are of different labels;
+        - ``confusions``, `n_confusions`: ``{"label", "taken_for", "share", "queries"}`` each: the share of the first
+          results of a label's queries that have another label, the largest first.
     """
     metrics = read_metrics(folder)
     learner = next(iter(metrics["systems"]))

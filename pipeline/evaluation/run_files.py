@@ -21,19 +21,11 @@ _QUERIES = 256  # whose full rankings are held at a time
 
 
 def write_run_files(folder: Path, learners: Mapping[str, Any], task: EvalTask, config: Config) -> None:
-    """Write the full rankings of learners, and which images are relevant.
+    """Write the full rankings of learners, and which images are relevant, into a new folder.
 
-    Queries and images are named by their ids in the run, since paths may hold blanks. Queries without a relevant image
-    are skipped, as in all means of an evaluation.
-
-    Parameters
-    ----------
-    folder : Path
-        Made here. ``qrels.trec`` and ``qrels.json``, ``NAME.trec`` and ``NAME.json`` of each learner, and
-        ``images.csv`` with the path of each id.
-    learners : mapping of str to SimilarityLearner
-    task : EvalTask
-    config : Config
+    It holds ``qrels.trec`` and ``qrels.json``, ``NAME.trec`` and ``NAME.json`` of each learner, and ``images.csv`` with
+    the path of each id. Queries and images are named by their ids in the run, since paths may hold blanks. Queries
+    without a relevant image are skipped, as in all means of an evaluation.
     """
     folder.mkdir()
     counted = np.flatnonzero(np.diff(task.relevance.indptr))  # rows of the queries with a relevant image
