@@ -66,24 +66,10 @@ class AddedPhotos(TypedDict):
 def add_waiting(
     run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False
 ) -> AddedPhotos:
-    """Add the photos given to the service, some at a time.
+    """Add the photos given to the service, some at a time; UserError as of `add`: the photos wait for the next time.
 
-    Parameters
-    ----------
-    run : Run
-    tell : callable
-        Called with the number of photos that are done, and of all.
-    is_cancelled : callable
-        Asked before each part; once it returns True, the other photos wait.
-
-    Returns
-    -------
-    AddedPhotos
-
-    Raises
-    ------
-    UserError
-        As of `add`; the photos wait for the next time.
+    `tell` is called with the number of photos that are done, and of all. `is_cancelled` is asked before each part; once
+    it returns True, the other photos wait.
     """
     config, console = run.configure(None, []), Console(quiet=True)
     files = waiting_files(run)

@@ -58,25 +58,14 @@ _LISTED = 2000  # labels to check that are kept
 
 
 class Overview(NamedTuple):
-    """What `read_overview` returns.
+    """What `read_overview` returns."""
 
-    Attributes
-    ----------
-    ids : ndarray of int64, (n_images,)
-    points : ndarray of float32, (n_images, 2)
-        Places on the map, from 0 to 1.
-    alike : dict
-        The pairs that `groups.group_pairs` makes groups of.
-    check : list of dict
-        ``{"id", "label", "probability", "share", "suggested", "suggested_probability", "suggested_share"}``, the worst
-        fit first: a label and the one that fits better, the probability of each as all other images say (None where
-        there are too many images), and the share of the nearest images that have it.
-    record : dict
-    """
-
-    ids: np.ndarray
-    points: np.ndarray
-    alike: Pairs
+    ids: np.ndarray  # int64 (n_images,)
+    points: np.ndarray  # float32 (n_images, 2), places on the map, from 0 to 1
+    alike: Pairs  # that `groups.group_pairs` makes groups of
+    # The worst fit first: ``{"id", "label", "probability", "share", "suggested", "suggested_probability",
+    # "suggested_share"}``, a label and the one that fits better, the probability of each as all other images say (None
+    # where there are too many images), and the share of the nearest images that have it.
     check: list[dict[str, Any]]
     record: dict[str, Any]
 

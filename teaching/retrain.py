@@ -84,28 +84,13 @@ class TrainResult(TypedDict):
 def train_again(run: Run, console: Console | None = None) -> list[TrainResult]:
     """Train the learners that have not learned the labels of now; keep each old model that ranks better.
 
-    Parameters
-    ----------
-    run : Run
-    console : Console, optional
+    The figures are None without held-out images, and those before the first training are of the cosine. UserError if
+    another command is at work in the run, or nothing can be trained.
 
-    Returns
-    -------
-    list of TrainResult
-        One per learner; the figures are None without held-out images, and those before the first training are of the
-        cosine.
-
-    Raises
-    ------
-    UserError
-        Another command is at work in the run, or nothing can be trained.
-
-    Notes
-    -----
     A model is taken unless mean average precision falls by more than `TOLERANCE`. Two trainings that differ in nothing
     but the seed may differ by as much, so a smaller fall says nothing of the labels. Each training starts from scratch,
-    so random losses do not accumulate; losses from bad labels do. Where a learner had learned relevance marks on top
-    of its training, the new model learns them, too.
+    so random losses do not accumulate; losses from bad labels do. Where a learner had learned relevance marks on top of
+    its training, the new model learns them, too.
     """
     console = console or Console(quiet=True)
     config = run.configure(None, [])
@@ -131,10 +116,7 @@ def undoable(run: Run) -> list[TrainResult]:
 def undo_training(run: Run) -> list[str]:
     """Bring back the models that the last `train_again` replaced; return the names of their learners.
 
-    Raises
-    ------
-    UserError
-        There is none, or another command is at work in the run.
+    UserError if there is none, or another command is at work in the run.
     """
     with run.locked():
         names = [training["learner"] for training in undoable(run)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
@@ -19,13 +22,58 @@ if TYPE_CHECKING:
 TEACHERS = 5  # listed by default that raise the score, and as many that lower it
 
 
+class TeacherImage(TypedDict):
+    """A training image."""
+
+    id: Annotated[int | None, Field(description="null: no longer in the collection")]
+    path: str | None
+    labels: list[str]
+    # Added by the service.
+    thumbnail: Annotated[str | None, Field(description="Address, relative to the service's root")]
+
+
+class TeacherMark(TypedDict):
+    """The relevance mark that a teacher comes from."""
+
+    number: int
+    time: str
+
+
+class Teacher(TypedDict):
+    """Two training images that learning put together or kept apart."""
+
+    query: Annotated[TeacherImage, Field(description="Like the query")]
+    result: Annotated[TeacherImage, Field(description="Like the result")]
+    together: Annotated[bool, Field(description="Put together; false: kept apart")]
+    like_query: Annotated[float, Field(description="Cosine of its first image and the query")]
+    like_result: float
+    contribution: Annotated[float, Field(description="To the score")]
+    label: Annotated[str | None, Field(description="That both have")]
+    mark: TeacherMark | None
+
+
+class TeachersAnswer(TypedDict):
+    """Which training images made a query and a result similar; unlearned + common + learned is the score."""
+
+    learner: str
+    query: str
+    result: str
+    score: float
+    unlearned: Annotated[float, Field(description="Score without learning")]
+    common: Annotated[float, Field(description="Learned, for every result of the query alike")]
+    learned: Annotated[float, Field(description="Learned about this pair: the sum of all teachers")]
+    pairs: Annotated[
+        list[Teacher],
+        Field(description="Those that raise the score, then those that lower it, the strongest first"),
+    ]
+    rest: Annotated[float, Field(description="Sum of the contributions that are not listed")]
+    n_rest: int
+
+
 def open_teachers(searcher: Searcher, name: str) -> tuple[Teachers, list[dict[str, Any]]]:
     """Open the table of a learner, once, and what is known of each of its rows.
 
-    Raises
-    ------
-    UserError
-        The learner has none, with the command that makes one; or it is damaged.
+    UserError if the learner has none, with the command that makes one; or if it is damaged.
     """
 
     def load() -> tuple[Teachers, list[dict[str, Any]]]:
@@ -53,48 +101,18 @@ def explain_teachers(
     *,
     learned: float | None = None,
     n_teachers: int = TEACHERS,
-) -> dict[str, Any]:
-    """Compute which training images made a query and a result similar.
+) -> TeachersAnswer:
+    """Compute which training images made a query and a result similar; arguments are those of `explain_pair`.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    query, result : int, str, path or ndarray
-        As for `explain_pair`.
-    learner : str, optional
-        As for `explain_pair`.
-    learned : float, optional
-        The share of what was learned, as for `Searcher.search`.
-    n_teachers : int
-        List so many of the teachers that raise the score, and as many that lower it, at most.
-
-    Returns
-    -------
-    dict
-        Ready for JSON. ``unlearned + common + learned`` is the ``score``:
-
-        - ``learner``, ``query`` and ``result``, as given;
-        - ``unlearned``: the score without learning;
-        - ``common``: what was learned for every result of this query alike; 0 where vectors are not whitened;
-        - ``learned``: what was learned about this pair;
-        - ``pairs``: teachers, those that raise the score first, the strongest first: ``query`` and ``result``, training
-          images like the query and like the result (``id`` and ``path``, None of one that is no longer in the run, and
-          ``labels``); ``together``, whether learning put them together or kept them apart; ``like_query`` and
-          ``like_result``, cosines; ``contribution`` to the score; ``label``, which both have, and ``mark``, ``number``
-          and ``time`` of the relevance mark that the teacher comes from, None for others;
-        - ``rest`` and ``n_rest``: the sum of all other contributions, and their number.
-
-    Raises
-    ------
-    UserError
-        An image cannot be read, or the learner has no table of teachers.
+    At most `n_teachers` are listed that raise the score, and as many that lower it. ``common`` is 0 where vectors are
+    not whitened. UserError if an image cannot be read, or the learner has no table of teachers.
     """
     name = learner or searcher.default_learner()
     teachers, rows = open_teachers(searcher, name)
     model = searcher.blend(name, learned)
     names, vectors = zip(*(_vector(searcher, given) for given in (query, result)), strict=True)
     pair = teachers.with_share(model).of_pair(vectors[0], vectors[1], n=n_teachers)
-    listed = []
+    listed: list[Any] = []
     for a, b, weight, like_query, like_result, contribution in zip(
         pair.queries,
         pair.images,

@@ -25,24 +25,12 @@ _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search found, as rows of the gallery.
+    """What a search found, as rows of the gallery."""
 
-    Attributes
-    ----------
-    request : SearchRequest
-        With the learner that ranked the images.
-    queries : Queries
-        As they were searched with.
-    ranked : dict of int to list of (int, float)
-        Rows and scores, best first, by the position of each query that could be read.
-    calibration : Calibration or str
-        How likely a score is that of images that share a label, or why that is not known.
-    """
-
-    request: SearchRequest
-    queries: Queries
-    ranked: dict[int, Ranked]
-    calibration: Calibration | str
+    request: SearchRequest  # with the learner that ranked the images
+    queries: Queries  # as they were searched with
+    ranked: dict[int, Ranked]  # best first, by the position of each query that could be read
+    calibration: Calibration | str  # how likely a score is that of images that share a label, or why it is not known
 
 
 class LabelSearcher(RunLearners):

@@ -68,26 +68,13 @@ class Exported(TypedDict):
 def export(
     run: Run, name: str, kinds: Sequence[str], folder: Path, console: Console, *, learned: float | None = None
 ) -> Exported:
-    """Write a similarity and the gallery for other programs.
+    """Write a similarity and the gallery for other programs, in `kinds` of FORMATS.
 
-    Parameters
-    ----------
-    run : Run
-    name : str
-        Of LEARNER_NAMES.
-    kinds : sequence of str
-        Of FORMATS.
-    folder : Path
-        Made if there is none, but no folder above it. Files of the same names are overwritten, each in one step.
-    console : Console
-    learned : float, optional
-        Share of what was learned; by default what training chose.
+    The folder is made if there is none, but no folder above it. Files of the same names are overwritten, each in one
+    step. `learned` is the share of what was learned, by default what training chose.
 
-    Raises
-    ------
-    UserError
-        Nothing to export, a learner that is not trained or cannot be exported, a package that is missing; nothing is
-        written then.
+    UserError if there is nothing to export, a learner is not trained or cannot be exported, or a package is missing;
+    nothing is written then.
     """
     from visterm.learners.blend import effective
     from visterm.learners.maps import as_chain
