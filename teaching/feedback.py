@@ -50,13 +50,7 @@ if TYPE_CHECKING:
 MAX_FALL = 0.005  # of held-out mAP below the base: a version that loses more is refused
 
 
-_UNMEASURED: FallFigures = {
-    "map_base": None,
-    "map_before": None,
-    "map_after": None,
-    "map_error": None,
-    "measured_on": None,
-}
+_UNMEASURED: Any = dict.fromkeys(FallFigures.__annotations__)
 
 
 class FeedbackUpdate(FallFigures, total=False):

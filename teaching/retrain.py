@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 import shutil
 import signal
@@ -39,6 +38,7 @@ from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.supervision import TrainingData
 from visterm.pipeline.store.versions import LearnerVersions
+from visterm.pipeline.workers import work_for_service
 
 from .batches import UPDATABLE
 from .feedback import FeedbackTrainer
@@ -97,7 +97,10 @@ def train_again(run: Run, console: Console | None = None) -> list[TrainResult]:
     with opened(run, config) as it:
         names = stale_learners(it, config, it.training)
         for name in names:
-            _discard_checkpoint(it, name, train_record(it, config, name, it.training))
+            kept, record = it.record(checkpoint_path(it, name)), train_record(it, config, name, it.training)
+            # A training that differs in the labels alone: nobody can resume it.
+            if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:
+                discard(checkpoint_path(it, name))
     return [_train_one(run, config, name, console) for name in names]
 
 
@@ -199,13 +202,6 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _discard_checkpoint(run: Run, name: str, record: Record) -> None:
-    """Discard the checkpoint of a training that differs in the labels alone: nobody can resume it."""
-    kept = run.record(checkpoint_path(run, name))
-    if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:
-        discard(checkpoint_path(run, name))
-
-
 def _learn_marks(run: Run, name: str) -> None:
     """Let a model that took another one's place learn the marks that the other had learned."""
     if name in UPDATABLE:
@@ -254,21 +250,9 @@ class _ToldPhase:
 
 
 def _main(folder: str) -> int:
-    """Train in a process of low priority, with lines of JSON on standard output; SIGTERM ends it."""
-    if hasattr(os, "nice"):
-        os.nice(19)
+    """Train for the service; SIGTERM ends it."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-
-    def tell(what: dict[str, Any]) -> None:
-        print(json.dumps(what), flush=True)
-
-    try:
-        tell({"result": train_again(Run(Path(folder)), _Telling(tell))})
-    except (UserError, OSError) as error:
-        with contextlib.suppress(OSError):  # the service that reads it has been killed
-            tell({"error": str(error)})
-        return 2
-    return 0
+    return work_for_service(lambda tell: train_again(Run(Path(folder)), _Telling(tell)))
 
 
 if __name__ == "__main__":

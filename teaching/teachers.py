@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from visterm.pipeline.console import one_line
+from visterm.pipeline.console import in_columns, one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.teachers import again, check_table
 from visterm.pipeline.store.versions import LearnerVersions
 
@@ -165,16 +165,11 @@ def _vector(searcher: Searcher, given: Any) -> tuple[str, Any]:
 
 def shown(searcher: Searcher, row: dict[str, Any]) -> dict[str, Any]:
     """Id, path and labels of the image that a row of the table is of; None, None and none if it is gone."""
-    image = _image(searcher, row)
-    if image is None:
-        return {"id": None, "path": None, "labels": []}
-    return {"id": image.id, "path": image.path, "labels": sorted(image.labels)}
-
-
-def _image(searcher: Searcher, row: dict[str, Any]) -> Image | None:
-    """Image of the collection that a row of the table is of; None if it is no longer there, or never was."""
     place = searcher.place.get(row["id"]) if "id" in row else searcher.gallery.rows_by_sha256.get(row["sha256"])
-    return None if place is None else searcher.images[place]
+    if place is None:
+        return {"id": None, "path": None, "labels": []}
+    image = searcher.images[place]
+    return {"id": image.id, "path": image.path, "labels": sorted(image.labels)}
 
 
 def in_words(pair: dict[str, Any]) -> list[str]:
@@ -188,23 +183,22 @@ def in_words(pair: dict[str, Any]) -> list[str]:
     rows = [
         (
             f"{one['contribution']:8.4f}",
-            _name(one["query"]),
+            name_of(one["query"]),
             "put with" if one["together"] else "kept apart from",
-            _name(one["result"]),
+            name_of(one["result"]),
             because(one),
         )
         for one in pair["pairs"]
     ]
     heads = ("    adds", "like the query", "", "like the result", "because")
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
-    for row in [heads, *rows]:
-        lines.append("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    lines += in_columns([heads, *rows])
     if pair["n_rest"]:
         lines.append(f"{pair['rest']:8.4f}  the other {pair['n_rest']:,}")
     return lines
 
 
-def _name(image: dict[str, Any]) -> str:
+def name_of(image: Mapping[str, Any]) -> str:
+    """Path of an image that `shown` describes."""
     return one_line(image["path"] or "(not in the run)")
 
 

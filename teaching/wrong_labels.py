@@ -68,6 +68,7 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     """
     import numpy as np
     from scipy import sparse
+    from scipy.stats import rankdata
 
     if sparse.issparse(y):
         has = sparse.csr_array(y > 0)
@@ -93,7 +94,8 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     n_own = own[places].sum(axis=1)  # that many labels share a sum of 1 where all of them fit
     p, better = np.minimum(n_own * probabilities[places, labels], 1), np.minimum(n_own * probabilities[places, best], 1)
     fit, better_fit = n_own * fits[places, labels], n_own * fits[places, best]
-    return JudgedLabels(rows[places], labels, best, _ranks(-fit), p, better, fit, better_fit, names)
+    ranks = (rankdata(-fit) - 0.5) / len(fit)  # from 0 to 1; equal values share the mean of theirs
+    return JudgedLabels(rows[places], labels, best, ranks, p, better, fit, better_fit, names)
 
 
 def judge_run(searcher: Searcher) -> JudgedLabels:
@@ -286,10 +288,3 @@ def _folds(own: np.ndarray) -> np.ndarray:
         free = rng.permutation(np.flatnonzero(own[:, label] & (folds < 0)))
         folds[free] = (rng.integers(N_FOLDS) + np.arange(len(free))) % N_FOLDS
     return folds
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0 to 1; equal values share the mean of theirs."""
-    from scipy.stats import rankdata
-
-    return (rankdata(values) - 0.5) / len(values)

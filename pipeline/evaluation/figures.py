@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.report.data import each_label_first
 from visterm.pipeline.store.records import read_metrics
 
 RESULTS = 10  # of a query that are looked at: as many as neighbours.csv has
@@ -57,14 +58,8 @@ def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) ->
 
 
 def different(ranked: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
-    """The first queries of each label, before the second ones: else one easy label takes all places."""
-    seen: Counter[str] = Counter()
-    order = []
-    for place, query in enumerate(ranked):
-        label = query["labels"][0] if query["labels"] else ""
-        order.append((seen[label], place))
-        seen[label] += 1
-    return [ranked[place] for _, place in sorted(order)[:n]]
+    """The first queries by their first labels: see `each_label_first`."""
+    return each_label_first(ranked, lambda query: query["labels"][:1] and query["labels"][0])[:n]
 
 
 def _rows(file: Path) -> Iterator[dict[str, str]]:
