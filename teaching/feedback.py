@@ -39,7 +39,7 @@ from .batches import (
     prepare_learner,
 )
 from .first import can_start, start_learner
-from .tables import teaching_ids, without_taught
+from .teachers import teaching_ids, without_taught
 
 if TYPE_CHECKING:
     import numpy as np

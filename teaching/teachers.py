@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -11,7 +11,8 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.console import in_columns, one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.teachers import again, check_table
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.teachers import again, check_table, taught_images
 from visterm.pipeline.store.versions import LearnerVersions
 
 if TYPE_CHECKING:
@@ -210,3 +211,26 @@ def because(teacher: dict[str, Any]) -> str:
         return f"both {teacher['label']}"
     labels = [", ".join(teacher[side]["labels"]) for side in ("query", "result")]
     return " and ".join(label or "no label" for label in labels)
+
+
+def teaching_ids(run: Run, name: str, learner: Any) -> set[int]:
+    """Ids of the images that a base learned anything from."""
+    import numpy as np
+
+    table = check_table(run, name, learner)
+    rows = taught_images(run, name).rows
+    has_entries = np.union1d(np.flatnonzero(np.diff(table.indptr)), table.indices)
+    return {rows[row]["id"] for row in has_entries}
+
+
+def without_taught(run: Run, name: str, learner: Any, ids: Container[int]) -> Any:
+    """Return the base without all that some images took part in: see `Teachers.without`."""
+    from visterm.learners import Teachers
+
+    check_table(run, name, learner)
+    taught = taught_images(run, name)
+    rows = [place for place, row in enumerate(taught.rows) if row["id"] in ids]
+    try:
+        return Teachers(learner, taught.X).without(rows)
+    except ValueError as error:
+        raise UserError(f"{name}: {error}; run {again(run, name)} to make the table again") from None

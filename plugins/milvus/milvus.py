@@ -92,12 +92,8 @@ class MilvusIndex(ExactIndex):
 
     Parameters
     ----------
-    learner : object with ``transform(X)`` and ``transform_query(Q)``
-        As in `ExactIndex`.
-    X : CSR matrix or ndarray, shape (n_gallery, n_features)
-        The gallery; it stays here, as the exact scores need it.
-    y : array of shape (n_gallery,), optional
-        Labels, for learners that read them.
+    learner, X, y
+        As in `ExactIndex`; the gallery stays here, as the exact scores need it.
     ids : int array, shape (n_gallery,)
         What an image is called in Milvus, whatever its row: different numbers from 0 on.
     scalars : Scalars, optional

@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.answers import LabelResult
 from visterm.pipeline.search.explanation import Explanation, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER
@@ -103,14 +104,6 @@ class UploadFields(TypedDict, total=False):
 
     upload: str
     upload_expires: str
-
-
-class LabelResult(TypedDict):
-    """A label for an image."""
-
-    rank: int
-    label: str
-    score: float
 
 
 class AnnotationResponse(TypedDict):
