@@ -100,7 +100,7 @@ def explain_teachers(
     result: Any,
     learner: str | None = None,
     *,
-    learned: float | None = None,
+    learned_weight: float | None = None,
     n_teachers: int = TEACHERS,
 ) -> TeachersAnswer:
     """Compute which training images made a query and a result similar; arguments are those of `explain_pair`.
@@ -110,7 +110,7 @@ def explain_teachers(
     """
     name = learner or searcher.default_learner()
     teachers, rows = open_teachers(searcher, name)
-    model = searcher.blend(name, learned)
+    model = searcher.blend(name, learned_weight)
     names, vectors = zip(*(_vector(searcher, given) for given in (query, result)), strict=True)
     pair = teachers.with_share(model).of_pair(vectors[0], vectors[1], n=n_teachers)
     listed: list[Any] = []

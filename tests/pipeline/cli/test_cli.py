@@ -672,12 +672,12 @@ def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
         file = mine / f"runs/fruit/learners/{name}/record.json"
         record = json.loads(file.read_text())
         worlds = {"for": "open", "learner": figures, "cosine": [0.890, 0.914, 0.854], "chance": [0.1] * 3}
-        record["result"] |= {"learned": share, "worlds": worlds | {"n_images": [5, 6, 11]}}
+        record["result"] |= {"learned_weight": share, "worlds": worlds | {"n_images": [5, 6, 11]}}
         write_record(file, record)
     stderr = visterm("evaluate", "--learner", "oasis,wsabie", cwd=mine).stderr
     warning = (
         "wsabie is below cosine on held-out images for other classes (mAP 0.751, cosine 0.914) and for both in one "
-        "gallery (mAP 0.708, cosine 0.854): a smaller --set train.learned, or --learner cosine, is better there"
+        "gallery (mAP 0.708, cosine 0.854): a smaller --set train.learned_weight, or --learner cosine, is better there"
     )
     *lines, last = [line for line in stderr.splitlines() if "held-out" in line]
     assert lines == [
@@ -689,7 +689,7 @@ def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
     folder = mine / "runs/fruit/evaluations/oasis+wsabie"
     assert warning in (folder / "report.html").read_text()
     systems = json.loads((folder / "metrics.json").read_text())["systems"]
-    assert systems["oasis"]["learned"] == 0.2
+    assert systems["oasis"]["learned_weight"] == 0.2
     assert systems["oasis"]["held_out"]["both"] == {"map": 0.888, "cosine": 0.854, "chance": 0.1, "n_images": 11}
-    assert "learned" not in systems["wsabie"]
+    assert "learned_weight" not in systems["wsabie"]
     assert "held_out" not in systems["cosine"]
