@@ -143,7 +143,8 @@ def new_figure(size: tuple[float, float], **options: Any) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, **({"dpi": 150, "layout": "constrained"} | options))
+    options = {"dpi": 150, "layout": "constrained", **options}
+    figure = Figure(figsize=size, **options)
     FigureCanvasAgg(figure)
     return figure
 
