@@ -112,26 +112,21 @@ class LabelEditor:
         """
         with collection_of(self.run) as collection:
             labels = collection.labels()
-            rows = {id_: row.given for id_, row in read_fields(collection).items() if row.given}
-            fields = {image.path: rows[image.id] for image in collection.images() if image.id in rows} if rows else {}
-        writer = csv.writer(stream, lineterminator="\n")
-        n_rows = 0
+            kept = {id_: row.given for id_, row in read_fields(collection).items() if row.given}
+            fields = {image.path: kept[image.id] for image in collection.images() if image.id in kept} if kept else {}
         if self._config.collection.clicks is not None:
-            writer.writerow(["query", "path", "count"])
+            rows = [["query", "path", "count"]]
             for path in sorted(labels):
-                for label, weight in sorted(labels[path].items()):
-                    writer.writerow([quoted(label), _plain(path), repr(weight)])
-                    n_rows += 1
-            return n_rows
-        columns = sorted({name for given in fields.values() for name in given})
-        writer.writerow(["path", "label", *columns])
-        for path in sorted(labels.keys() | fields.keys()):
-            given = fields.get(path, {})
-            values = [quoted(given.get(name, "")) for name in columns]
-            for label in sorted(labels.get(path, ())) or ([""] if any(values) else []):
-                writer.writerow([_plain(path), quoted(label), *values])
-                n_rows += 1
-        return n_rows
+                rows += ([quoted(label), _plain(path), repr(weight)] for label, weight in sorted(labels[path].items()))
+        else:
+            columns = sorted({name for given in fields.values() for name in given})
+            rows = [["path", "label", *columns]]
+            for path in sorted(labels.keys() | fields.keys()):
+                values = [quoted(fields.get(path, {}).get(name, "")) for name in columns]
+                names = sorted(labels.get(path, ())) or ([""] if any(values) else [])
+                rows += ([_plain(path), quoted(label), *values] for label in names)
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+        return len(rows) - 1
 
     def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> LabelEditCounts:
         with collection_of(self.run) as collection:

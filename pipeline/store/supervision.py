@@ -114,9 +114,7 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> TrainingData 
     """Triplets of relevance marks, in a random order; None where no query has marks of both kinds."""
     import numpy as np
 
-    by_content: dict[str, Image] = {}
-    for image in collection.images():
-        by_content.setdefault(image.sha256, image)
+    by_content = {image.sha256: image for image in reversed(collection.images())}
     every, extractor = RelevanceMarks(run.marks), extractor_content(run)
     rows: list[list[Image | str]] = []
     uploads: dict[str, Any] = {}
