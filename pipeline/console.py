@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from time import perf_counter
@@ -141,10 +141,8 @@ class _Phase:
             self._bar.update(done - self._bar.n)
         elif perf_counter() - self._said >= _LINE_EVERY:
             self._said = perf_counter()
-            self._say(", ".join(filter(None, [self._amount(done), self._time_left(done), note])))
-
-    def _amount(self, done: int) -> str:
-        return f"{100 * done // self._total} %" if self._total else f"{done:,} {self._unit}"
+            amount = f"{100 * done // self._total} %" if self._total else f"{done:,} {self._unit}"
+            self._say(", ".join(filter(None, [amount, self._time_left(done), note])))
 
     def _time_left(self, done: int) -> str:
         """Return the time left, or nothing while it is unknown."""
@@ -170,6 +168,24 @@ def csv_cells(row: Iterable[Any]) -> list[Any]:
     that are not UTF-8 are escaped.
     """
     return [_csv_cell(cell) if isinstance(cell, str) else cell for cell in row]
+
+
+def csv_text(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """Return a CSV table, whose rows are safe as of `csv_cells`."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(map(csv_cells, rows))
+    return text.getvalue()
+
+
+def in_columns(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust) -> list[str]:
+    """Return rows of texts as lines of a table."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(justify, row, widths)).rstrip() for row in rows]
 
 
 def _csv_cell(cell: str) -> str:

@@ -7,7 +7,6 @@ photos that it is at; the others wait for the next time. Files that turn out not
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -18,11 +17,12 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from visterm.pipeline.console import Console
-from visterm.pipeline.errors import UserError, system_errors_explained
+from visterm.pipeline.errors import system_errors_explained
 from visterm.pipeline.stages.edit import add
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.workers import work_for_service
 
 AT_ONCE = 16  # photos between two reports; a cancelled process ends after them
 
@@ -66,24 +66,10 @@ class AddedPhotos(TypedDict):
 def add_waiting(
     run: Run, tell: Callable[[int, int], None], is_cancelled: Callable[[], bool] = lambda: False
 ) -> AddedPhotos:
-    """Add the photos given to the service, some at a time.
+    """Add the photos given to the service, some at a time; UserError as of `add`: the photos wait for the next time.
 
-    Parameters
-    ----------
-    run : Run
-    tell : callable
-        Called with the number of photos that are done, and of all.
-    is_cancelled : callable
-        Asked before each part; once it returns True, the other photos wait.
-
-    Returns
-    -------
-    AddedPhotos
-
-    Raises
-    ------
-    UserError
-        As of `add`; the photos wait for the next time.
+    `tell` is called with the number of photos that are done, and of all. `is_cancelled` is asked before each part; once
+    it returns True, the other photos wait.
     """
     config, console = run.configure(None, []), Console(quiet=True)
     files = waiting_files(run)
@@ -109,20 +95,12 @@ def _main(folder: str) -> int:
         nonlocal cancelled
         cancelled = True
 
+    def work(tell: Callable[[Any], None]) -> AddedPhotos:
+        run = Run(Path(folder))
+        return add_waiting(run, lambda done, total: tell({"done": done, "total": total}), lambda: cancelled)
+
     signal.signal(signal.SIGTERM, cancel)
-    if hasattr(os, "nice"):
-        os.nice(5)  # searches come first, but somebody waits for it
-    try:
-        result = add_waiting(
-            Run(Path(folder)),
-            lambda done, total: print(json.dumps({"done": done, "total": total}), flush=True),
-            lambda: cancelled,
-        )
-    except (UserError, OSError) as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-        return 2
-    print(json.dumps({"result": result}), flush=True)
-    return 0
+    return work_for_service(work, niceness=5)  # searches come first, but somebody waits for it
 
 
 if __name__ == "__main__":

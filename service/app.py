@@ -43,26 +43,10 @@ from .thumbnails import ImageFileGone
 def create_app(
     run: Run, settings: ServiceSettings | None = None, *, token: str | None = None, local: bool = True
 ) -> FastAPI:
-    """Create the web application of a run.
+    """Create the web application of a run; UserError if the run cannot be searched yet.
 
-    Parameters
-    ----------
-    run : Run
-    settings : ServiceSettings, optional
-    token : str, optional
-        Access token required on every request; None requires no token.
-    local : bool, default=True
-        Accept only requests for localhost or a loopback address; for services without a token.
-
-    Returns
-    -------
-    FastAPI
-        Its lifespan reloads the run when it changes, and closes all files at the end.
-
-    Raises
-    ------
-    UserError
-        The run cannot be searched yet.
+    With `token` every request needs it. Without one, `local` accepts only requests for localhost or a loopback address.
+    The lifespan reloads the run when it changes, and closes all files at the end.
     """
     silence_decoders()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings

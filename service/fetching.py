@@ -29,10 +29,7 @@ class FetchError(Exception):
 def fetch_image(address: str, max_bytes: int) -> tuple[str, bytes]:
     """Fetch the bytes at an address; return a name for them, too.
 
-    Raises
-    ------
-    FetchError
-        The address is not a public one, does not answer in time, answers with an error or with more than `max_bytes`.
+    FetchError if it is no public address, does not answer in time, answers with an error or with more than `max_bytes`.
     """
     deadline = time.monotonic() + SECONDS
     for _ in range(MAX_REDIRECTS + 1):

@@ -21,20 +21,11 @@ class Job:
     """A command that runs as a child process.
 
     It prints lines of JSON: its progress, then ``{"result": ...}``, or ``{"error": text}``. SIGTERM ends it.
-
-    Attributes
-    ----------
-    command : tuple of str
-        The folder of the run is its last argument.
-    work : str
-        What the process does, as the subject of a sentence.
-    end_seconds : float
-        Time to end by itself when the service stops.
     """
 
-    command: tuple[str, ...]
-    work: str
-    end_seconds = 10.0
+    command: tuple[str, ...]  # the folder of the run is its last argument
+    work: str  # what the process does, as the subject of a sentence
+    end_seconds = 10.0  # to end by itself when the service stops
 
     def __init__(self, run: Run):
         self.run = run

@@ -23,10 +23,7 @@ _ORIENTATION = 0x0112
 def without_metadata(data: bytes, name: str, max_pixels: int) -> bytes:
     """Return an image file without metadata; as PNG where the format, or a damage, does not allow to copy the pixels.
 
-    Raises
-    ------
-    ImageError
-        The file has to be decoded, and cannot be.
+    ImageError if it has to be decoded, and cannot be.
     """
     for start, strip in _FORMATS.items():
         if data.startswith(start):

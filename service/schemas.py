@@ -96,10 +96,7 @@ class SearchParameters(ImageRequest, FilterRequest):
     def request(self) -> SearchRequest:
         """Return what is asked for, besides the query.
 
-        Raises
-        ------
-        InvalidQuery
-            The weight of an example is out of bounds, or the region does not lie within the image.
+        InvalidQuery if the weight of an example is out of bounds, or the region does not lie within the image.
         """
         options: Any = {name: getattr(self, name) for name in OPTIONS}
         return SearchRequest.of(**options)

@@ -37,28 +37,13 @@ def serve(
     token: str | None = None,
     browse: bool = False,
 ) -> None:
-    """Serve a run until Ctrl-C, and print the URL on standard output.
+    """Serve a run until Ctrl-C, and print the URL on standard output; `browse` opens the page in a browser.
 
-    Parameters
-    ----------
-    run : Run
-    console : Console
-    settings : ServiceSettings, optional
-        By default with the map of the collection kept up to date.
-    host : str
-        Address to listen on. An address that other machines can reach requires a token.
-    port : int
-        0 picks a free port.
-    token : str or None
-        Access token required on every request.
-    browse : bool
-        Open the page in a browser.
+    By default the map of the collection is kept up to date. An address that other machines can reach requires a token,
+    which every request must then have; port 0 picks a free one.
 
-    Raises
-    ------
-    UserError
-        The token is missing or too short, the service cannot listen on the address, or the run cannot be searched. A
-        run without images is served: its page says how to begin.
+    UserError if the token is missing or too short, the service cannot listen on the address, or the run cannot be
+    searched. A run without images is served: its page says how to begin.
     """
     _check_token(host, token)
     with _listen(host, port) as listening:

@@ -7,21 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Settings of a service, as the options of `visterm serve` set them.
+    """Settings of a service, as the options of `visterm serve` set them."""
 
-    Attributes
-    ----------
-    upload_pixels : int
-        Refuse larger uploads, before they are decoded. By default a photo of 24 megapixels passes.
-    keep_metadata : bool
-        Serve original files as they are; by default without metadata such as place and camera.
-    overview : bool
-        Draw the map of the collection in the background when images change; without, on request only.
-    fetch : bool
-        Fetch images from addresses that requests name.
-    """
-
-    upload_pixels: int = 25_000_000
-    keep_metadata: bool = False
-    overview: bool = False
-    fetch: bool = False
+    upload_pixels: int = 25_000_000  # larger uploads are refused before they are decoded; 24 megapixels pass
+    keep_metadata: bool = False  # serve original files as they are, not without metadata such as place and camera
+    overview: bool = False  # draw the map in the background when images change, not on request only
+    fetch: bool = False  # fetch images from addresses that requests name

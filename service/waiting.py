@@ -33,13 +33,7 @@ _TEMPLATE = Path(__file__).parent / "templates" / "empty.html.jinja"
 class WaitingApp:
     """ASGI application of a run without images, and of the same run once it has some.
 
-    Parameters
-    ----------
-    run : Run
-    create : callable
-        Creates the application of the run; NothingToSearch as long as there are no images.
-    token, local
-        As for `create_app`.
+    `create` creates the application of the run; NothingToSearch as long as there are no images.
     """
 
     def __init__(self, run: Run, create: Callable[[], FastAPI], *, token: str | None, local: bool):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.held_out import HeldOutSet, NoHeldOutSet, draw_held_out, sparse_vectors
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.marks import Mark, RelevanceMarks
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
@@ -53,9 +52,7 @@ def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Co
     content = extractor_content(run)
     with Collection(run.collection) as collection:
         images = collection.images()
-        by_content: dict[str, Image] = {}
-        for image in images:
-            by_content.setdefault(image.sha256, image)
+        by_content = {image.sha256: image for image in reversed(images)}
         contents = {key for key in standing if key in by_content}
         contents.update(mark.sha256 for of_query in standing.values() for mark in of_query if mark.sha256 in by_content)
         held_out = None

@@ -10,7 +10,7 @@ import typer
 
 from visterm.pipeline.cli.errors import command
 from visterm.pipeline.cli.options import JsonOption, RunOption, one_name, open_searcher
-from visterm.pipeline.console import count, one_line
+from visterm.pipeline.console import count, in_columns, one_line
 from visterm.pipeline.errors import UserError
 
 
@@ -91,7 +91,4 @@ def _in_words(labels: list[dict[str, Any]]) -> list[str]:
         for one in labels
     ]
     heads = ("  score", "id", "image", "label", "fits better")
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in [heads, *rows]
-    ]
+    return in_columns([heads, *rows])

@@ -27,44 +27,21 @@ _MOST_IMAGES = 2000  # of those that show it, of those that do not, and of the o
 
 
 class Concept(NamedTuple):
-    """What is known of a label, as rows of a run's images.
+    """What is known of a label, as rows of a run's images."""
 
-    Attributes
-    ----------
-    yes, no : set of int
-        Images with the label, and images that people said do not have it.
-    ask : int or None
-        The image to ask about next; None: none is left.
-    sure : ndarray of int64
-        Images without the label that surely fit it, the surest first.
-    """
-
-    yes: set[int]
-    no: set[int]
-    ask: int | None
-    sure: np.ndarray
+    yes: set[int]  # with the label
+    no: set[int]  # that people said do not have it
+    ask: int | None  # the image to ask about next; None: none is left
+    sure: np.ndarray  # int64, without the label, that surely fit it, the surest first
 
 
 def learn_concept(
     searcher: Searcher, label: str, refused: Iterable[tuple[int, str]], skipped: Iterable[int] = ()
 ) -> Concept:
-    """Learn what a label of a run means.
+    """Learn what a label of a run means, without asking about the images that are `skipped`, by id.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    label : str
-    refused : iterable of (int, str)
-        Images, by id, and labels that people said they do not have: `Decided.refused`.
-    skipped : iterable of int
-        Ids of images not to ask about now.
-
-    Raises
-    ------
-    UnknownLabel
-        No image of the run has the label.
-    UserError
-        It cannot be a label.
+    `refused` are images, by id, and labels that people said they do not have: `Decided.refused`. UnknownLabel if no
+    image of the run has the label, UserError if it cannot be a label.
     """
     label, place = check_label(label), searcher.place
     check_labels([label], searcher.gallery)
@@ -78,24 +55,12 @@ def learn_concept(
 def score_concept(
     X: Any, positive: Iterable[int], negative: Iterable[int] = (), *, others: Any = None, random_state: int = 0
 ) -> Any:
-    """Score how well each image fits a concept.
+    """Score how well each row of X, or of `others`, from which nothing is learned, fits a concept.
 
-    Parameters
-    ----------
-    X : CSR or dense of float32, shape (n_images, d)
-        Unit rows.
-    positive, negative : iterable of int
-        Rows of images that show it, at least one, and of images that do not.
-    others : CSR or dense of float32, shape (n_others, d), optional
-        Score these images, from which nothing is learned.
-    random_state : int, default=0
-        Draws the images that nobody was asked about, if there are more than 2,000.
-
-    Returns
-    -------
-    ndarray of float, (n_images,) or (n_others,)
-        Above 0: more likely than not. Once some ten images are known, at least nine in ten of the others above 0
-        usually show it (docs/labels.md).
+    The rows are CSR or dense float32 of unit length. Of X at least one `positive` row shows the concept, `negative`
+    ones do not; `random_state` draws those that nobody was asked about, if there are more than 2,000. A score above 0
+    means: more likely than not. Once some ten images are known, at least nine in ten of the others above 0 usually show
+    it (docs/labels.md).
     """
     import warnings
 

@@ -65,18 +65,8 @@ def group_copies(
 ) -> list[int]:
     """Number pictures so that copies of one picture have one number.
 
-    Parameters
-    ----------
-    cells : sequence of bytes
-        Of each picture, as `small_versions` gives them.
-    ratios : ndarray of float, (n,)
-        Width by height.
-    fine_of : callable
-        Returns the grey versions of some places; one that it has not differs from all others. Few are asked for.
-
-    Returns
-    -------
-    list of int
+    `cells` of each picture are as of `small_versions`, `ratios` its width by its height. `fine_of` returns the grey
+    versions of some places, few of which are asked for; one that it has not differs from all others.
     """
     import numpy as np
     from scipy.sparse import coo_matrix
@@ -93,20 +83,8 @@ def group_copies(
 def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> dict[tuple[int, int], float]:
     """Find pairs of images whose files show one picture, of whatever brightness, or one of them a crop of the other.
 
-    A crop has at least nine tenths of each side. Images that cannot be read are in no pair.
-
-    Parameters
-    ----------
-    root : Path
-        Directory of the images.
-    images : sequence of Image
-    max_pixels : int
-        Larger images are not read.
-
-    Returns
-    -------
-    dict
-        By pairs of places the correlation of the pixels. One of equal files stands for all of them.
+    A crop has at least nine tenths of each side. Images that cannot be read, or are larger than `max_pixels`, are in no
+    pair. Returns by pairs of places the correlation of the pixels; one of equal files stands for all of them.
     """
     import cv2
     import numpy as np
@@ -152,21 +130,9 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
 def find_same_scenes(
     root: Path, images: Sequence[Image], pairs: Sequence[tuple[int, int]], max_pixels: int
 ) -> list[tuple[int, int]]:
-    """Return those of some pairs of images that show one scene; others are not compared.
+    """Return those of some pairs of images, by their places, that show one scene; others are not compared.
 
-    Parameters
-    ----------
-    root : Path
-        Directory of the images.
-    images : sequence of Image
-    pairs : sequence of (int, int)
-        Places of two images. Images that cannot be read are of no scene.
-    max_pixels : int
-        Larger images are not read.
-
-    Returns
-    -------
-    list of (int, int)
+    Images that cannot be read, or are larger than `max_pixels`, are of no scene.
     """
     import cv2
     import numpy as np
@@ -303,25 +269,11 @@ def _agreeing(pairs: Iterable[tuple[int, int, bool]], versions: dict[int, bytes]
 
 
 def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERANCE) -> list[tuple[int, int, bool]]:
-    """Find pairs of pictures that may be copies.
+    """Find pairs of pictures that may be copies: two places, the smaller one first, and whether one is mirrored.
 
-    Parameters
-    ----------
-    cells : ndarray of uint8, (n, GRID * GRID * 3)
-        Each picture scaled down to GRID x GRID RGB pixels.
-    ratios : ndarray of float, (n,)
-        Width by height; copies agree to 3 %.
-    tolerance : float
-        Largest root mean square difference of the cells.
-
-    Returns
-    -------
-    list of (int, int, bool)
-        Two places, the first one smaller, and whether one is mirrored.
-
-    Notes
-    -----
-    Distances in a projection are never larger than those of the cells, so no pair is missed.
+    The `cells` are uint8 (n, GRID * GRID * 3), each picture scaled down to GRID x GRID RGB pixels; they differ by a
+    root mean square of at most `tolerance`. The `ratios` of width by height agree to 3 %. Distances in a projection are
+    never larger than those of the cells, so no pair is missed.
     """
     import numpy as np
     from scipy.spatial import cKDTree

@@ -39,7 +39,7 @@ from .batches import (
     prepare_learner,
 )
 from .first import can_start, start_learner
-from .tables import teaching_ids, without_taught
+from .teachers import teaching_ids, without_taught
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,13 +50,7 @@ if TYPE_CHECKING:
 MAX_FALL = 0.005  # of held-out mAP below the base: a version that loses more is refused
 
 
-_UNMEASURED: FallFigures = {
-    "map_base": None,
-    "map_before": None,
-    "map_after": None,
-    "map_error": None,
-    "measured_on": None,
-}
+_UNMEASURED: Any = dict.fromkeys(FallFigures.__annotations__)
 
 
 class FeedbackUpdate(FallFigures, total=False):

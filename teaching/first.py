@@ -26,10 +26,7 @@ def can_start(run: Run, learner: str) -> bool:
 def start_learner(run: Run) -> None:
     """Make OASIS as it is before the first step: W is the identity, and ranks as cosine does.
 
-    Raises
-    ------
-    UserError
-        Another command is at work in the run, or has just trained OASIS.
+    UserError if another command is at work in the run, or has just trained OASIS.
     """
     from visterm.learners import LEARNERS
 

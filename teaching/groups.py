@@ -17,14 +17,7 @@ LISTED = 2000  # groups of each kind
 
 
 def group_pairs(pairs: Pairs, parts: dict[int, Parts]) -> list[dict[str, Any]]:
-    """Make the groups that `find_duplicates` describes.
-
-    Parameters
-    ----------
-    pairs : dict
-    parts : dict
-        By id, as of `DifferentPictures.parts_of`.
-    """
+    """Make the groups that `find_duplicates` describes; `parts` by id are as of `DifferentPictures.parts_of`."""
     groups: list[dict[str, Any]] = []
     for degree, kind in (("picture", "same"), ("scene", "scene"), ("alike", "alike")):
         group_of = _grouped(pairs[kind], parts)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.console import one_line
 from visterm.pipeline.evaluation.held_out import HeldOutSet, draw_held_out
 from visterm.pipeline.store.catalogue import Collection
 
-from .teachers import because, open_teachers, shown
+from .teachers import because, name_of, open_teachers, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,8 +123,6 @@ def in_words(harmful: dict[str, Any]) -> list[str]:
     lines = []
     for image in harmful["images"]:
         did = image["did"]
-        other = one_line(did["image"]["path"] or "(not in the run)")
-        verb = "put with" if did["together"] else "kept apart from"
-        name = f"id:{image['id']}  {one_line(image['path'] or '(not in the run)')}"
-        lines.append(f"{image['gain']:+8.4f}  {name}  was {verb} {other} ({did['why']})")
+        was = f"was {'put with' if did['together'] else 'kept apart from'} {name_of(did['image'])} ({did['why']})"
+        lines.append(f"{image['gain']:+8.4f}  id:{image['id']}  {name_of(image)}  {was}")
     return lines

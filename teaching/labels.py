@@ -80,23 +80,23 @@ class LabelEditor:
 
         With ``confirm``, edits that change nothing are kept, too: whoever looked at the image said so.
         """
-        with self._collection() as collection:
+        with collection_of(self.run) as collection:
             return collection.edit_labels(edits, self._config, source, confirm=confirm)
 
     def undo(self, *, source: str = "python") -> list[LabelEdit]:
         """Undo the last step that is not undone; return the rows made, none if there is no such step."""
-        with self._collection() as collection:
+        with collection_of(self.run) as collection:
             return collection.undo_labels(self._config, source)
 
     def of(self, images: Iterable[int | str | Path]) -> dict[str, dict[str, float]]:
         """Labels in effect and their weights, by path of these images."""
-        with self._collection() as collection:
+        with collection_of(self.run) as collection:
             ids = set(image_ids(self.run, collection, images, "no label was changed"))
             return {image.path: image.labels for image in collection.images() if image.id in ids}
 
     def counts(self) -> dict[str, int]:
         """Number of images of each label, the most frequent first."""
-        with self._collection() as collection:
+        with collection_of(self.run) as collection:
             n_images = Counter(label for labels in collection.labels().values() for label in labels)
         return dict(sorted(n_images.items(), key=lambda entry: (-entry[1], entry[0])))
 
@@ -110,44 +110,31 @@ class LabelEditor:
         Of a run of clicks a table that ``collection.clicks`` reads. A label that a spreadsheet would take for a formula
         has an apostrophe before it, which reading removes. Columns of the run's own table of images are kept.
         """
-        with self._collection() as collection:
+        with collection_of(self.run) as collection:
             labels = collection.labels()
-            fields = {image.path: row.given for image, row in self._with_fields(collection)}
-        writer = csv.writer(stream, lineterminator="\n")
-        n_rows = 0
+            kept = {id_: row.given for id_, row in read_fields(collection).items() if row.given}
+            fields = {image.path: kept[image.id] for image in collection.images() if image.id in kept} if kept else {}
         if self._config.collection.clicks is not None:
-            writer.writerow(["query", "path", "count"])
+            rows = [["query", "path", "count"]]
             for path in sorted(labels):
-                for label, weight in sorted(labels[path].items()):
-                    writer.writerow([quoted(label), _plain(path), repr(weight)])
-                    n_rows += 1
-            return n_rows
-        columns = sorted({name for given in fields.values() for name in given})
-        writer.writerow(["path", "label", *columns])
-        for path in sorted(labels.keys() | fields.keys()):
-            given = fields.get(path, {})
-            values = [quoted(given.get(name, "")) for name in columns]
-            for label in sorted(labels.get(path, ())) or ([""] if any(values) else []):
-                writer.writerow([_plain(path), quoted(label), *values])
-                n_rows += 1
-        return n_rows
-
-    @staticmethod
-    def _with_fields(collection: Collection) -> Iterator[tuple[Any, Any]]:
-        rows = {id_: row for id_, row in read_fields(collection).items() if row.given}
-        if rows:
-            yield from ((image, rows[image.id]) for image in collection.images() if image.id in rows)
+                rows += ([quoted(label), _plain(path), repr(weight)] for label, weight in sorted(labels[path].items()))
+        else:
+            columns = sorted({name for given in fields.values() for name in given})
+            rows = [["path", "label", *columns]]
+            for path in sorted(labels.keys() | fields.keys()):
+                values = [quoted(fields.get(path, {}).get(name, "")) for name in columns]
+                names = sorted(labels.get(path, ())) or ([""] if any(values) else [])
+                rows += ([_plain(path), quoted(label), *values] for label in names)
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+        return len(rows) - 1
 
     def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> LabelEditCounts:
-        with self._collection() as collection:
+        with collection_of(self.run) as collection:
             ids = image_ids(self.run, collection, images, "no label was changed")
             edits = [(id_, label, change) for id_ in ids]
             made = collection.edit_labels(edits, self._config, source)
         step = made[0].step if made else None
         return {"step": step, "changed": len(made), "unchanged": len(ids) - len(made)}
-
-    def _collection(self) -> contextlib.AbstractContextManager[Collection]:
-        return collection_of(self.run)
 
 
 @contextlib.contextmanager

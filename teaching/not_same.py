@@ -28,16 +28,8 @@ class DifferenceStep(TypedDict):
 def say_different(run: Run, parts: Sequence[Iterable[int | str | Path]]) -> DifferenceStep:
     """Say that images of different parts show different pictures: no group of duplicates has them together again.
 
-    Parameters
-    ----------
-    run : Run
-    parts : sequence of iterables
-        Of images: ids, ``id:12``, files, or folders. Nothing is said of images of one part.
-
-    Raises
-    ------
-    UserError
-        Fewer than two parts, an image in two of them, no such image, or one that was removed: nothing is kept.
+    Images are ids, ``id:12``, files, or folders; nothing is said of images of one part. UserError for fewer than two
+    parts, an image in two of them, no such image, or one that was removed: nothing is kept.
     """
     run.check_exists()
     with collection_of(run) as collection:

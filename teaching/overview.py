@@ -16,7 +16,6 @@ collection they judge.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.workers import work_for_service
 
 from .duplicates import (
     ALIGNED_CORRELATION,
@@ -58,25 +58,14 @@ _LISTED = 2000  # labels to check that are kept
 
 
 class Overview(NamedTuple):
-    """What `read_overview` returns.
+    """What `read_overview` returns."""
 
-    Attributes
-    ----------
-    ids : ndarray of int64, (n_images,)
-    points : ndarray of float32, (n_images, 2)
-        Places on the map, from 0 to 1.
-    alike : dict
-        The pairs that `groups.group_pairs` makes groups of.
-    check : list of dict
-        ``{"id", "label", "probability", "share", "suggested", "suggested_probability", "suggested_share"}``, the worst
-        fit first: a label and the one that fits better, the probability of each as all other images say (None where
-        there are too many images), and the share of the nearest images that have it.
-    record : dict
-    """
-
-    ids: np.ndarray
-    points: np.ndarray
-    alike: Pairs
+    ids: np.ndarray  # int64 (n_images,)
+    points: np.ndarray  # float32 (n_images, 2), places on the map, from 0 to 1
+    alike: Pairs  # that `groups.group_pairs` makes groups of
+    # The worst fit first: ``{"id", "label", "probability", "share", "suggested", "suggested_probability",
+    # "suggested_share"}``, a label and the one that fits better, the probability of each as all other images say (None
+    # where there are too many images), and the share of the nearest images that have it.
     check: list[dict[str, Any]]
     record: dict[str, Any]
 
@@ -380,7 +369,8 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     left = np.repeat(np.arange(len(images)), neighbors.shape[1])
     right = neighbors.ravel().astype(np.intp)
     left, right = np.unique(np.sort(np.column_stack([left, right]), axis=1), axis=0).T
-    similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in _starts(left)])
+    starts = range(0, max(len(left), 1), 100_000)
+    similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in starts])
     of_file = defaultdict(list)
     for row, image in enumerate(images):
         of_file[image.sha256].append(row)
@@ -400,10 +390,6 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     }
 
 
-def _starts(values: np.ndarray) -> range:
-    return range(0, max(len(values), 1), 100_000)
-
-
 def _cosines(X: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Cosines of pairs of rows, which have unit length."""
     import numpy as np
@@ -415,20 +401,13 @@ def _cosines(X: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _main(folder: str) -> int:
-    """Make the overview of a run, at low priority, with a line of JSON per phase on standard output."""
+    """Make the overview of a run for the service."""
     from visterm.pipeline.search.searcher import Searcher
 
-    if hasattr(os, "nice"):
-        os.nice(19)
-    try:
-        searcher = Searcher(Run(Path(folder)))
-        make_overview(
-            searcher, tell=lambda phase, share: print(json.dumps({"phase": phase, "share": share}), flush=True)
-        )
-    except (UserError, OSError) as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-        return 2
-    return 0
+    def work(tell: Callable[[Any], None]) -> None:
+        make_overview(Searcher(Run(Path(folder))), tell=lambda phase, share: tell({"phase": phase, "share": share}))
+
+    return work_for_service(work)
 
 
 if __name__ == "__main__":

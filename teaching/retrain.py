@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 import shutil
 import signal
@@ -39,6 +38,7 @@ from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.supervision import TrainingData
 from visterm.pipeline.store.versions import LearnerVersions
+from visterm.pipeline.workers import work_for_service
 
 from .batches import UPDATABLE
 from .feedback import FeedbackTrainer
@@ -84,35 +84,23 @@ class TrainResult(TypedDict):
 def train_again(run: Run, console: Console | None = None) -> list[TrainResult]:
     """Train the learners that have not learned the labels of now; keep each old model that ranks better.
 
-    Parameters
-    ----------
-    run : Run
-    console : Console, optional
+    The figures are None without held-out images, and those before the first training are of the cosine. UserError if
+    another command is at work in the run, or nothing can be trained.
 
-    Returns
-    -------
-    list of TrainResult
-        One per learner; the figures are None without held-out images, and those before the first training are of the
-        cosine.
-
-    Raises
-    ------
-    UserError
-        Another command is at work in the run, or nothing can be trained.
-
-    Notes
-    -----
     A model is taken unless mean average precision falls by more than `TOLERANCE`. Two trainings that differ in nothing
     but the seed may differ by as much, so a smaller fall says nothing of the labels. Each training starts from scratch,
-    so random losses do not accumulate; losses from bad labels do. Where a learner had learned relevance marks on top
-    of its training, the new model learns them, too.
+    so random losses do not accumulate; losses from bad labels do. Where a learner had learned relevance marks on top of
+    its training, the new model learns them, too.
     """
     console = console or Console(quiet=True)
     config = run.configure(None, [])
     with opened(run, config) as it:
         names = stale_learners(it, config, it.training)
         for name in names:
-            _discard_checkpoint(it, name, train_record(it, config, name, it.training))
+            kept, record = it.record(checkpoint_path(it, name)), train_record(it, config, name, it.training)
+            # A training that differs in the labels alone: nobody can resume it.
+            if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:
+                discard(checkpoint_path(it, name))
     return [_train_one(run, config, name, console) for name in names]
 
 
@@ -131,10 +119,7 @@ def undoable(run: Run) -> list[TrainResult]:
 def undo_training(run: Run) -> list[str]:
     """Bring back the models that the last `train_again` replaced; return the names of their learners.
 
-    Raises
-    ------
-    UserError
-        There is none, or another command is at work in the run.
+    UserError if there is none, or another command is at work in the run.
     """
     with run.locked():
         names = [training["learner"] for training in undoable(run)]
@@ -217,13 +202,6 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _discard_checkpoint(run: Run, name: str, record: Record) -> None:
-    """Discard the checkpoint of a training that differs in the labels alone: nobody can resume it."""
-    kept = run.record(checkpoint_path(run, name))
-    if kept is not None and kept["config"] == record["config"] and kept["inputs"] != record["inputs"]:
-        discard(checkpoint_path(run, name))
-
-
 def _learn_marks(run: Run, name: str) -> None:
     """Let a model that took another one's place learn the marks that the other had learned."""
     if name in UPDATABLE:
@@ -272,21 +250,9 @@ class _ToldPhase:
 
 
 def _main(folder: str) -> int:
-    """Train in a process of low priority, with lines of JSON on standard output; SIGTERM ends it."""
-    if hasattr(os, "nice"):
-        os.nice(19)
+    """Train for the service; SIGTERM ends it."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-
-    def tell(what: dict[str, Any]) -> None:
-        print(json.dumps(what), flush=True)
-
-    try:
-        tell({"result": train_again(Run(Path(folder)), _Telling(tell))})
-    except (UserError, OSError) as error:
-        with contextlib.suppress(OSError):  # the service that reads it has been killed
-            tell({"error": str(error)})
-        return 2
-    return 0
+    return work_for_service(lambda tell: train_again(Run(Path(folder)), _Telling(tell)))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
-from visterm.pipeline.console import one_line
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from visterm.pipeline.console import in_columns, one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.images import Image
-from visterm.pipeline.store.teachers import again, check_table
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.teachers import again, check_table, taught_images
 from visterm.pipeline.store.versions import LearnerVersions
 
 if TYPE_CHECKING:
@@ -19,13 +23,58 @@ if TYPE_CHECKING:
 TEACHERS = 5  # listed by default that raise the score, and as many that lower it
 
 
+class TeacherImage(TypedDict):
+    """A training image."""
+
+    id: Annotated[int | None, Field(description="null: no longer in the collection")]
+    path: str | None
+    labels: list[str]
+    # Added by the service.
+    thumbnail: Annotated[str | None, Field(description="Address, relative to the service's root")]
+
+
+class TeacherMark(TypedDict):
+    """The relevance mark that a teacher comes from."""
+
+    number: int
+    time: str
+
+
+class Teacher(TypedDict):
+    """Two training images that learning put together or kept apart."""
+
+    query: Annotated[TeacherImage, Field(description="Like the query")]
+    result: Annotated[TeacherImage, Field(description="Like the result")]
+    together: Annotated[bool, Field(description="Put together; false: kept apart")]
+    like_query: Annotated[float, Field(description="Cosine of its first image and the query")]
+    like_result: float
+    contribution: Annotated[float, Field(description="To the score")]
+    label: Annotated[str | None, Field(description="That both have")]
+    mark: TeacherMark | None
+
+
+class TeachersAnswer(TypedDict):
+    """Which training images made a query and a result similar; unlearned + common + learned is the score."""
+
+    learner: str
+    query: str
+    result: str
+    score: float
+    unlearned: Annotated[float, Field(description="Score without learning")]
+    common: Annotated[float, Field(description="Learned, for every result of the query alike")]
+    learned: Annotated[float, Field(description="Learned about this pair: the sum of all teachers")]
+    pairs: Annotated[
+        list[Teacher],
+        Field(description="Those that raise the score, then those that lower it, the strongest first"),
+    ]
+    rest: Annotated[float, Field(description="Sum of the contributions that are not listed")]
+    n_rest: int
+
+
 def open_teachers(searcher: Searcher, name: str) -> tuple[Teachers, list[dict[str, Any]]]:
     """Open the table of a learner, once, and what is known of each of its rows.
 
-    Raises
-    ------
-    UserError
-        The learner has none, with the command that makes one; or it is damaged.
+    UserError if the learner has none, with the command that makes one; or if it is damaged.
     """
 
     def load() -> tuple[Teachers, list[dict[str, Any]]]:
@@ -53,48 +102,18 @@ def explain_teachers(
     *,
     learned_weight: float | None = None,
     n_teachers: int = TEACHERS,
-) -> dict[str, Any]:
-    """Compute which training images made a query and a result similar.
+) -> TeachersAnswer:
+    """Compute which training images made a query and a result similar; arguments are those of `explain_pair`.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    query, result : int, str, path or ndarray
-        As for `explain_pair`.
-    learner : str, optional
-        As for `explain_pair`.
-    learned_weight : float, optional
-        Weight of the learned similarity, as for `Searcher.search`.
-    n_teachers : int
-        List so many of the teachers that raise the score, and as many that lower it, at most.
-
-    Returns
-    -------
-    dict
-        Ready for JSON. ``unlearned + common + learned`` is the ``score``:
-
-        - ``learner``, ``query`` and ``result``, as given;
-        - ``unlearned``: the score without learning;
-        - ``common``: what was learned for every result of this query alike; 0 where vectors are not whitened;
-        - ``learned``: what was learned about this pair;
-        - ``pairs``: teachers, those that raise the score first, the strongest first: ``query`` and ``result``, training
-          images like the query and like the result (``id`` and ``path``, None of one that is no longer in the run, and
-          ``labels``); ``together``, whether learning put them together or kept them apart; ``like_query`` and
-          ``like_result``, cosines; ``contribution`` to the score; ``label``, which both have, and ``mark``, ``number``
-          and ``time`` of the relevance mark that the teacher comes from, None for others;
-        - ``rest`` and ``n_rest``: the sum of all other contributions, and their number.
-
-    Raises
-    ------
-    UserError
-        An image cannot be read, or the learner has no table of teachers.
+    At most `n_teachers` are listed that raise the score, and as many that lower it. ``common`` is 0 where vectors are
+    not whitened. UserError if an image cannot be read, or the learner has no table of teachers.
     """
     name = learner or searcher.default_learner()
     teachers, rows = open_teachers(searcher, name)
     model = searcher.blend(name, learned_weight)
     names, vectors = zip(*(_vector(searcher, given) for given in (query, result)), strict=True)
     pair = teachers.with_share(model).of_pair(vectors[0], vectors[1], n=n_teachers)
-    listed = []
+    listed: list[Any] = []
     for a, b, weight, like_query, like_result, contribution in zip(
         pair.queries,
         pair.images,
@@ -147,16 +166,11 @@ def _vector(searcher: Searcher, given: Any) -> tuple[str, Any]:
 
 def shown(searcher: Searcher, row: dict[str, Any]) -> dict[str, Any]:
     """Id, path and labels of the image that a row of the table is of; None, None and none if it is gone."""
-    image = _image(searcher, row)
-    if image is None:
-        return {"id": None, "path": None, "labels": []}
-    return {"id": image.id, "path": image.path, "labels": sorted(image.labels)}
-
-
-def _image(searcher: Searcher, row: dict[str, Any]) -> Image | None:
-    """Image of the collection that a row of the table is of; None if it is no longer there, or never was."""
     place = searcher.place.get(row["id"]) if "id" in row else searcher.gallery.rows_by_sha256.get(row["sha256"])
-    return None if place is None else searcher.images[place]
+    if place is None:
+        return {"id": None, "path": None, "labels": []}
+    image = searcher.images[place]
+    return {"id": image.id, "path": image.path, "labels": sorted(image.labels)}
 
 
 def in_words(pair: dict[str, Any]) -> list[str]:
@@ -170,23 +184,22 @@ def in_words(pair: dict[str, Any]) -> list[str]:
     rows = [
         (
             f"{one['contribution']:8.4f}",
-            _name(one["query"]),
+            name_of(one["query"]),
             "put with" if one["together"] else "kept apart from",
-            _name(one["result"]),
+            name_of(one["result"]),
             because(one),
         )
         for one in pair["pairs"]
     ]
     heads = ("    adds", "like the query", "", "like the result", "because")
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
-    for row in [heads, *rows]:
-        lines.append("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    lines += in_columns([heads, *rows])
     if pair["n_rest"]:
         lines.append(f"{pair['rest']:8.4f}  the other {pair['n_rest']:,}")
     return lines
 
 
-def _name(image: dict[str, Any]) -> str:
+def name_of(image: Mapping[str, Any]) -> str:
+    """Path of an image that `shown` describes."""
     return one_line(image["path"] or "(not in the run)")
 
 
@@ -198,3 +211,26 @@ def because(teacher: dict[str, Any]) -> str:
         return f"both {teacher['label']}"
     labels = [", ".join(teacher[side]["labels"]) for side in ("query", "result")]
     return " and ".join(label or "no label" for label in labels)
+
+
+def teaching_ids(run: Run, name: str, learner: Any) -> set[int]:
+    """Ids of the images that a base learned anything from."""
+    import numpy as np
+
+    table = check_table(run, name, learner)
+    rows = taught_images(run, name).rows
+    has_entries = np.union1d(np.flatnonzero(np.diff(table.indptr)), table.indices)
+    return {rows[row]["id"] for row in has_entries}
+
+
+def without_taught(run: Run, name: str, learner: Any, ids: Container[int]) -> Any:
+    """Return the base without all that some images took part in: see `Teachers.without`."""
+    from visterm.learners import Teachers
+
+    check_table(run, name, learner)
+    taught = taught_images(run, name)
+    rows = [place for place, row in enumerate(taught.rows) if row["id"] in ids]
+    try:
+        return Teachers(learner, taught.X).without(rows)
+    except ValueError as error:
+        raise UserError(f"{name}: {error}; run {again(run, name)} to make the table again") from None

@@ -35,32 +35,18 @@ MIN_LABEL = 4  # images that a label needs for that, or nearest images that have
 
 
 class JudgedLabels(NamedTuple):
-    """What `judge_labels` returns: an entry for each label of each image that can be judged.
+    """What `judge_labels` returns: an entry for each label of each image that can be judged."""
 
-    Attributes
-    ----------
-    images : ndarray of int64, (n,)
-        Rows of the images.
-    labels, suggested : ndarray of int64, (n,)
-        Their labels as numbers of `names`, and of the labels that an image does not have the one that fits best.
-    score : ndarray of float64, (n,)
-        The rank of `fit`, from 0 to 1. The larger, the more likely is the label wrong.
-    probability, suggested_probability : ndarray of float64, (n,)
-        By the logistic regression that has not seen the image, times the number of the image's labels, at most 1.
-    fit, suggested_fit : ndarray of float64, (n,)
-        The probability and the neighbours in one number: how well the label fits, and the suggested one.
-    names : ndarray of str, (n_labels,)
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    suggested: np.ndarray
-    score: np.ndarray
+    images: np.ndarray  # int64 (n,), rows of the images
+    labels: np.ndarray  # int64 (n,), their labels as numbers of `names`
+    suggested: np.ndarray  # int64 (n,), of the labels that an image does not have the one that fits best
+    score: np.ndarray  # float64 (n,), the rank of `fit`, from 0 to 1: the larger, the more likely is the label wrong
+    # By the logistic regression that has not seen the image, times the number of the image's labels, at most 1.
     probability: np.ndarray
     suggested_probability: np.ndarray
-    fit: np.ndarray
+    fit: np.ndarray  # the probability and the neighbours in one number: how well the label fits
     suggested_fit: np.ndarray
-    names: np.ndarray
+    names: np.ndarray  # str (n_labels,)
 
 
 def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
@@ -82,6 +68,7 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     """
     import numpy as np
     from scipy import sparse
+    from scipy.stats import rankdata
 
     if sparse.issparse(y):
         has = sparse.csr_array(y > 0)
@@ -107,7 +94,8 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     n_own = own[places].sum(axis=1)  # that many labels share a sum of 1 where all of them fit
     p, better = np.minimum(n_own * probabilities[places, labels], 1), np.minimum(n_own * probabilities[places, best], 1)
     fit, better_fit = n_own * fits[places, labels], n_own * fits[places, best]
-    return JudgedLabels(rows[places], labels, best, _ranks(-fit), p, better, fit, better_fit, names)
+    ranks = (rankdata(-fit) - 0.5) / len(fit)  # from 0 to 1; equal values share the mean of theirs
+    return JudgedLabels(rows[places], labels, best, ranks, p, better, fit, better_fit, names)
 
 
 def judge_run(searcher: Searcher) -> JudgedLabels:
@@ -177,20 +165,9 @@ def rules_of_checks() -> dict[str, Any]:
 
 
 def labels_to_check(searcher: Searcher, neighbors: np.ndarray, n_listed: int) -> list[dict[str, Any]]:
-    """Find the labels that the page lists: those that another one fits much better, the worst first.
+    """Find the labels that the page lists, as of `Overview`: those that another one fits much better, the worst first.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    neighbors : int array, (n_images, k)
-        The nearest images of each: evidence, and of very many images what judges.
-    n_listed : int
-        Return so many at most.
-
-    Returns
-    -------
-    list of dict
-        As of `Overview`.
+    `neighbors` are the nearest images of each, (n_images, k): evidence, and of very many images what judges.
     """
     import numpy as np
 
@@ -311,10 +288,3 @@ def _folds(own: np.ndarray) -> np.ndarray:
         free = rng.permutation(np.flatnonzero(own[:, label] & (folds < 0)))
         folds[free] = (rng.integers(N_FOLDS) + np.arange(len(free))) % N_FOLDS
     return folds
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0 to 1; equal values share the mean of theirs."""
-    from scipy.stats import rankdata
-
-    return (rankdata(values) - 0.5) / len(values)

@@ -42,7 +42,8 @@ def command(function: Callable) -> Callable:
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) or signals.received is not None:  # or a library made it another
                 _say_interrupted(error, function.__name__, kwargs)
-                raise typer.Exit(128 + (signals.received or _number_of(error))) from None
+                number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
+                raise typer.Exit(128 + (signals.received or number)) from None
             if Globals.debug:
                 raise
             line = str(error) if isinstance(error, UserError) else explain_system_error(error)
@@ -67,10 +68,6 @@ def _say_interrupted(error: BaseException, name: str, options: dict[str, Any]) -
     saved = [str(error)] if isinstance(error, KeyboardInterrupt) and error.args else []  # of a training's checkpoint
     resume = [f"{again} to resume"] if name in _RESUMES else []
     print(f"visterm: {'; '.join(['interrupted', *saved, *resume])}", file=sys.stderr)
-
-
-def _number_of(error: BaseException) -> int:
-    return signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
 
 
 def _damage(options: dict[str, Any]) -> str | None:

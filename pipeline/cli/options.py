@@ -115,13 +115,7 @@ TokenOption = Annotated[
 
 
 def with_options(*names: str) -> Callable[[Callable], Callable]:
-    """Give a command options of `SearchRequest`, before its keyword-only ones; it takes those used as keywords.
-
-    Parameters
-    ----------
-    *names : str
-        Fields of the request.
-    """
+    """Give a command options of `SearchRequest`, before its keyword-only ones; it takes those used as keywords."""
 
     def decorate(function: Callable) -> Callable:
         signature = inspect.signature(function, eval_str=True)

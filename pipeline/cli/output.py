@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from visterm.pipeline.console import Console, csv_cells, one_line
+from visterm.pipeline.console import Console, csv_text, one_line
 
 from .options import Format
 
@@ -32,12 +32,8 @@ def print_rows(results: Sequence[Mapping[str, Any]], columns: list[str], rows: l
     if output is Format.json:
         print(json.dumps(results, indent=1))
     elif output is Format.csv:
-        import csv
-
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # mypy does not know the kind of stream
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(map(csv_cells, rows))
+        print(csv_text(columns, rows), end="")
     return output is not Format.table
 
 

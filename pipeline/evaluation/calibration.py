@@ -67,15 +67,7 @@ def calibrate(held_out: HeldOutSet, scores: np.ndarray) -> dict[str, Any]:
 
 
 def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
-    """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason`` for none.
-
-    Parameters
-    ----------
-    run : OpenedRun
-    learner : str
-    model : SimilarityLearner
-        Fitted.
-    """
+    """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason``."""
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
     try:
@@ -87,11 +79,9 @@ def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
 
 def calibration_in_force(run: Run, learner: str) -> Calibration | str:
     """Return the calibration of the version of a learner that is in force, or why there is none."""
-    return (
-        "cosine is not trained"
-        if learner == "cosine"
-        else read_calibration(LearnerVersions(run).record_in_force(learner))
-    )
+    if learner == "cosine":
+        return "cosine is not trained"
+    return read_calibration(LearnerVersions(run).record_in_force(learner))
 
 
 def read_calibration(record: Mapping[str, Any]) -> Calibration | str:

@@ -10,22 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.report.data import each_label_first
 from visterm.pipeline.store.records import read_metrics
 
 RESULTS = 10  # of a query that are looked at: as many as neighbours.csv has
 
 
 def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) -> dict[str, Any]:
-    """Read the figures of an evaluation.
-
-    Parameters
-    ----------
-    folder : Path
-        ``runs/<run>/evaluations/<name>``.
-    n_queries : int
-        Queries among the best and among the worst.
-    n_confusions : int
-        Pairs of labels.
+    """Read the figures of ``runs/<run>/evaluations/<name>``; UserError if a file is missing or damaged.
 
     Returns
     -------
@@ -34,15 +26,10 @@ def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) ->
         - ``measure``: "mAP";
         - ``labels``: ``{"label", "queries", "learner", "baseline"}`` each, the mean of the measure over its queries,
           best first;
-        - ``best`` and ``worst``: ``{"query", "labels", "value", "baseline", "first_relevant", "results"}`` each, with
-          ``{"path", "labels", "relevant"}`` per result; the best are of different labels;
-        - ``confusions``: ``{"label", "taken_for", "share", "queries"}`` each: the share of the first results of a
-          label's queries that have another label, the largest first.
-
-    Raises
-    ------
-    UserError
-        A file is missing or damaged.
+        - ``best`` and ``worst``, `n_queries` of each: ``{"query", "labels", "value", "baseline", "first_relevant",
+          "results"}``, with ``{"path", "labels", "relevant"}`` per result; the best are of different labels;
+        - ``confusions``, `n_confusions`: ``{"label", "taken_for", "share", "queries"}`` each: the share of the first
+          results of a label's queries that have another label, the largest first.
     """
     metrics = read_metrics(folder)
     learner = next(iter(metrics["systems"]))
@@ -71,14 +58,8 @@ def read_figures(folder: Path, *, n_queries: int = 8, n_confusions: int = 20) ->
 
 
 def different(ranked: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
-    """The first queries of each label, before the second ones: else one easy label takes all places."""
-    seen: Counter[str] = Counter()
-    order = []
-    for place, query in enumerate(ranked):
-        label = query["labels"][0] if query["labels"] else ""
-        order.append((seen[label], place))
-        seen[label] += 1
-    return [ranked[place] for _, place in sorted(order)[:n]]
+    """The first queries by their first labels: see `each_label_first`."""
+    return each_label_first(ranked, lambda query: query["labels"][:1] and query["labels"][0])[:n]
 
 
 def _rows(file: Path) -> Iterator[dict[str, str]]:

@@ -127,10 +127,7 @@ def draw_held_out(
 ) -> HeldOutSet:
     """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split.
 
-    Raises
-    ------
-    NoHeldOutSet
-        No two labelled images are relevant to each other.
+    NoHeldOutSet if no two labelled images are relevant to each other.
     """
     import numpy as np
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import json
 import math
 import os
@@ -19,7 +17,7 @@ import yaml
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import csv_cells, without_password
+from visterm.pipeline.console import csv_text, without_password
 from visterm.pipeline.report.charts import write_precision_curve
 from visterm.pipeline.report.data import (
     HeldOut,
@@ -385,8 +383,4 @@ def _history(name: str, learner: SimilarityLearner) -> History | None:
 
 
 def _write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(map(csv_cells, rows))
-    write_text(file, text.getvalue())
+    write_text(file, csv_text(header, rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from visterm.learners.blend import effective
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import csv_cells
+from visterm.pipeline.console import csv_text
 from visterm.retrieval import ExactIndex
 
 from .measure import EvalTask
@@ -21,19 +20,11 @@ _QUERIES = 256  # whose full rankings are held at a time
 
 
 def write_run_files(folder: Path, learners: Mapping[str, Any], task: EvalTask, config: Config) -> None:
-    """Write the full rankings of learners, and which images are relevant.
+    """Write the full rankings of learners, and which images are relevant, into a new folder.
 
-    Queries and images are named by their ids in the run, since paths may hold blanks. Queries without a relevant image
-    are skipped, as in all means of an evaluation.
-
-    Parameters
-    ----------
-    folder : Path
-        Made here. ``qrels.trec`` and ``qrels.json``, ``NAME.trec`` and ``NAME.json`` of each learner, and
-        ``images.csv`` with the path of each id.
-    learners : mapping of str to SimilarityLearner
-    task : EvalTask
-    config : Config
+    It holds ``qrels.trec`` and ``qrels.json``, ``NAME.trec`` and ``NAME.json`` of each learner, and ``images.csv`` with
+    the path of each id. Queries and images are named by their ids in the run, since paths may hold blanks. Queries
+    without a relevant image are skipped, as in all means of an evaluation.
     """
     folder.mkdir()
     counted = np.flatnonzero(np.diff(task.relevance.indptr))  # rows of the queries with a relevant image
@@ -52,10 +43,7 @@ def write_run_files(folder: Path, learners: Mapping[str, Any], task: EvalTask, c
             lambda query, image, rank, score, tag=tag: f"{query} Q0 {image} {rank} {score!r} {tag}",
         )
     images = {image.id: image.path for image in (*task.queries, *task.gallery)}
-    with open(folder / "images.csv", "w", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["id", "path"])
-        writer.writerows(csv_cells([id_, path]) for id_, path in sorted(images.items()))
+    (folder / "images.csv").write_text(csv_text(["id", "path"], sorted(images.items())), encoding="utf-8")
 
 
 def _rankings(

@@ -92,7 +92,8 @@ def precision_svg(data: ReportData) -> str:
 def _precision_figure(data: ReportData, size: tuple[float, float]) -> Any:
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = _figure(size)
+    figure = new_figure(size)
+    axes = figure.add_subplot()
     longest = 1
     for system in data.systems:
         ks = range(1, len(system.precision_curve) + 1)
@@ -113,7 +114,8 @@ def history_chart_of(history: History, data: ReportData) -> dict[str, Any] | Non
         return None
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    figure, axes = _figure(SMALL)
+    figure = new_figure(SMALL)
+    axes = figure.add_subplot()
     _plot(axes, history.steps, history.values, look_of(learner, data), learner.name)
     baseline = data.system(data.baseline)
     if history.baseline is not None and baseline is not None:
@@ -135,15 +137,16 @@ def history_chart_of(history: History, data: ReportData) -> dict[str, Any] | Non
     }
 
 
-def _figure(size: tuple[float, float]) -> tuple[Any, Any]:
-    """Make a figure with one pair of axes, without a screen."""
+def new_figure(size: tuple[float, float], **options: Any) -> Any:
+    """Make an empty figure of a size in inches, without a screen."""
     # Imported here: it costs more than the rest of a report, and every command imports this module.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    options = {"dpi": 150, "layout": "constrained", **options}
+    figure = Figure(figsize=size, **options)
     FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
+    return figure
 
 
 def _plot(axes: Any, xs: Sequence[float], ys: Sequence[float], look: dict[str, Any], name: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from visterm.retrieval import Comparison
 
 from .text import reads_below
 
+T = TypeVar("T")
 FILES_BESIDE = {
     "metrics.json": "the figures of the summary, for programs",
     "curves.csv": "precision at every k",
@@ -23,6 +26,16 @@ PROTOCOLS = {
     "open": "Each test image is a query; all other test images are ranked. The same is then done by learners that are "
     "trained on half of the classes.",
 }
+
+
+def each_label_first(items: Sequence[T], label_of: Callable[[T], Hashable]) -> list[T]:
+    """The first item of each label, then the second ones: else one easy label takes all places."""
+    seen: Counter[Hashable] = Counter()
+    order = []
+    for place, label in enumerate(map(label_of, items)):
+        order.append((seen[label], place))
+        seen[label] += 1
+    return [items[place] for _, place in sorted(order)]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -17,7 +16,7 @@ from visterm.features import printable
 from visterm.pipeline.console import count
 
 from .charts import LOOKS, MANY, class_chart_of, history_chart_of, look_of, precision_svg
-from .data import PROTOCOLS, Query, ReportData, Result
+from .data import PROTOCOLS, Query, ReportData, Result, each_label_first
 from .text import WORLDS, file_parts_of, number_text, p_value_text, reads_below, seconds_text, without_folders
 from .thumbnail import make_thumbnail
 
@@ -201,10 +200,11 @@ def _galleries(queries: Sequence[Query], size: int) -> list[dict[str, Any]]:
     """Choose the queries that are shown with their results; a gallery without queries is left out."""
     measured = [query for query in queries if not math.isnan(query.learner.average_precision)]
     by_ap = sorted(measured, key=lambda query: query.learner.average_precision, reverse=True)
+    varied = each_label_first(by_ap, lambda query: query.labels)
     start = max(0, (len(by_ap) - size) // 2)
     compared = sorted((query for query in measured if query.baseline), key=_gain, reverse=True)
     galleries = [
-        ("best", "Best", "the highest average precision, one query per label first", _of_many_labels(by_ap)[:size]),
+        ("best", "Best", "the highest average precision, one query per label first", varied[:size]),
         ("median", "Median", "the middle of all queries: what to expect", by_ap[start : start + size]),
         ("worst", "Worst", "the lowest average precision", by_ap[::-1][:size]),
         ("improved", "Most improved", "the largest gains", [q for q in compared[:size] if _gain(q) > 0]),
@@ -213,16 +213,6 @@ def _galleries(queries: Sequence[Query], size: int) -> list[dict[str, Any]]:
     return [
         {"id": id, "name": name, "about": about, "queries": chosen} for id, name, about, chosen in galleries if chosen
     ]
-
-
-def _of_many_labels(queries: Sequence[Query]) -> list[Query]:
-    """The first query of each label, then the second ones: else one easy label takes all places."""
-    seen: Counter[tuple[str, ...]] = Counter()
-    order = []
-    for place, query in enumerate(queries):
-        order.append((seen[query.labels], place))
-        seen[query.labels] += 1
-    return [queries[place] for _, place in sorted(order)]
 
 
 def _columns(data: ReportData, measure: str) -> list[int]:

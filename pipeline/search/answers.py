@@ -6,7 +6,9 @@ import html
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 
@@ -31,8 +33,8 @@ class ResultRow(ImageRow):
     fields: NotRequired[dict[str, str]]
 
 
-class LabelRow(TypedDict):
-    """A label of an image, or one similar to a label."""
+class LabelResult(TypedDict):
+    """A label for an image."""
 
     rank: int
     label: str
@@ -51,7 +53,7 @@ class LabelAnswer(TypedDict):
     """The labels of a query, best first; none, and `error`, where the query could not be read."""
 
     query: str
-    labels: list[LabelRow]
+    labels: list[LabelResult]
     error: NotRequired[str]
 
 

@@ -23,23 +23,9 @@ _SMALLEST = 1e-6  # length of a sum of examples below which they cancel each oth
 
 
 def combine(vectors: Iterable[Any], weights: Iterable[float]) -> Any:
-    """Add query vectors with weights.
+    """Add query vectors, CSR or dense (1, n_features), with weights to one of length 1; negative weights subtract.
 
-    Parameters
-    ----------
-    vectors : iterable of CSR or ndarray, each (1, n_features)
-    weights : iterable of float
-        Negative ones subtract.
-
-    Returns
-    -------
-    CSR or ndarray of float32, (1, n_features)
-        Of length 1, as the vector of an image.
-
-    Raises
-    ------
-    InvalidQuery
-        The vectors cancel each other out.
+    InvalidQuery if the vectors cancel each other out.
     """
     total: Any = None
     for vector, weight in zip(vectors, weights, strict=True):
@@ -51,22 +37,9 @@ def combine(vectors: Iterable[Any], weights: Iterable[float]) -> Any:
 def region_vector(searcher: Any, image: Any, region: Rectangle) -> Any:
     """Make the query vector of a part of an image: the sum over the blocks whose centres lie in it.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    image : path, or ndarray of uint8 (H, W, 3)
-    region : Rectangle
-
-    Returns
-    -------
-    CSR or ndarray of float32, (1, n_features)
-
-    Raises
-    ------
-    InvalidQuery
-        The run has imported vectors, or the region shows nothing to search with.
-    ImageError
-        The file cannot be read.
+    The image is a path, or RGB uint8 pixels (H, W, 3); the vector is CSR or dense float32, (1, n_features).
+    InvalidQuery if the run has imported vectors, or the region shows nothing to search with; ImageError if the file
+    cannot be read.
     """
     import numpy as np
     from scipy import sparse

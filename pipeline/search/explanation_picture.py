@@ -61,10 +61,7 @@ def draw_explanation(
     shares. Below, where in each image the score comes from, in one colour scale for both: the score of a hundredth of
     the image's area.
     """
-    # Imported here: slow.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    from visterm.pipeline.report.charts import new_figure
     from visterm.pipeline.report.thumbnail import shrink
 
     sides = [explanation["query"], explanation["result"]]
@@ -73,8 +70,7 @@ def draw_explanation(
     # Both images get the same height, unless one is so wide that the other would have no room.
     ratios = [min(max(shape, 0.6), 1.9) for shape in shapes]
     height = 10.6 / sum(ratios)  # inches
-    figure = Figure(figsize=(12, 2 * height + 2.15), dpi=110, facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure((12, 2 * height + 2.15), dpi=110, layout=None, facecolor="white")
     total = figure.get_figheight()
     grid = figure.add_gridspec(
         2, 2, width_ratios=ratios, left=0.035, right=0.965, wspace=0.09, hspace=0.1,

@@ -40,13 +40,7 @@ class Condition(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Condition:
-        """Read ``"camera=X100"``.
-
-        Raises
-        ------
-        InvalidFilter
-            It is not of this form, or compares the date with a text that is no date.
-        """
+        """Read ``"camera=X100"``; InvalidFilter if it is not of this form, or compares the date with no date."""
         match = _CONDITION.fullmatch(text)
         if match is None or not match[3]:
             raise InvalidFilter(
@@ -115,16 +109,8 @@ def _encoded_path(image: Image) -> bytes:
 class Fields:
     """The fields of the images of a collection, in columns.
 
-    Parameters
-    ----------
-    rows : sequence of FieldsRow or None
-        Of each image.
-
-    Attributes
-    ----------
-    names : list of str
-        Fields that an image has: ``date`` and ``date_source`` (``manifest``, ``exif``, or ``file``: when the file was
-        last changed), and the columns of a manifest.
+    `names` are those that an image has: ``date`` and ``date_source`` (``manifest``, ``exif``, or ``file``: when the
+    file was last changed), and the columns of a manifest.
     """
 
     def __init__(self, rows: Sequence[FieldsRow | None]) -> None:
@@ -150,10 +136,7 @@ class Fields:
     def passes(self, condition: Condition) -> np.ndarray:
         """Whether a condition holds of each image; never of an image that lacks the field.
 
-        Raises
-        ------
-        InvalidFilter
-            No image has the field or, with = and !=, the value.
+        InvalidFilter if no image has the field or, with = and !=, the value.
         """
         if condition.field not in self.names:
             raise InvalidFilter(_unknown("field", condition.field, self.names))
@@ -235,12 +218,9 @@ NO_FILTER = Filter()
 
 
 class AlbumRows:
-    """The images of a collection by label and by the folder that they lie in.
+    """The rows of a collection's images by label (`labels`) and by folder (`folders`), the largest album first.
 
-    Attributes
-    ----------
-    labels, folders : dict of str to list of int
-        Rows by name, the largest album first. Images directly in the image directory are in folder "".
+    Images directly in the image directory are in folder "".
     """
 
     def __init__(self, images: Sequence[Image]) -> None:

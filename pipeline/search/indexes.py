@@ -59,7 +59,10 @@ def make_index(
     if is_small or settings.kind == "exact":
         return exact
     if not sparse.issparse(exact.gallery_):
-        inputs = {"learner": fingerprint(trained_from), "labels": fingerprint(_listed(labels))}
+        inputs = {
+            "learner": fingerprint(trained_from),
+            "labels": fingerprint(None if labels is None else labels.tolist()),
+        }
         return _graph_index(name, exact, labels, inputs, gallery=gallery, config=config, console=console)
     # The inverted file of sparse vectors is not worth saving; the run keeps the measured recall.
     run = gallery.run
@@ -139,12 +142,9 @@ def _measure(index: TwoStageIndex, exact: ExactIndex, X: Any, name: str, record:
 def _save(folder: Path, record: dict[str, Any], index: TwoStageIndex | None, run: Run, name: str, console: Any) -> None:
     """Write the record of an index to the run, and its graph if it has one; warn where that is not possible."""
     try:
-        with run.locked():
-            with publish(folder, record) as target:
-                if index is not None:
-                    index.save(target)
-            if folder.name == VECTORS:  # an earlier version kept one per learner
-                discard(folder.with_name(name))
+        with run.locked(), publish(folder, record) as target:
+            if index is not None:
+                index.save(target)
     except (UserError, OSError) as error:
         console.warn(f"the index for {name} cannot be saved: {error}")
 
@@ -157,10 +157,6 @@ def _are_vectors(sides: np.ndarray, X: Any) -> bool:
         return False
     sample = np.unique(np.linspace(0, len(sides) - 1, _COMPARED).astype(int))
     return np.allclose(sides[sample], X[sample], rtol=2.0**-10, atol=1e-6)  # vectors in float16 have nearly unit length
-
-
-def _listed(labels: np.ndarray | None) -> list[Any] | None:
-    return None if labels is None else labels.tolist()
 
 
 def forget_index(run: Run, config: Config, name: str) -> None:

@@ -11,7 +11,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration
 from visterm.pipeline.store.models import check_learners, check_trained
 
-from .answers import Answer, Answers, LabelAnswer, LabelRow, ResultRow
+from .answers import Answer, Answers, LabelAnswer, LabelResult, ResultRow
 from .filters import NO_FILTER
 from .labels import check_filter, label_numbers, label_results, ranking_labels, with_label_vectors
 from .learners import RunLearners
@@ -25,24 +25,12 @@ _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search found, as rows of the gallery.
+    """What a search found, as rows of the gallery."""
 
-    Attributes
-    ----------
-    request : SearchRequest
-        With the learner that ranked the images.
-    queries : Queries
-        As they were searched with.
-    ranked : dict of int to list of (int, float)
-        Rows and scores, best first, by the position of each query that could be read.
-    calibration : Calibration or str
-        How likely a score is that of images that share a label, or why that is not known.
-    """
-
-    request: SearchRequest
-    queries: Queries
-    ranked: dict[int, Ranked]
-    calibration: Calibration | str
+    request: SearchRequest  # with the learner that ranked the images
+    queries: Queries  # as they were searched with
+    ranked: dict[int, Ranked]  # best first, by the position of each query that could be read
+    calibration: Calibration | str  # how likely a score is that of images that share a label, or why it is not known
 
 
 class LabelSearcher(RunLearners):
@@ -168,7 +156,7 @@ class LabelSearcher(RunLearners):
         answers: list[LabelAnswer] = [{"query": name, "labels": []} for name in read.names]
         for i, error in read.errors.items():
             answers[i]["error"] = error
-        labels: Iterable[list[LabelRow]] = ()
+        labels: Iterable[list[LabelResult]] = ()
         if read.place and trained is None:
             labels = self._labels_of_nearest(read, k)
         elif read.place and trained is not None:
@@ -223,7 +211,7 @@ class LabelSearcher(RunLearners):
             self._once(("said", "knn"), lambda: self._console.say(f"by knn, which needs no training; {why}"))
         return learner == "knn" or not self.annotators
 
-    def _labels_of_nearest(self, read: Queries, k: int) -> list[list[LabelRow]]:
+    def _labels_of_nearest(self, read: Queries, k: int) -> list[list[LabelResult]]:
         """Rank the labels of the nearest labelled images for each query, as `KNNAnnotator` does.
 
         Nothing is trained: cosine searches, with the labels of the moment. Labels that no neighbour has are left out.

@@ -10,7 +10,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.run import how_to_train
 
-from .answers import LabelRow
+from .answers import LabelResult
 from .filters import Filter
 from .gallery import Gallery
 
@@ -69,7 +69,7 @@ def _unknown(label: str, names: Sequence[str], gallery: Gallery) -> UnknownLabel
     return UnknownLabel(f"run {gallery.run.name} has no label {label!r}; {hint}")
 
 
-def label_results(names: Sequence[str], numbers: Iterable[int], scores: Iterable[float]) -> list[LabelRow]:
+def label_results(names: Sequence[str], numbers: Iterable[int], scores: Iterable[float]) -> list[LabelResult]:
     """Rows of labels, best first."""
     return [
         {"rank": rank, "label": names[number], "score": round(float(score), 6)}

@@ -14,10 +14,6 @@ class NameIndex:
 
     Case and accents do not matter. Equally good names come in the order of `names`.
 
-    Parameters
-    ----------
-    names : sequence of str
-
     Examples
     --------
     >>> index = NameIndex(["crab", "scorpion", "Crayfish", "horse crab"])

@@ -31,25 +31,11 @@ def rank(
     skipped: AbstractSet[int] = frozenset(),
     contents: Sequence[str] | None = None,
 ) -> list[Ranked]:
-    """Rank the images of a run for each query.
+    """Rank the images of a run for each query: rows and scores, best first, without photos whose files are gone.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    Q : CSR or ndarray, (n_queries, n_features)
-    itself : sequence of int, (n_queries,)
-        Row of the image that each query is, which is excluded from its results; -1 for queries from elsewhere.
-    request : SearchRequest
-        Its learner, `k`, `offset` and filter count.
-    skipped : set of int
-        Rows that are no results.
-    contents : sequence of str, optional
-        SHA-256 of the file of each query. With it, duplicates of the query and of earlier results are excluded.
-
-    Returns
-    -------
-    list of list of (int, float)
-        Rows and scores for each query, best first, without photos whose files are gone.
+    `itself` is the row of the image that each query is, which is excluded from its results; -1 for queries from
+    elsewhere. Of the request its learner, `k`, `offset` and filter count. Rows that are `skipped` are no results. With
+    `contents`, the SHA-256 of the file of each query, duplicates of the query and of earlier results are excluded.
     """
     for _ in range(_ROUNDS):
         ranked = _ranked(searcher, Q, itself, request, skipped, contents)

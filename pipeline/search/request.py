@@ -38,13 +38,7 @@ class Rectangle(NamedTuple):
 
     @classmethod
     def of(cls, numbers: str | Sequence[float]) -> Rectangle:
-        """Check four numbers, or read ``"x,y,width,height"``.
-
-        Raises
-        ------
-        InvalidQuery
-            They are no rectangle within the image.
-        """
+        """Check four numbers, or read ``"x,y,width,height"``; InvalidQuery if they are no part of the image."""
         values = numbers.split(",") if isinstance(numbers, str) else numbers
         region = None
         if len(values) == 4:

@@ -116,11 +116,10 @@ class Searcher(LabelSearcher):
         Returns
         -------
         list of dict
-            ``{"query": name, "results": [{"rank", "id", "path", "score", "labels"}, ...]}`` per query, best first, and
-            each result's ``"probability"`` where `calibration` knows one.
-            A query that cannot be read has no results, and the reason under ``"error"``. Paths are relative to the
-            root. Scores are comparable only within the results of one query and one learner. With a condition on fields
-            or dates each result has its ``"fields"``, a dict.
+            Per query ``"query"``, its name, and ``"results"``, best first, or the ``"error"`` of one that cannot be
+            read; of each result ``"rank"``, ``"id"``, ``"path"`` relative to the root, ``"score"``, comparable only
+            within the results of one query and one learner, ``"labels"``, ``"probability"`` where `calibration` knows
+            one, and ``"fields"``, a dict, with a condition on fields or dates.
 
         Raises
         ------
@@ -134,13 +133,8 @@ class Searcher(LabelSearcher):
     def find(self, queries: Any, request: SearchRequest, *, strict: bool = False) -> SearchOutcome:
         """Rank the images of the collection for each query; see `search`.
 
-        Parameters
-        ----------
-        queries : Queries, or what `queries` takes
-        request : SearchRequest
-        strict : bool
-            Raise the error of a query whose region shows nothing, or whose sum of examples cancels out, in place of
-            listing it.
+        If `strict`, the error of a query whose region shows nothing, or whose sum of examples cancels out, is raised,
+        not listed.
         """
         name = request.learner or self.default_learner()
         request = request if request.learner == name else replace(request, learner=name)

@@ -1,4 +1,4 @@
-"""One module per stage: features, train, evaluate, edit, drift and info; `run_pipeline` chains them.
+"""One module per stage: features, train, evaluate, edit and info; `run_pipeline` chains them.
 
 Imports all rooms up to evaluation, never search.
 """

@@ -53,24 +53,14 @@ def add(
 ) -> Added:
     """Add images to a collection; searches find them at once, with the learners as they are.
 
-    Parameters
-    ----------
-    run : Run
-    config : Config
-        The run's own, but for the cluster.
-    paths : iterable of path
-        Image files, and folders, whose images are all added; relative to the working directory, or else to the root.
-        Images below the root are entered as by a scan, others by their absolute paths, until their files are removed.
-    console : Console
-    labels : sequence of str
-        Labels of all of them, overriding folders and tables.
+    `config` is the run's own, but for the cluster. `paths` are image files, and folders, whose images are all added;
+    relative to the working directory, or else to the root. Images below the root are entered as by a scan, others by
+    their absolute paths, until their files are removed. `labels` are those of all of them, overriding folders and
+    tables.
 
-    Raises
-    ------
-    UserError
-        A path does not exist or is not an image, a folder has no images, another process is writing to the run, the
-        features are not finished, or the cluster that the images need cannot be used: nothing has changed. Or the disk
-        is full, or the cluster is lost during the work: finished work is kept, and the same call resumes.
+    UserError if a path does not exist or is not an image, a folder has no images, another process is writing to the
+    run, the features are not finished, or the cluster that the images need cannot be used: nothing has changed. Or if
+    the disk is full, or the cluster is lost during the work: finished work is kept, and the same call resumes.
     """
     if "" in labels:
         raise UserError("--label: the label is empty")
@@ -167,23 +157,12 @@ def remove(
 ) -> Removed:
     """Remove images from a collection; their files stay. `features` will not re-add them; `add` will.
 
-    Parameters
-    ----------
-    run : Run
-    given : iterable of str or path
-        ``id:12``, files, and folders, whose images are all removed; relative to the working directory, or as search
-        prints them. The files need not exist.
-    console : Console
-    labels : sequence of str
-        Also remove the images with one of these labels.
-    dry_run : bool
-        Only return what would be removed.
+    Given are ``id:12``, files, and folders, whose images are all removed; relative to the working directory, or as
+    search prints them; the files need not exist. Images with one of the `labels` are removed, too. With `dry_run`
+    nothing is removed.
 
-    Raises
-    ------
-    UserError
-        An id, path or label that no image has, another process is writing to the run, or the disk is full: nothing is
-        removed.
+    UserError for an id, path or label that no image has, another process that is writing to the run, or a full disk:
+    nothing is removed.
     """
     with _editing(run) as collection:
         if collection.root is None:
@@ -234,15 +213,7 @@ def restore(run: Run, before: Iterable[Excluded]) -> int:
 def compact(run: Run, console: Console) -> Compacted:
     """Merge small segments and those with many dead rows; drop the rows of changed and removed images.
 
-    Parameters
-    ----------
-    run : Run
-    console : Console
-
-    Raises
-    ------
-    UserError
-        Another process is writing to the run, or the disk is full: segments compacted by then stay compacted.
+    UserError if another process is writing to the run, or the disk is full: segments compacted by then stay compacted.
     """
     with _editing(run) as collection, console.phase("compacting"):
         return collection.compact()

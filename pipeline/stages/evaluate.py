@@ -54,29 +54,12 @@ def evaluate(
 ) -> Path:
     """Rank the test images with learners and with cosine; write measures, curves and the report.
 
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    learners : str or sequence of str
-        Of LEARNER_NAMES, in the order of the report; "all": every learner of the run that is up to date.
-    console : Console
-    force : bool
-        Evaluate again even if up to date.
-    run_files : bool
-        Also write the full rankings for other programs: see `write_run_files`.
-    command : str
-        Command line shown in the report.
+    `learners` are of LEARNER_NAMES, in the order of the report; "all": every learner of the run that is up to date.
+    `force` evaluates again even if up to date; `run_files` also writes the full rankings for other programs, see
+    `write_run_files`; the report shows `command`, the command line. Returns the folder of ``report.html``,
+    ``metrics.json``, ``curves.csv``, ``precision_curve.png`` and ``neighbours.csv``.
 
-    Returns
-    -------
-    Path
-        Folder of ``report.html``, ``metrics.json``, ``curves.csv``, ``precision_curve.png`` and ``neighbours.csv``.
-
-    Raises
-    ------
-    UserError
-        No labelled test images, nothing trained, or an is-a table without the labels of the run.
+    UserError if there are no labelled test images, nothing is trained, or an is-a table lacks the labels of the run.
     """
     chosen = [learners] if isinstance(learners, str) else list(learners)
     check_learners([name for name in chosen if name != "all"])

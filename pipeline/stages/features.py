@@ -45,21 +45,11 @@ class FeaturesSummary(TypedDict):
 def features(run: Run, config: Config, root: Path | None, console: Console, *, force: bool = False) -> FeaturesSummary:
     """Bring the collection of a run up to date with its directory of images.
 
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    root : Path or None
-        The directory of images; None: the one that the run was made from. If the configuration names a table of
-        vectors, these are imported, and the directory, if given, holds their images.
-    console : Console
-    force : bool
-        Learn palette and codebook and extract every image even if up to date.
+    `root` is that directory; None: the one that the run was made from. If the configuration names a table of vectors,
+    these are imported, and the directory, if given, holds their images. `force` learns palette and codebook and
+    extracts every image even if up to date.
 
-    Raises
-    ------
-    UserError
-        No images, or a configuration that does not fit them.
+    UserError if there are no images, or a configuration does not fit them.
     """
     if root is None and needs_directory(run, config):
         raise UserError("no images given; run 'visterm features IMAGES' (make features IMAGES=dir)")

@@ -68,14 +68,7 @@ def split_classes(images: Sequence[Image], tested: Sequence[Image], seed: int, n
 
 
 def measure_class_splits(run: OpenedRun, names: Sequence[str], console: Console) -> dict[str, Any]:
-    """Train on half of the classes and measure on all, for each split.
-
-    Parameters
-    ----------
-    run : OpenedRun
-    names : sequence of str
-        Learners, which are trained with the settings of the configuration; cosine is measured beside them.
-    console : Console
+    """Train on half of the classes and measure on all, for each split; cosine is measured beside the learners.
 
     Returns
     -------

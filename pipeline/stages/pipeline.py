@@ -19,17 +19,9 @@ def run_pipeline(
 ) -> Path:
     """Run all stages, each of which skips what is up to date; return the path of ``report.html``.
 
-    Parameters
-    ----------
-    run : Run
-        The folder of all results: ``collection/`` and ``extractor/`` by `features`, ``learners/<name>/`` by `train`,
-        ``evaluations/<names>/`` by `evaluate`.
-    config : Config
-    images : Path
-        Directory with a folder per class, or with folders ``train/`` and ``test/`` of such.
-    console : Console
-    learners : sequence of str
-        Compared in one report, with cosine and chance.
+    `run` gets all results: ``collection/`` and ``extractor/`` by `features`, ``learners/<name>/`` by `train`,
+    ``evaluations/<names>/`` by `evaluate`. `images` is a directory with a folder per class, or with folders ``train/``
+    and ``test/`` of such. The learners are compared in one report, with cosine and chance.
     """
     features(run, config, images, console)
     for learner in learners:

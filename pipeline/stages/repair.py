@@ -37,20 +37,9 @@ def repair(run: Run, config: Config, root: Path | None, console: Console) -> Rep
     """Check every file of a run; restore a damaged catalogue, and extract the images of damaged segments again.
 
     A damaged file of people's work (`visterm.pipeline.plugins.STORES`) is made again from its copy and the rows that
-    can be read.
+    can be read. `root` is the directory of images, if the catalogue no longer tells it, or if it has moved.
 
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    root : Path or None
-        The directory of images, if the catalogue no longer tells it, or if it has moved.
-    console : Console
-
-    Raises
-    ------
-    UserError
-        There is no collection, its images are gone, or another process writes to the run.
+    UserError if there is no collection, its images are gone, or another process writes to the run.
     """
     started = time.perf_counter()
     kept: list[str] = []

@@ -73,25 +73,13 @@ def train(
 ) -> Trained:
     """Learn a similarity from the training images, or from triplets; see `read_training_data`.
 
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    learner_name : str
-        One of LEARNER_NAMES.
-    console : Console
-    force : bool
-        Train again even if up to date; ignore checkpoints.
-    time_limit : float, optional
-        Seconds of training, those before an interruption included, after which the best state so far is kept.
-    accept : callable, optional
-        Called with the learner and its record, to which it may add, before they take the place of those on disk. The
-        latter stay if it raises LearnerRefused.
+    `force` trains again even if up to date, and ignores checkpoints. `time_limit` are seconds of training, those before
+    an interruption included, after which the best state so far is kept. `accept` is called with the learner and its
+    record, to which it may add, before they take the place of those on disk; the latter stay if it raises
+    LearnerRefused.
 
-    Raises
-    ------
-    UserError
-        No features yet, no labels or triplets, too few classes; LearnerRefused if other learners could be trained.
+    UserError if there are no features yet, no labels or triplets, or too few classes; LearnerRefused if other learners
+    could be trained.
     """
     check_learners([learner_name])
     with opened(run, config) as it:

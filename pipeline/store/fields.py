@@ -23,13 +23,7 @@ class FieldsRow(NamedTuple):
 
 
 def parse_date(text: str) -> tuple[datetime.datetime, datetime.datetime]:
-    """Read a year, a month, a day or a time; return its first moment, and the first one after it.
-
-    Raises
-    ------
-    ValueError
-        It is none of these.
-    """
+    """Read a year, a month, a day or a time, else ValueError; return its first moment, and the first one after it."""
     match = _PERIOD.fullmatch(text.strip())
     try:
         if match is None:

@@ -116,15 +116,10 @@ class RowOfId(Mapping[int, int]):
 
 
 class Images(Sequence[Image]):
-    """Images sorted by their paths.
+    """Images sorted by their paths, with columns: `ids`, `segments` and `rows`, int64 (n_images,).
 
-    Attributes
-    ----------
-    ids, segments, rows : int64 array of shape (n_images,)
-    sizes : int32 array of shape (n_images, 2)
-        Widths and heights in pixels; 0 of imported vectors.
-    place : RowOfId
-        The row of each image by its id.
+    `sizes` are widths and heights in pixels, int32 (n_images, 2), 0 of imported vectors; `place` is the row of each
+    image by its id.
     """
 
     def __init__(

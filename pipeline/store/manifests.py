@@ -34,42 +34,21 @@ class _Entry(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a table says of the images of a collection.
+    """What a table says of the images of a collection."""
 
-    Attributes
-    ----------
-    labels : dict of str to dict of str to float, or None
-        Weights of the labels by path; None if the table has no labels, which then come from the folders.
-    fields : dict of str to dict of str to str
-        By path.
-    n_known : int
-        Images of the collection that the table names.
-    unknown : list of str
-        Names in the table that are no files of the collection.
-    """
-
-    labels: dict[str, dict[str, float]] | None
-    fields: dict[str, dict[str, str]]
-    n_known: int
-    unknown: list[str]
+    labels: dict[str, dict[str, float]] | None  # weights by path; None without labels, which the folders then have
+    fields: dict[str, dict[str, str]]  # by path
+    n_known: int  # images of the collection that the table names
+    unknown: list[str]  # names in the table that are no files of the collection
 
 
 def read_manifest(file: Path, root: Path, paths: Collection[str], everything: Collection[str] | None) -> Manifest:
     """Read a table of images: CSV, JSON lines or the JSON of COCO, by the ending of its name.
 
-    Parameters
-    ----------
-    file : Path
-    root : Path
-        Directory of the images. A ``path`` is relative to it; a ``file_name`` is relative to the folder of the
-        manifest, if that lies in the directory.
-    paths, everything : collection of str
-        Images of the collection, and all files below the root; None: names of other files are not collected.
-
-    Raises
-    ------
-    UserError
-        The file cannot be read, names no images, gives an image two values of one field, or a date that is none.
+    A ``path`` is relative to `root`, the directory of the images; a ``file_name`` is relative to the folder of the
+    manifest, if that lies in the directory. `paths` are the images of the collection, `everything` all files below the
+    root; None: names of other files are not collected. UserError if the file cannot be read, names no images, gives an
+    image two values of one field, or a date that is none.
     """
     labels: dict[str, dict[str, float]] = defaultdict(dict)
     fields: dict[str, dict[str, str]] = {}

@@ -25,12 +25,8 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
     that are not tied to a list of labels. "Clearly" is one standard error, too. It is the largest that such means can
     have: numbers between 0 and 1 of mean m have a variance of at most m (1 - m).
 
-    Parameters
-    ----------
-    results : dict
-        Those of the learners' records; cosine is always compared.
-    world : {"seen", "open", "unseen"}, optional
-        Compare only learners that were validated for these images. By default, and where none was, those of the first.
+    `results` are those of the learners' records; cosine is always compared. Only learners that were validated for the
+    images of `world` are compared; without it, and where none was, those of the first.
 
     Returns
     -------
@@ -76,22 +72,8 @@ def default_learner(
 ) -> str:
     """Choose the learner of images where none is named; say which, unless there was nothing to choose.
 
-    Parameters
-    ----------
-    run : Run
-    trained : sequence of str
-        Learners that can be used, without cosine.
-    say : callable
-        Gets the line.
-    world : str
-        The images that the run is for, as of `recommend`.
-    cosine : bool
-        Whether cosine may be chosen.
-
-    Returns
-    -------
-    str
-        What `recommend` says. Without validation the first in the order of TRAINED; cosine where nothing is trained.
+    It is among those `trained`, and cosine if allowed, the one that `recommend` names for `world`, the images that the
+    run is for. Without validation it is the first in the order of TRAINED; cosine where nothing is trained.
     """
     results = {}
     for name in (name for name in TRAINED if name in trained):

@@ -37,15 +37,10 @@ class TrainingData(NamedTuple):
 
 
 def read_training_data(run: Run, config: Config, collection: Collection) -> TrainingData:
-    """Return what the learners of a run learn from.
+    """Return what the learners of a run learn from; UserError if a table of triplets cannot be used.
 
     That is the triplets of `collection.triplets`; else the labelled training and validation images; else triplets of
     relevance marks: of each query, every image marked as relevant with every one marked as not relevant.
-
-    Raises
-    ------
-    UserError
-        The table of triplets cannot be used.
     """
     if config.collection.triplets is not None:
         return _of_table(Path(config.collection.triplets), collection)
@@ -119,9 +114,7 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> TrainingData 
     """Triplets of relevance marks, in a random order; None where no query has marks of both kinds."""
     import numpy as np
 
-    by_content: dict[str, Image] = {}
-    for image in collection.images():
-        by_content.setdefault(image.sha256, image)
+    by_content = {image.sha256: image for image in reversed(collection.images())}
     every, extractor = RelevanceMarks(run.marks), extractor_content(run)
     rows: list[list[Image | str]] = []
     uploads: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import OWN, check_seal
 from visterm.pipeline.store.files import discard, publish, write_record
 from visterm.pipeline.store.models import check_trained, load_files, load_trained, trained_record
-from visterm.pipeline.store.records import damage, fingerprint, read_record
+from visterm.pipeline.store.records import damage, fingerprint, read_record, repair_hint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import TaughtImages, load_teachers, no_table, save_teachers, taught_images
 
@@ -47,10 +47,6 @@ class InForce(BaseModel):
     # What undo goes back to, the latest last: a version, and after a refusal or reset what was set aside before it.
     before: list[tuple[int, list[int] | None]] = []
     void: bool = False  # there were versions, of a base that was retrained since
-
-
-def _repair_hint(run: Run, learner: str) -> str:
-    return f"run 'visterm feedback reset --learner {learner} --run {shlex.quote(run.name)}' to go back to the base"
 
 
 class LearnerVersions:
@@ -89,7 +85,7 @@ class LearnerVersions:
                 discard(file)
             elif numbers or not gone:
                 problem = f"gone, beside versions of {learner}" if gone else "damaged"
-                raise UserError(f"{file}: {problem}; {_repair_hint(self.run, learner)}") from None
+                raise UserError(f"{file}: {problem}; {repair_hint(file)}") from None
             return InForce(base=base, last=max(numbers, default=0))
         if state.base == base:
             return state
@@ -137,9 +133,7 @@ class LearnerVersions:
         folder = self.run.feedback(learner) / str(version)
         record = read_record(folder)
         if record is None or not isinstance(record.get("marks"), list):
-            raise UserError(
-                f"{folder}: this version of {learner} is gone or damaged; {_repair_hint(self.run, learner)}"
-            )
+            raise UserError(f"{folder}: this version of {learner} is gone or damaged; {repair_hint(folder)}")
         return record
 
     def marks(self, learner: str, version: int) -> list[int]:
@@ -200,7 +194,7 @@ class LearnerVersions:
             undo = f"visterm feedback undo --learner {learner} --run {shlex.quote(self.run.name)}"
             raise UserError(
                 f"{folder}: damaged version of {learner} ({error}); run '{undo}' to go back to the version before, or "
-                f"{_repair_hint(self.run, learner)}"
+                f"{repair_hint(folder)}"
             ) from None
         return model
 
@@ -252,4 +246,4 @@ class LearnerVersions:
                 if self.in_force(learner) == state:
                     return model
         folder = self.run.feedback(learner) / str(state.version)
-        raise UserError(f"{folder}: damaged version of {learner}; {_repair_hint(self.run, learner)}")
+        raise UserError(f"{folder}: damaged version of {learner}; {repair_hint(folder)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ from visterm.pipeline.cli.options import (
     with_world,
 )
 from visterm.pipeline.config.learners import TABLE
-from visterm.pipeline.console import Console, duration
+from visterm.pipeline.console import Console, duration, in_columns
 from visterm.pipeline.errors import UserError
 
 if TYPE_CHECKING:
@@ -125,15 +125,10 @@ def table(result: Tuned) -> list[str]:
     rows = [["", *(key.rpartition(".")[2] for key in keys), "steps", "folds", result["measure"], "+-", "seconds"]]
     order = sorted(result["trials"], key=lambda t: (-len(t["values"]), -(t["score"] or 0), t["number"]))
     for trial in order:
-        marks = [
-            mark
-            for mark, is_so in (
-                ("chosen", bool(result["best"]) and trial["number"] == result["best_trial"]),
-                ("start", trial["number"] == 0),
-            )
-            if is_so
-        ]
-        shown = [_cell(trial["settings"][key]) for key in keys]
+        marks = ["chosen"] if result["best"] and trial["number"] == result["best_trial"] else []
+        marks += ["start"] if trial["number"] == 0 else []
+        values = [trial["settings"][key] for key in keys]
+        shown = [value if isinstance(value, str) else json.dumps(value) for value in values]
         steps = "" if trial["step"] is None else f"{trial['step']:,}"
         score = "refused" if trial["state"] == "refused" else f"{trial['score']:.4f}" if trial["values"] else ""
         rows.append(
@@ -147,12 +142,7 @@ def table(result: Tuned) -> list[str]:
                 f"{trial['seconds']:.1f}",
             ]
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return in_columns(rows, str.rjust)
 
 
 def _error(values: list[float]) -> str:

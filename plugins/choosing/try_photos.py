@@ -74,17 +74,9 @@ class _Sample(NamedTuple):
 def try_photos(root: Path, config: Config, console: Console, *, budget: float = 90.0) -> dict[str, Any]:
     """Compare kinds of vectors and learners on a sample of labelled photos; nothing is kept.
 
-    Parameters
-    ----------
-    root : Path
-        Directory of images.
-    config : Config
-        Says where the labels are, and what the similarity is for.
-    console : Console
-    budget : float
-        Seconds. Vectors of a few images are made first: from their time follow the number of images to try, and which
-        kinds of vectors are skipped, if any; the first kind never is. Learners stop early, in five seconds each at
-        least.
+    The configuration says where the labels are, and what the similarity is for. `budget` are seconds: vectors of a few
+    images are made first, and from their time follow the number of images to try, and which kinds of vectors are
+    skipped, if any; the first kind never is. Learners stop early, in five seconds each at least.
 
     Returns
     -------

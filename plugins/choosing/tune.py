@@ -78,27 +78,12 @@ def tune(
 ) -> Tuned:
     """Choose settings of a learner by cross-validation on the training images; test images are not read.
 
-    Parameters
-    ----------
-    run : Run
-    config : Config
-        The settings to start with, and to compare with.
-    learner_name : str
-        One of TRAINED.
-    console : Console
-    budget : Budget
-        Seconds, or a number of trials.
-    search : sequence of str
-        ``C=0.1,1``: these settings and values instead of those of `search_spaces`.
-    apply : bool
-        Write the chosen settings into the configuration of the run.
-    force : bool
-        Start again even if the settings were tuned already, or a tuning was interrupted.
+    The settings to start with, and to compare with, are those of the configuration; `search` are texts ``C=0.1,1``:
+    these settings and values instead of those of `search_spaces`. `apply` writes the chosen settings into the
+    configuration of the run; `force` starts again even if they were tuned already, or a tuning was interrupted.
 
-    Raises
-    ------
-    UserError
-        No features yet, no labels, too few images, a budget too short, nothing to search, a run that changed meanwhile.
+    UserError if there are no features yet, no labels, too few images, a budget too short, nothing to search, or a run
+    that changed meanwhile.
     """
     check_learners([learner_name], TRAINED)
     if learner_name not in TRAINED:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.features import printable
+from visterm.pipeline.report.charts import new_figure
 
 _COLORS = {"complete": "#0b5cad", "stopped": "#9aa0a6", "unfinished": "#9aa0a6"}
 _COLUMNS = 4
@@ -18,15 +19,12 @@ def write_tuning_plot(file: Path, learner: str, result: Mapping[str, Any]) -> No
 
     ``result`` is that of the record of a tuning. Trials that halving stopped, measured on fewer folds, are grey.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     trials = [trial for trial in result["trials"] if trial["score"] is not None]
     keys = [key for key in trials[0]["settings"] if len({json.dumps(t["settings"][key]) for t in trials}) > 1]
     n_rows = 1 + -(-len(keys) // _COLUMNS)
-    figure = Figure(figsize=(11, 3 + 2.4 * (n_rows - 1)), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure((11, 3 + 2.4 * (n_rows - 1)))
     grid = figure.add_gridspec(n_rows, _COLUMNS)
     top = figure.add_subplot(grid[0, :])
     best = next(trial for trial in trials if trial["number"] == result["best_trial"])

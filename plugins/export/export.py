@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from visterm.pipeline.console import Console, count, csv_cells
+from visterm.pipeline.console import Console, count, csv_text
 from visterm.pipeline.errors import UserError, naming
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import replaced, write_text
@@ -68,26 +66,13 @@ class Exported(TypedDict):
 def export(
     run: Run, name: str, kinds: Sequence[str], folder: Path, console: Console, *, learned_weight: float | None = None
 ) -> Exported:
-    """Write a similarity and the gallery for other programs.
+    """Write a similarity and the gallery for other programs, in `kinds` of FORMATS.
 
-    Parameters
-    ----------
-    run : Run
-    name : str
-        Of LEARNER_NAMES.
-    kinds : sequence of str
-        Of FORMATS.
-    folder : Path
-        Made if there is none, but no folder above it. Files of the same names are overwritten, each in one step.
-    console : Console
-    learned_weight : float, optional
-        Weight of the learned similarity; by default chosen in training.
+    The folder is made if there is none, but no folder above it. Files of the same names are overwritten, each in one
+    step. `learned_weight` is the weight of the learned similarity, by default chosen in training.
 
-    Raises
-    ------
-    UserError
-        Nothing to export, a learner that is not trained or cannot be exported, a package that is missing; nothing is
-        written then.
+    UserError if there is nothing to export, a learner is not trained or cannot be exported, or a package is missing;
+    nothing is written then.
     """
     from visterm.learners.blend import effective
     from visterm.learners.maps import as_chain
@@ -124,7 +109,8 @@ def export(
             files.append(folder / file)
             phase.advance_to(done, note=file)
     if "faiss" in kinds:
-        write_text(folder / "images.csv", _table(images))
+        rows = ([image.id, image.path, ";".join(sorted(image.labels))] for image in images)
+        write_text(folder / "images.csv", csv_text(["id", "path", "labels"], rows))
         files.append(folder / "images.csv")
     return {
         "run": run.name,
@@ -135,7 +121,7 @@ def export(
     }
 
 
-Writer = tuple[str, Callable[[IO[bytes]], None]]
+Writer = tuple[str, Callable[[IO[bytes]], Any]]
 
 
 def _as_npz(name: str, exported: _Similarity) -> Writer:
@@ -182,11 +168,7 @@ def _as_onnx(name: str, exported: _Similarity) -> Writer:
         model = to_onnx(exported.learner)
     except (ImportError, ValueError) as error:
         raise UserError(f"{name}: {error}") from None
-
-    def write(stream: IO[bytes]) -> None:
-        stream.write(model)
-
-    return "similarity.onnx", write
+    return "similarity.onnx", lambda stream: stream.write(model)
 
 
 def _as_parquet(name: str, exported: _Similarity) -> Writer:
@@ -283,15 +265,6 @@ def _package(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise UserError(f"this export needs {name}: pip install 'visterm[{extra}]'") from None
-
-
-def _table(images: Sequence[Image]) -> str:
-    """Ids, paths and labels as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "path", "labels"])
-    writer.writerows(csv_cells([image.id, image.path, ";".join(sorted(image.labels))]) for image in images)
-    return text.getvalue()
 
 
 def _utf8(text: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from visterm.pipeline.report.charts import new_figure
+
 from .measures import judge_coherence, nan_mean, precision_curves, ranking_coherence, standard_error
 from .tasks import Study
 
@@ -16,12 +18,9 @@ _EXAMPLES = 5  # queries in the second chart: of 25 those at position 1, 6, 11, 
 
 def draw_figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:
     """Draw figure 3 of the paper, B to D, from decisions as of `measures`, ranked images first."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(15, 4.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure((15, 4.6))
     left, middle, right = figure.subplots(1, 3)
     curves = precision_curves(decisions[:, :, : study.k])
     _draw_precision(left, study, curves, chance=float(nan_mean(decisions[:, :, study.k :])))

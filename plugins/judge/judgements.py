@@ -13,7 +13,6 @@ Tasks and decisions are in one SQLite file of the run, which is only appended to
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -26,7 +25,7 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from visterm.pipeline.console import csv_cells
+from visterm.pipeline.console import csv_text
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.files import write_bytes
@@ -380,12 +379,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
     def csv(self, number: int | None = None) -> str:
         """The rows as CSV, which spreadsheets can open safely; see `csv_cells`."""
         rows = self.rows(number)
-        text = io.StringIO()
-        if rows:
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(rows[0])
-            writer.writerows(csv_cells(row.values()) for row in rows)
-        return text.getvalue()
+        return csv_text(rows[0], (row.values() for row in rows)) if rows else ""
 
     def draw(self, file: str | os.PathLike[str], number: int | None = None) -> None:
         """Write figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence."""

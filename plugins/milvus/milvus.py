@@ -92,12 +92,8 @@ class MilvusIndex(ExactIndex):
 
     Parameters
     ----------
-    learner : object with ``transform(X)`` and ``transform_query(Q)``
-        As in `ExactIndex`.
-    X : CSR matrix or ndarray, shape (n_gallery, n_features)
-        The gallery; it stays here, as the exact scores need it.
-    y : array of shape (n_gallery,), optional
-        Labels, for learners that read them.
+    learner, X, y
+        As in `ExactIndex`; the gallery stays here, as the exact scores need it.
     ids : int array, shape (n_gallery,)
         What an image is called in Milvus, whatever its row: different numbers from 0 on.
     scalars : Scalars, optional
@@ -174,25 +170,12 @@ class MilvusIndex(ExactIndex):
             return held and self._held_kind() == _NAMES[self._kind]
 
     def synchronize(self, remembered: Entries | None = None) -> tuple[int, int]:
-        """Write new and changed images to Milvus, and remove those that are gone.
+        """Write new and changed images to Milvus, and remove those that are gone; return the numbers of both.
 
-        Parameters
-        ----------
-        remembered : Entries, optional
-            `entries` as they were when Milvus was last brought in step: if that is what it still holds, its rows need
-            not be read.
-
-        Returns
-        -------
-        written, removed : int
-            Numbers of images.
-
-        Raises
-        ------
-        StaleIndexError
-            Not even half of the images are there as they are here, and nobody remembers why; nothing was written.
-        MilvusError
-            Milvus cannot be reached. What was written counts once it is brought in step again.
+        `remembered` are `entries` as they were when Milvus was last brought in step: if that is what it still holds,
+        its rows need not be read. StaleIndexError if not even half of the images are there as they are here, and nobody
+        remembers why; nothing was written. MilvusError if Milvus cannot be reached; what was written counts once it is
+        brought in step again.
         """
         with said(self.uri):
             stamp = self._found_stamp()
@@ -332,15 +315,9 @@ class MilvusIndex(ExactIndex):
     def where(self, *, label: Sequence[str] = (), not_label: Sequence[str] = (), folder: str | None = None) -> Self:
         """Return the same index, which Milvus searches for images that pass a filter alone.
 
-        Milvus holds texts of at most 65,535 bytes and 4,096 labels of an image: of longer ones it may return images
-        that do not pass, or miss some.
-
-        Parameters
-        ----------
-        label, not_label : sequence of str
-            Images with one of these labels; no images with one of these.
-        folder : str, optional
-            Images in this folder or below it; "" for those in no folder.
+        These have one of the labels of `label`, none of `not_label`, and lie in the folder or below it; "": in no
+        folder. Milvus holds texts of at most 65,535 bytes and 4,096 labels of an image: of longer ones it may return
+        images that do not pass, or miss some.
         """
         conditions = [
             f"{negated}array_contains_any(labels, {_quoted([_sendable(name) for name in names])})"

@@ -25,19 +25,10 @@ class Unusable(MilvusError):
 
 
 def connect(uri: str) -> Any:
-    """Return a ``pymilvus.MilvusClient``.
+    """Return a ``pymilvus.MilvusClient`` of an address as of `MilvusIndex`; a file that does not exist is made.
 
-    Parameters
-    ----------
-    uri : str
-        As of `MilvusIndex`. A file that does not exist is made; its folder must exist.
-
-    Raises
-    ------
-    MilvusError
-        No answer within 5 seconds, a file that another process holds, or pymilvus is missing.
-    Unusable
-        No Milvus file, or a damaged one.
+    MilvusError if there is no answer within 5 seconds, another process holds the file, or pymilvus is missing; Unusable
+    if it is no Milvus file, or a damaged one.
     """
     file = Path(uri) if uri.endswith(".db") and "://" not in uri else None
     try:

@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.answers import LabelResult
 from visterm.pipeline.search.explanation import Explanation, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER
@@ -42,7 +43,7 @@ from visterm.service.schemas import (
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import Columns, ImageSummary
-from visterm.teaching.teachers import explain_teachers
+from visterm.teaching.teachers import TeachersAnswer, explain_teachers
 
 R = TypeVar("R", bound=ImageRequest)
 SEARCH_SECONDS = 1.0  # waiting for a thread
@@ -105,67 +106,12 @@ class UploadFields(TypedDict, total=False):
     upload_expires: str
 
 
-class LabelResult(TypedDict):
-    """A label for an image."""
-
-    rank: int
-    label: str
-    score: float
-
-
 class AnnotationResponse(TypedDict):
     """Labels for an image, best first."""
 
     query: str
     version: str
     labels: list[LabelResult]
-
-
-class TeacherImage(TypedDict):
-    """A training image."""
-
-    id: Annotated[int | None, Field(description="null: no longer in the collection")]
-    path: str | None
-    labels: list[str]
-    thumbnail: Annotated[str | None, Field(description="Address, relative to the service's root")]
-
-
-class TeacherMark(TypedDict):
-    """The relevance mark that a teacher comes from."""
-
-    number: int
-    time: str
-
-
-class Teacher(TypedDict):
-    """Two training images that learning put together or kept apart."""
-
-    query: Annotated[TeacherImage, Field(description="Like the query")]
-    result: Annotated[TeacherImage, Field(description="Like the result")]
-    together: Annotated[bool, Field(description="Put together; false: kept apart")]
-    like_query: Annotated[float, Field(description="Cosine of its first image and the query")]
-    like_result: float
-    contribution: Annotated[float, Field(description="To the score")]
-    label: Annotated[str | None, Field(description="That both have")]
-    mark: TeacherMark | None
-
-
-class TeachersAnswer(TypedDict):
-    """Which training images made a query and a result similar; unlearned + common + learned is the score."""
-
-    learner: str
-    query: str
-    result: str
-    score: float
-    unlearned: Annotated[float, Field(description="Score without learning")]
-    common: Annotated[float, Field(description="Learned, for every result of the query alike")]
-    learned: Annotated[float, Field(description="Learned about this pair: the sum of all teachers")]
-    pairs: Annotated[
-        list[Teacher],
-        Field(description="Those that raise the score, then those that lower it, the strongest first"),
-    ]
-    rest: Annotated[float, Field(description="Sum of the contributions that are not listed")]
-    n_rest: int
 
 
 class ExplanationAnswer(Explanation):
