@@ -18,7 +18,6 @@ from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import write_record
-from visterm.pipeline.store.run import Run
 
 
 def test_as_many_results_as_there_are(searcher):
@@ -216,8 +215,7 @@ def test_the_nearest_labels_need_no_training(searcher, outside, mine, capsys):
         told.search_label("plum")
 
 
-def test_the_nearest_labels_are_those_of_the_moment(mine):
-    run = Run(mine / "runs/fruit")
+def test_the_nearest_labels_are_those_of_the_moment(run):
     images = Searcher(run).images
     plums = [image.id for image in images if "plum" in image.labels]
     editor = LabelEditor(run)

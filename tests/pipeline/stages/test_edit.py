@@ -367,12 +367,11 @@ def test_no_room_for_the_catalogue(mine):
     assert json_of("add", "more", cwd=mine)["n_images"] == 36
 
 
-def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
+def test_from_python_a_full_disk_is_the_same_error(mine, run, monkeypatch):
     def full(*_, **__):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr("visterm.pipeline.stages.extraction.write_segment", full)
-    run = Run(mine / "runs/fruit")
     with pytest.raises(UserError, match="No space left on device; fix this"):
         edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
@@ -420,9 +419,8 @@ def test_a_damaged_segment_does_not_keep_info_from_telling_the_rest(mine):
     assert "damaged segment" in visterm("info", cwd=mine).stdout
 
 
-def test_configurations_are_those_of_the_run(mine):
+def test_configurations_are_those_of_the_run(mine, run):
     """What add is given as configuration must not matter for what stands."""
-    run = Run(mine / "runs/fruit")
     done = edit_stage.add(run, load_config(None, ["features.n_visterms=7"]), [mine / "more/plum"], Console(quiet=True))
     assert done["extracted"] == 2
     assert {len(row) for row in counts(mine).values()} == {40}

@@ -11,7 +11,6 @@ from running import CLASSES, SMALL, json_of, refused, visterm
 
 from visterm.pipeline.stages import repair
 from visterm.pipeline.store.files import write_record
-from visterm.pipeline.store.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +121,7 @@ def test_a_segment_lost_with_the_catalogue_is_extracted_again(mine):
     assert {row[:3] for row in rows(mine)} == {row[:3] for row in before}
 
 
-def test_what_is_replaced_or_removed_while_it_is_looked_at_is_not_damaged(mine, monkeypatch):
-    run = Run(mine / "runs/fruit")
+def test_what_is_replaced_or_removed_while_it_is_looked_at_is_not_damaged(run, monkeypatch):
     shutil.copytree(run.extractor, run.folder / "index/oasis")
     look = repair.damage
 

@@ -17,7 +17,6 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.checksums import file_crc32
 from visterm.pipeline.store.database import change_counter
 from visterm.pipeline.store.in_memory import opened_in_memory
-from visterm.pipeline.store.run import Run
 
 
 def test_counts_come_in_the_order_asked_for(collection, scan, extract):
@@ -70,9 +69,8 @@ def test_a_refused_transaction_is_rolled_back(collection):
     assert collection["a"] is None
 
 
-def test_looking_at_a_catalogue_leaves_the_locks_of_its_writers(mine):
+def test_looking_at_a_catalogue_leaves_the_locks_of_its_writers(run):
     """A process that closes a descriptor of a file loses the locks that SQLite has on it."""
-    run = Run(mine / "runs/fruit")
     file = run.collection / "catalogue.sqlite"
     write = f"import sqlite3; sqlite3.connect({str(file)!r}, timeout=0).execute('BEGIN IMMEDIATE')"
     with Collection(run.collection) as collection, collection.transaction():
