@@ -14,7 +14,7 @@ from visterm.pipeline.store.files import write_record
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, write_images):
+def finished(tmp_path_factory, write_images):
     """A run with an image that was removed by hand, and one that has a label by hand."""
     folder = tmp_path_factory.mktemp("repair")
     write_images(folder / "fruit", [f"{label}/{i}.jpg" for label in CLASSES for i in range(6)])
@@ -22,11 +22,6 @@ def made(tmp_path_factory, write_images):
     visterm("remove", "id:2", cwd=folder)
     visterm("add", "fruit/plum/0.jpg", "--label", "apple", cwd=folder)
     return folder
-
-
-@pytest.fixture
-def mine(made, tmp_path):
-    return shutil.copytree(made, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
 
 
 def rows(folder):
