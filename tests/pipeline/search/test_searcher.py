@@ -141,20 +141,6 @@ def test_the_next_searcher_shares_the_indexes_of_learners_that_stay(mine):
     assert other.index("wsabie", 0.2).gallery_ is galleries[1]
 
 
-def test_labels(searcher):
-    (plum,) = searcher.search_label("plum", k=3)
-    assert plum["query"] == "plum"
-    assert plum["results"][0]["labels"] == ["plum"]
-    (both,) = searcher.search_label(["plum", "pear"], k=3)
-    assert both["query"] == "plum + pear"
-    assert searcher.annotate("pear/0.jpg", k=1)[0]["labels"][0]["label"] == "pear"
-    assert {entry["label"] for entry in searcher.similar_labels("pear", k=9)[0]["labels"]} == {"apple", "plum"}
-    with pytest.raises(UserError, match="did you mean pear"):
-        searcher.search_label("peer")
-    with pytest.raises(UserError, match="oasis ranks images, not labels"):
-        searcher.annotate("id:1", learner="oasis")
-
-
 def test_warnings_go_to_the_console_or_to_the_log(mine, capsys, caplog):
     with contextlib.closing(sqlite3.connect(mine / "runs/fruit/collection/catalogue.sqlite")) as db, db:
         db.execute("UPDATE images SET labels = '{\"quince\": 1.0}' WHERE path = ?", (b"pear/0.jpg",))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sqlite3
 
 import pytest
-from running import CLASSES, SMALL, json_of, refused, visterm
+from running import CLASSES, SMALL, catalogue_rows, json_of, refused, visterm
 
 from visterm.pipeline.stages import repair
 from visterm.pipeline.store.files import write_record
@@ -25,9 +23,7 @@ def finished(tmp_path_factory, write_images):
 
 
 def rows(folder):
-    query = "SELECT id, path, sha256, labels, split, status FROM images WHERE status != 'removed' ORDER BY id"
-    with contextlib.closing(sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite")) as db, db:
-        return db.execute(query).fetchall()
+    return catalogue_rows(folder, "id, path, sha256, labels, split, status")
 
 
 def flip(file):

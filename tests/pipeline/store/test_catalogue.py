@@ -25,29 +25,6 @@ def test_counts_come_in_the_order_asked_for(collection, scan, extract):
     np.testing.assert_array_equal(collection.counts(images[::-1]).toarray(), [[0, 0, 3], [0, 2, 0], [1, 0, 0]])
 
 
-def test_counts_of_another_extractor_are_forgotten(collection, scan, extract):
-    scan("a/1.jpg", "a/2.jpg")
-    collection.use_extractor("one")
-    extract()
-    collection.use_extractor("one")
-    assert collection.pending() == []
-    collection.use_extractor("two")
-    assert len(collection.pending()) == 2
-
-
-def test_another_version_is_refused(collection):
-    collection["format"] = "0"
-    with pytest.raises(UserError, match="another version"):
-        Collection(collection.folder)
-
-
-def test_a_damaged_catalogue_is_refused(tmp_path):
-    (tmp_path / "collection").mkdir()
-    (tmp_path / "collection/catalogue.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(UserError, match="damaged catalogue"):
-        Collection(tmp_path / "collection")
-
-
 def test_a_catalogue_that_another_process_writes_is_not_called_damaged(collection, monkeypatch):
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
     with contextlib.closing(sqlite3.connect(collection.folder / "catalogue.sqlite", isolation_level=None)) as writer:
