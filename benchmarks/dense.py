@@ -108,7 +108,7 @@ def in_two_stages(X: np.ndarray, Q: np.ndarray, oasis: OASIS) -> list[dict]:
         )
     ]
     exact = ExactIndex(cosine, X, n_jobs=THREADS)
-    learned = f"OASIS, {oasis.learned_:g} of what it learned"
+    learned = f"OASIS, {oasis.learned_weight_:g} of what it learned"
     for name, title, learner in (
         ("cosine", "cosine", cosine),
         ("oasis", learned, Blend(oasis)),
@@ -150,5 +150,5 @@ def run(quick: bool = False) -> list[dict]:
     X = gallery(photos, 5_000 if quick else N_IMAGES)
     Q = X[np.random.default_rng(1).permutation(len(X))[:N_QUERIES]]
     oasis = OASIS(n_steps=20_000 if quick else 200_000, validation_fraction=0.2, random_state=0)
-    oasis.fit(photos, y, world="open", learned=None)
+    oasis.fit(photos, y, world="open", learned_weight=None)
     return exactly(X, Q) + in_two_stages(X, Q, oasis)

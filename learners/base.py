@@ -65,7 +65,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
     # Those of a subclass are its annotated names that end in an underscore, unless it has a `_state` of its own.
-    _state: tuple[str, ...] = ("n_features_in_", "learned_", "scale_")
+    _state: tuple[str, ...] = ("n_features_in_", "learned_weight_", "scale_")
 
     # State that is the model. A search keeps the best of each under the name with "best_" in front.
     _learned: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     one_label: bool = False  # learns from one label per image, not from several, nor from clicks
     ranks_labels: bool = False  # has what `AnnotatorMixin` has
     labels_have_vectors: bool = False  # has `similar_labels`
-    validates: bool = False  # holds images out of a fit, stops early, and chooses the share of what was learned
+    validates: bool = False  # holds images out of a fit, stops early, and chooses the weight of the learner
     resumes: bool = False  # reports progress while it learns, and resumes from a checkpoint
     distributes: bool = False  # has parts of a fit done elsewhere
     reads_rows: bool = False  # `fit` reads dense images that lie in files some rows at a time: see `rows.is_mapped`
@@ -97,7 +97,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     # Weight of the learner against cosine, and the factor that gives both the same spread; set by learners that choose
     # them on held-out images. See `Blend`.
-    learned_: float = 1.0
+    learned_weight_: float = 1.0
     scale_: float | None = None
 
     # What a fit says of itself, of learners that have it; see `OnlineLearner`.
@@ -217,7 +217,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         validation_rows: Any = None,
         world: str = "seen",
-        learned: float | None = 1.0,
+        learned_weight: float | None = 1.0,
         callback: Callback | None = None,
         progress: Callback | None = None,
         distribute: Distribute | None = None,
@@ -231,14 +231,14 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             See `TripletSampler`. Cosine ignores it.
         validation_rows : array of int, optional
             Rows of X that validate, in place of a share `validation_fraction` drawn at random. A learner that does not
-            validate refuses them, holds nothing out for any `world`, and takes `learned` as it is, None as 1.
+            validate refuses them, holds nothing out for any `world`, and takes `learned_weight` as it is, None as 1.
         world : {"seen", "open", "unseen"}, default="seen"
             What the similarity is for: classes that it is trained on, any classes, or others. But for "seen", a fifth
             of the classes is held out, too, where there are five or more; see `validation.Worlds`.
-        learned : float, optional
-            The share of what is learned that counts; it becomes `learned_`, for `Blend`. None: the best one on held-out
-            images, for `world`; 1 without validation. Where no class has images enough to hold some out, a cautious
-            one, or 1 for "seen".
+        learned_weight : float, optional
+            Weight of the learned similarity: 0 is cosine alone, 1 the learner alone; it becomes `learned_weight_`, for
+            `Blend`. None: the best one on held-out images, for `world`; 1 without validation. Where no class has images
+            enough to hold some out, a cautious one, or 1 for "seen".
         callback : callable, optional
             Called with the learner after every pass, by a learner that resumes; others end within seconds and call
             neither this nor `progress`. The state is then complete: `save` writes a checkpoint, and
@@ -256,15 +256,15 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Parameters or arguments out of range; NaN or infinity; labels from which no triplet can be drawn.
         """
         validation.check_world(world)
-        share = 1.0 if learned is None else check_share(learned)
+        share = 1.0 if learned_weight is None else check_share(learned_weight)
         if not self.validates:
             if validation_rows is not None:
                 name = type(self).__name__
                 raise ValueError(f"{name} does not validate: leave validation_rows away, and these images")
-            self.__dict__.pop("learned_", None)
+            self.__dict__.pop("learned_weight_", None)
             if share != 1:
-                self.learned_ = share
-        return self._fit(X, y, FitOptions(validation_rows, world, learned, callback, progress, distribute))
+                self.learned_weight_ = share
+        return self._fit(X, y, FitOptions(validation_rows, world, learned_weight, callback, progress, distribute))
 
     def _fit(self, X: Any, y: Any, options: FitOptions) -> Self:
         """Learn from scratch, or with `options.resuming` from a checkpoint on."""

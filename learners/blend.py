@@ -1,8 +1,8 @@
-"""Cosine and what was learned, in one similarity.
+"""Cosine and a learner, in one similarity.
 
     S_a(q, x) = (1 - a) q'x + a c S(q, x)
 
-with a the share of what was learned, S the similarity of a learner and c its scale. a = 0 is the inner product of the
+with a the weight of the learner, S the similarity of a learner and c its scale. a = 0 is the inner product of the
 vectors, a = 1 the learner. For OASIS, c = 1 and S_a(q, x) = q' (I + a (W - I)) x. An inner product again: with the
 sides h and t of the learner
 
@@ -38,9 +38,9 @@ class Blend:
     ----------
     learner : SimilarityLearner
         Fitted.
-    learned : float, optional
-        The share of what was learned, from 0 (cosine alone) to 1 (the learner alone); by default `learned_` of the
-        learner, which is 1 unless it was chosen on held-out images.
+    learned_weight : float, optional
+        From 0 (cosine alone) to 1 (the learner alone); by default `learned_weight_` of the learner, which is 1 unless
+        it was chosen on held-out images.
     scale : float, optional
         c; by default `scale_` of the learner, else 1. See `scale_of`.
 
@@ -73,9 +73,11 @@ class Blend:
     array([[0.8]], dtype=float32)
     """
 
-    def __init__(self, learner: SimilarityLearner, learned: float | None = None, *, scale: float | None = None) -> None:
+    def __init__(
+        self, learner: SimilarityLearner, learned_weight: float | None = None, *, scale: float | None = None
+    ) -> None:
         self.learner = learner
-        self.learned = check_share(learner.learned_ if learned is None else learned)
+        self.learned_weight = check_share(learner.learned_weight_ if learned_weight is None else learned_weight)
         self.scale = _check_scale((learner.scale_ or 1.0) if scale is None else scale)
         self.linear = learner.linear
         self.shares_gallery = learner.gallery_is_vectors
@@ -131,7 +133,7 @@ class Blend:
         return inner_products(self.transform_query, self.learner._check_images(Q), self.transform(X, y))
 
     def _weights(self) -> tuple[np.float32, np.float32]:
-        return np.float32(1 - self.learned), np.float32(self.learned * self.scale)
+        return np.float32(1 - self.learned_weight), np.float32(self.learned_weight * self.scale)
 
     def _query(self, Q: Any, side: Any) -> np.ndarray:
         Q, side = dense(Q), dense(side)
@@ -181,7 +183,7 @@ def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     return ratio_of_spreads(scores_of(learner._cosine_side(images), images)[others], learned[others])
 
 
-def effective(learner: SimilarityLearner, learned: float | None = None, scale: float | None = None) -> Any:
+def effective(learner: SimilarityLearner, learned_weight: float | None = None, scale: float | None = None) -> Any:
     """The learner where all of it counts, else a `Blend`; arguments as there."""
-    share = learner.learned_ if learned is None else learned
+    share = learner.learned_weight_ if learned_weight is None else learned_weight
     return learner if share == 1 else Blend(learner, share, scale=scale)

@@ -67,8 +67,8 @@ def plain_labels(y: Any) -> np.ndarray:
     return y.astype(str) if y.dtype == object else y
 
 
-def check_share(learned: Any) -> float:
+def check_share(learned_weight: Any) -> float:
     """Refuse anything but a number from 0 to 1."""
-    if not isinstance(learned, Real) or isinstance(learned, bool) or not 0 <= float(learned) <= 1:
-        raise ValueError(f"learned must be a number from 0 to 1, got {learned!r}")
-    return float(learned)
+    if not isinstance(learned_weight, Real) or isinstance(learned_weight, bool) or not 0 <= float(learned_weight) <= 1:
+        raise ValueError(f"learned must be a number from 0 to 1, got {learned_weight!r}")
+    return float(learned_weight)

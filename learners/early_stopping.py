@@ -46,7 +46,7 @@ class Measured(NamedTuple):
     """Held-out images measured with the present state."""
 
     quality: validation.Quality
-    choice: validation.Choice | None = None  # where a share of what was learned was chosen
+    choice: validation.Choice | None = None  # where the weight of the learner was chosen
     scale: float = 1.0
 
 
@@ -103,7 +103,7 @@ class HeldOutImages:
         return self.by_sides(unit_rows, unit_rows)
 
     def by_share(self, unseen: np.ndarray | None, world: str, shares: list[float], cautious: float) -> Measure:
-        """Function that chooses the share of what was learned, and measures with it; arguments as of `Worlds`.
+        """Function that chooses the weight of the learner, and measures with it; arguments as of `Worlds`.
 
         `unseen` are rows of classes that are not trained on.
         """

@@ -120,7 +120,7 @@ class HistoryRecorder:
             measured = self._by_images()
         learner.validation_map_, learner.validation_p1_ = measured.quality
         if measured.choice is not None and learner._chooses():
-            learner.learned_, learner.scale_ = measured.choice.learned, measured.scale
+            learner.learned_weight_, learner.scale_ = measured.choice.learned_weight, measured.scale
             learner.worlds_ = measured.choice.figures
             learner.cosine_map_, learner.cosine_p1_ = measured.choice.cosine
         if not learner._refits():
@@ -248,7 +248,7 @@ def training_images(learner: Learner, n: int) -> np.ndarray:
 
 
 def cautious_share(learner: Learner, X: Any) -> float:
-    """Share of what was learned that counts without evidence for another."""
+    """Weight of the learner without evidence for another."""
     sparse = not is_dense(X) and (learner.cautious_on_sparse or learner.begins_at == "vectors")
     return min(learner.most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
 

@@ -362,7 +362,7 @@ class MuSL(SimilarityLearner):
     def _begin(self, X: sp.csr_array, y: np.ndarray) -> None:
         """Set the state to what it is before the first round."""
         self._check_params()
-        for name in set(self._state) - {"n_features_in_", "learned_"}:
+        for name in set(self._state) - {"n_features_in_", "learned_weight_"}:
             self.__dict__.pop(name, None)
         self.seed_ = draw_seed(self.random_state)
         self.classes_ = np.unique(y)

@@ -71,7 +71,7 @@ class OnlineLearner(SimilarityLearner):
     validation_map_, cosine_map_ : float
         Mean average precision of the held-out images among each other, at that step and by cosine: the same measure
         for all learners, whatever their `validation_measure` is; only with `validation_fraction`. In the open world
-        with the share `learned_`.
+        with the share `learned_weight_`.
     validation_p1_, cosine_p1_ : float
         Precision at 1 of the same.
     unseen_ : int array or None
@@ -94,7 +94,7 @@ class OnlineLearner(SimilarityLearner):
     # Steps where `n_steps` is None: at least, and per image, to learn from each as often. None: it must be a number.
     _steps: tuple[int, int] | None = None
 
-    # The largest share of what was learned that counts where images may be of other classes, unless one is asked for;
+    # The largest weight of the learner where images may be of other classes, unless one is asked for;
     # and whether sparse vectors have the larger cautious one, though learning did not begin at them.
     most_open: float = 1.0
     cautious_on_sparse: bool = False
@@ -131,7 +131,7 @@ class OnlineLearner(SimilarityLearner):
     held_out_: np.ndarray | None
     pass_sums_: dict[str, Any] | None = None  # of the pass under way
     world_: str = "seen"
-    shares_: Sequence[float] = (1.0,)  # of what was learned, among which one is chosen
+    shares_: Sequence[float] = (1.0,)  # weights of the learner, among which one is chosen
     unseen_: np.ndarray | None = None
     worlds_: dict[str, Any] | None
     _as_new: tuple[np.ndarray, sp.csr_array] | None = None  # of `measure_as_new`
@@ -183,10 +183,10 @@ class OnlineLearner(SimilarityLearner):
         for name in set(self._state) - self._noted_from_input:
             self.__dict__.pop(name, None)
         self._begin(X.shape[0])
-        shares = validation.SHARES if options.learned is None else (float(options.learned),)
+        shares = validation.SHARES if options.learned_weight is None else (float(options.learned_weight),)
         if (options.world, shares) != ("seen", (1.0,)):  # the papers' protocol has nothing to save
             self.world_, self.shares_ = options.world, list(shares)
-            self.learned_ = 1.0 if options.learned is None else shares[0]
+            self.learned_weight_ = 1.0 if options.learned_weight is None else shares[0]
         self._hold_out(X, y, options)
         n_steps = self._steps_of(X, y)
         self._begin_phase("train" if self.held_out_ is None else "search", n_steps)
@@ -199,8 +199,8 @@ class OnlineLearner(SimilarityLearner):
             self.held_out_, unseen = validation.hold_out(y, rows, fraction, seed, whole_classes=options.world != "seen")
         except validation.TooFewImages as error:
             _log.warning("%s: all images are learned from, and nothing is validated", error)
-            if options.learned is None:
-                self.learned_ = 1.0 if options.world == "seen" else cautious_share(self, X)
+            if options.learned_weight is None:
+                self.learned_weight_ = 1.0 if options.world == "seen" else cautious_share(self, X)
             return
         if unseen is not None:
             self.unseen_ = unseen
@@ -329,7 +329,7 @@ class OnlineLearner(SimilarityLearner):
         return bool(self.refit and self.held_out_ is not None)
 
     def _chooses(self) -> bool:
-        """Whether a share of what was learned is to be chosen, or validation is that of the open world."""
+        """Whether the weight of the learner is to be chosen, or validation is that of the open world."""
         return self.world_ != "seen" or tuple(self.shares_) != (1.0,)
 
     # -- input ---------------------------------------------------------------------------------------------------------

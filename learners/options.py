@@ -16,7 +16,7 @@ class FitOptions:
 
     validation_rows: Any = None
     world: str = "seen"
-    learned: float | None = 1.0
+    learned_weight: float | None = 1.0
     callback: Callback | None = None
     progress: Callback | None = None
     distribute: Distribute | None = None

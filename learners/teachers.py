@@ -10,7 +10,7 @@ with W0 the start: the identity or zero. Without whitening z = q and g = x. Whit
 z = A (q - m) / |A (q - m)| and g = A x = A (x - m) + A m. What A m gives is the same for all images of a query's
 ranking, and stands by itself here, so that an image x is compared with teachers as the query is.
 
-With a share a of what was learned beside cosine (`blend`), the terms are z' ((1 - a) I + a W0) g and
+With a weight a of the learner beside cosine (`blend`), the terms are z' ((1 - a) I + a W0) g and
 a (Z z)' T (Z g).
 """
 

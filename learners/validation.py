@@ -4,7 +4,7 @@ Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.1 (the measure) and se
 nothing of `visterm.retrieval`, so the few lines of the measure stand here once more.
 
 The papers test on classes that were trained on. Users meet others, too: so whole classes are held out beside single
-images, and how much of what was learned is to count is chosen by what both kinds of images need (`Worlds`).
+images, and the weight of the learner is chosen by what both kinds of images need (`Worlds`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_IMAGES = 5000
 MAX_QUERIES = 500
 
 WORLDS = ("seen", "open", "unseen")  # what a similarity is for: classes that it was trained on, any, others
-SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # of what was learned, among which one is chosen
+SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # weights of the learner, among which one is chosen
 # Without evidence for another share: unseen classes lose next to nothing by these (docs/open-world.md). Most of what a
 # class teaches of sparse vectors is about visterms that other classes do not have: more of it does no harm, where
 # learning began at the vectors or W is of pairs of visterms.
@@ -177,7 +177,7 @@ class Quality(NamedTuple):
 class Choice(NamedTuple):
     """What `Worlds.choose` finds."""
 
-    learned: float  # the share
+    learned_weight: float  # the share
     quality: Quality  # of the world by whose mAP it was chosen
     cosine: Quality  # of the vectors themselves, by the same measure
     figures: dict[str, Any]  # for reports: see `Worlds`
@@ -243,7 +243,7 @@ class Worlds:
         shares: Sequence[float] = SHARES,
         cautious: float = CAUTIOUS,
     ) -> Choice:
-        """Choose the share of what was learned.
+        """Choose the weight of the learner.
 
         It is `cautious`, or 1 where only seen classes count, unless another share is clearly better, by a t-test over
         groups. A few classes say little, and the best of many shares on them is mostly chance.

@@ -55,12 +55,12 @@ def _field(name: str, option: Option) -> tuple[Any, Any]:
     default = getattr(SearchRequest, name)
     if default is None and kind is float:
         bounds["allow_inf_nan"] = False
-    if name == "learned":  # GET /explain takes it, too
+    if name == "learned_weight":  # GET /explain takes it, too
         return Learned | None, None
     return kind | None if default is None else kind, Field(default=default, description=option.help, **bounds)
 
 
-Learned = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description=OPTIONS["learned"].help)]
+Learned = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description=OPTIONS["learned_weight"].help)]
 
 
 @_with_options(*FILTERS)

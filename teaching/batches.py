@@ -113,8 +113,8 @@ def learn_batch(model: Any, batch: FeedbackBatch) -> None:
 
 @contextlib.contextmanager
 def _without_message(text: str) -> Iterator[None]:
-    """Keep one message of the learners' loop from the log."""
-    log = logging.getLogger("visterm.learners.online")
+    """Keep one message of the samplers from the log."""
+    log = logging.getLogger("visterm.learners.samplers")
 
     def keep(record: logging.LogRecord) -> bool:
         return text not in record.getMessage()

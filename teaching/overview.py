@@ -245,7 +245,7 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
         learned = gallery_sides(whole, X)
         learned = learned.toarray() if sparse.issparse(learned) else learned
         if learner is not whole:  # a share of it, beside how images look: each with the root of its weight
-            look, share = np.sqrt(1 - learner.learned), np.sqrt(learner.learned * learner.scale)
+            look, share = np.sqrt(1 - learner.learned_weight), np.sqrt(learner.learned_weight * learner.scale)
             learned = np.hstack([look * plain, share * learned])
         return _unit_rows(plain), _unit_rows(learned)
     sides = sparse.csr_matrix(directions) if sparse.issparse(X) else directions

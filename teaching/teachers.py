@@ -51,7 +51,7 @@ def explain_teachers(
     result: Any,
     learner: str | None = None,
     *,
-    learned: float | None = None,
+    learned_weight: float | None = None,
     n_teachers: int = TEACHERS,
 ) -> dict[str, Any]:
     """Compute which training images made a query and a result similar.
@@ -63,8 +63,8 @@ def explain_teachers(
         As for `explain_pair`.
     learner : str, optional
         As for `explain_pair`.
-    learned : float, optional
-        The share of what was learned, as for `Searcher.search`.
+    learned_weight : float, optional
+        Weight of the learned similarity, as for `Searcher.search`.
     n_teachers : int
         List so many of the teachers that raise the score, and as many that lower it, at most.
 
@@ -91,7 +91,7 @@ def explain_teachers(
     """
     name = learner or searcher.default_learner()
     teachers, rows = open_teachers(searcher, name)
-    model = searcher.blend(name, learned)
+    model = searcher.blend(name, learned_weight)
     names, vectors = zip(*(_vector(searcher, given) for given in (query, result)), strict=True)
     pair = teachers.with_share(model).of_pair(vectors[0], vectors[1], n=n_teachers)
     listed = []

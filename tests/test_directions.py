@@ -11,6 +11,7 @@ import pytest
 from visterm.learners import LEARNERS
 
 LIBRARIES = {"features", "learners", "retrieval"}
+ROOMS = (*sorted(LIBRARIES), "pipeline", "teaching", "service", "plugins")
 # A room imports the rooms of the lines above its own, nothing of its own line or below.
 FLOORS = [LIBRARIES, {"pipeline"}, {"teaching"}, {"service"}, {"plugins"}]
 FLOOR = {room: i for i, rooms in enumerate(FLOORS) for room in rooms}
@@ -35,16 +36,23 @@ def modules(root):
     """Files of the rooms by the name of their module."""
     return {
         ".".join(("visterm", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): file
-        for room in (*LIBRARIES, "pipeline", "teaching", "service", "plugins")
+        for room in ROOMS
         for file in (root / room).rglob("*.py")
         if "tests" not in file.relative_to(root).parts
     }
 
 
-def imports(module, file, known):
-    """Edges (module, imported module) to the modules `known`, wherever in the file the import is."""
+def imports(module, file, known, *, running=False):
+    """Edges (module, imported module) to the modules `known`, wherever in the file the import is.
+
+    With `running`, without those that only type checkers read.
+    """
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text())):
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        if running and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -27,7 +27,7 @@ FILE = Path(__file__).with_name("choosing.json")
 SETS = ("caltech101", "flowers", "corel5k")
 KINDS = ("visterms", "deep")
 CLOSED = {
-    **{"train.world": "seen", "train.learned": 1.0, "aroma.init": "zero"},
+    **{"train.world": "seen", "train.learned_weight": 1.0, "aroma.init": "zero"},
     **{f"{learner}.whiten": False for learner in ("oasis", "aroma", "wsabie")},
 }
 COLUMNS = ("", "mAP", "times cosine", "P@1", "held-out mAP", "F1 of labels", "training, s")

@@ -117,12 +117,12 @@ def of_split(name: str, kind: str, learner: str, seed: int) -> dict[str, Any]:
         "before": measures(before.similarity(test, test), split),
         "now": measures(effective(now).similarity(test, test), split),
         "seconds": [seconds_before, seconds],
-        "share": now.learned_,
+        "share": now.learned_weight_,
     }
     if learner == "oasis":
         part["curve"] = [measures(Blend(now, share).similarity(test, test), split) for share in SHARES]
     print(
-        f"    {name} {kind} {learner}: share {now.learned_:g}, mAP {np.round(part['now'], 3)[:, 0]}, "
+        f"    {name} {kind} {learner}: share {now.learned_weight_:g}, mAP {np.round(part['now'], 3)[:, 0]}, "
         f"before {np.round(part['before'], 3)[:, 0]}, s {seconds_before:.1f} to {seconds:.1f}",
         flush=True,
     )

@@ -80,7 +80,7 @@ def _typer_option(name: str) -> Any:
     return typer.Option(flag, metavar=option.metavar, min=option.least, max=option.most, help=f"{text}.")
 
 
-LearnedOption = Annotated[float | None, _typer_option("learned")]
+LearnedWeightOption = Annotated[float | None, _typer_option("learned_weight")]
 ForOption = Annotated[
     World | None,
     typer.Option(

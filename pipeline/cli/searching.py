@@ -65,7 +65,7 @@ def search(
     Examples:
       visterm search a.jpg
       visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
-      visterm search a.jpg --learned 0.2
+      visterm search a.jpg --learned-weight 0.2
       visterm search holiday/ --html results.html
       visterm search --label sunset
       visterm search --label beach --label people
@@ -87,7 +87,7 @@ def search(
     of_images = next((name for name in OF_IMAGES if getattr(request, name) != getattr(SearchRequest, name)), None)
     if query_label and of_images is not None:
         by_itself = "a learner ranks images for a label by itself"
-        why = by_itself if of_images == "learned" else "give an image, or leave it out"
+        why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
     searcher, console = open_searcher(run)
     chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
@@ -102,8 +102,8 @@ def search(
             f"-k {request.k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked"
         )
     if page is not None:
-        share = 1.0 if query_label else searcher.share(chosen, request.learned)
-        by = chosen if share == 1 else f"{chosen}, {share:.0%} of what was learned"
+        share = 1.0 if query_label else searcher.share(chosen, request.learned_weight)
+        by = chosen if share == 1 else f"{chosen}, {share:.0%} of the learned similarity"
         write_results_page(page, searcher, answers, learner=by, of_labels=bool(query_label))
         if output is None and not as_json:
             print(page)
@@ -183,7 +183,7 @@ def _print_tables(
 
 
 @command
-@with_options("learned")
+@with_options("learned_weight")
 def explain(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Query image: a file, id:12, or a path of the run.")],
     result: Annotated[str, typer.Argument(metavar="RESULT", help="Result image, such as a path that search printed.")],

@@ -171,14 +171,16 @@ class FeaturesConfig(Section):
 
 
 class TrainConfig(Section):
-    """What similarities are for, and how much of what is learned counts beside how images look; see Blend.
+    """What similarities are for, and the weight of the learner against cosine; see Blend.
 
     ``world`` is ``open`` (images of any class), ``seen`` (only classes that are trained on, as in the papers) or
     ``unseen`` (only others).
     """
 
     world: Literal["open", "seen", "unseen"] = "open"
-    learned: float | None = Field(default=None, ge=0, le=1)  # null: chosen on held-out images; 1: as in the papers
+    learned_weight: float | None = Field(
+        default=None, ge=0, le=1
+    )  # null: chosen on held-out images; 1: as in the papers
 
 
 class EvaluateConfig(Section):

@@ -2,7 +2,7 @@
 
 A score has no scale of its own. Test images, which nothing was trained on, are scored against each other, and the share
 of pairs with a common label is fitted as a function of the score that never falls (Zadrozny and Elkan, KDD 2002). It
-holds for a single query image, and for the share of what was learned that training chose.
+holds for a single query image, and for the weight of the learned similarity that training chose.
 """
 
 from __future__ import annotations

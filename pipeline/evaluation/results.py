@@ -165,8 +165,8 @@ def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
         figures["annotation"] = system.annotation.as_json()
     if result := system.trained["result"]:
         figures |= {"steps": result["steps"], "train_seconds": result["seconds"]}
-        if (learned := result.get("learned", 1)) != 1:
-            figures["learned"] = learned
+        if (learned := result.get("learned_weight", 1)) != 1:
+            figures["learned_weight"] = learned
         if held_out := held_out_of(result):
             figures["held_out"] = held_out
     if tuned := tuned_settings(run, name, system.trained):
@@ -240,7 +240,7 @@ def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str
                 label_table=LabelTable(annotation.labels_per_image, annotation.per_label)
                 if annotation and annotation.per_label
                 else None,
-                learned=figures.get("learned", 1.0),
+                learned_weight=figures.get("learned_weight", 1.0),
                 held_out={world: HeldOut(**row) for world, row in figures.get("held_out", {}).items()},
             )
         )

@@ -8,7 +8,7 @@ from typing import Any
 from visterm.pipeline.report.data import HeldOut
 from visterm.pipeline.report.text import WORLDS
 
-_BETTER = "a smaller --set train.learned, or --learner cosine, is better"
+_BETTER = "a smaller --set train.learned_weight, or --learner cosine, is better"
 
 
 def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

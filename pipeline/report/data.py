@@ -66,7 +66,7 @@ class System:
     label_precision_at: Mapping[int, float] = field(default_factory=dict)  # of a system that ranks labels for an image
     sibling_precision_at: Mapping[int, float] = field(default_factory=dict)  # of the same, with an is-a table
     label_table: LabelTable | None = None  # of the same
-    learned: float = 1.0  # share of what was learned that counts, beside how images look
+    learned_weight: float = 1.0  # of the learner beside cosine
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
     more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
 

@@ -125,7 +125,7 @@ def explain_pair(
     learner: str | None = None,
     *,
     n_pairs: int = PAIRS,
-    learned: float | None = None,
+    learned_weight: float | None = None,
     n_teachers: int = 0,
 ) -> Explanation:
     """Compute what each block of a query and of a result adds to their score.
@@ -140,8 +140,8 @@ def explain_pair(
         One of ``searcher.learners``; by default `Searcher.default_learner`.
     n_pairs : int
         Most pairs of blocks to list.
-    learned : float, optional
-        The share of what was learned, as for `Searcher.search`.
+    learned_weight : float, optional
+        Weight of the learned similarity, as for `Searcher.search`.
     n_teachers : int
         With so many of the training images that made the two similar, and as many that made them less so.
 
@@ -159,7 +159,7 @@ def explain_pair(
         cannot be used.
     """
     return explain_with_pixels(
-        searcher, query, result, learner, n_pairs=n_pairs, learned=learned, n_teachers=n_teachers
+        searcher, query, result, learner, n_pairs=n_pairs, learned_weight=learned_weight, n_teachers=n_teachers
     ).data
 
 
@@ -170,7 +170,7 @@ def explain_with_pixels(
     learner: str | None = None,
     *,
     n_pairs: int = PAIRS,
-    learned: float | None = None,
+    learned_weight: float | None = None,
     n_teachers: int = 0,
 ) -> PairExplanation:
     """As `explain_pair`, with the pixels of both images, which a picture of it needs."""
@@ -179,7 +179,7 @@ def explain_with_pixels(
     name = learner or searcher.default_learner()
     if not hasattr(searcher.extractor, "block_vectors"):
         raise UserError(f"run {searcher.run.name}: its vectors are not made of blocks, which explanations need")
-    model, cells = searcher.blend(name, learned), not hasattr(searcher.extractor, "count")
+    model, cells = searcher.blend(name, learned_weight), not hasattr(searcher.extractor, "count")
     pair = [_image(searcher, query), _image(searcher, result)]
     (query_boxes, query_vectors), (result_boxes, result_vectors) = (_blocks(searcher, image) for image in pair)
     labels = searcher.labels_for(name)
@@ -258,7 +258,7 @@ def explain_with_pixels(
     explanation["sentence"] = say_where(explanation)
     if n_teachers:
         explanation["teachers"] = load("teachers").explain_teachers(
-            searcher, query, result, name, learned=learned, n_teachers=n_teachers
+            searcher, query, result, name, learned_weight=learned_weight, n_teachers=n_teachers
         )
     return PairExplanation(explanation, pair[0].pixels, pair[1].pixels)
 

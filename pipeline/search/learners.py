@@ -91,11 +91,11 @@ class RunLearners(SearchableRun):
         if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
             raise UserError(f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run")
 
-    def share(self, name: str, learned: float | None = None) -> float:
-        """Weight of a learner against cosine: `learned`, or by default the one chosen in training."""
-        return self.learner(name).learned_ if learned is None else learned
+    def share(self, name: str, learned_weight: float | None = None) -> float:
+        """Weight of a learner against cosine: `learned_weight`, or by default the one chosen in training."""
+        return self.learner(name).learned_weight_ if learned_weight is None else learned_weight
 
-    def blend(self, name: str, learned: float | None = None) -> SimilarityLearner | Blend:
+    def blend(self, name: str, learned_weight: float | None = None) -> SimilarityLearner | Blend:
         """Combine a learner with cosine, weighted as `share` says; see `visterm.learners.Blend`.
 
         A weight of 1 gives the learner itself.
@@ -107,7 +107,7 @@ class RunLearners(SearchableRun):
         """
         from visterm.learners.blend import effective, scale_of
 
-        learner, share = self.learner(name), self.share(name, learned)
+        learner, share = self.learner(name), self.share(name, learned_weight)
         scale = learner.scale_
         if scale is None and share != 1:  # the weight was not chosen in training
             scale = self._once(("scale", name), lambda: scale_of(learner, self.X, self.labels_for(name)))
@@ -116,32 +116,32 @@ class RunLearners(SearchableRun):
         except ValueError as error:
             raise UserError(str(error)) from None
 
-    def index(self, name: str, learned: float | None = None) -> ExactIndex:
+    def index(self, name: str, learned_weight: float | None = None) -> ExactIndex:
         """Make the index of a learner, once; its ``search(Q, k, exclude=)`` gives rows of `images`.
 
-        `learned` is as for `share`: one index serves every weight. A learner whose gallery side is not the vectors
-        themselves, and whose default weight is 1, has a second index for all other weights.
+        `learned_weight` is as for `share`: one index serves every weight. A learner whose gallery side is not the
+        vectors themselves, and whose default weight is 1, has a second index for all other weights.
 
         Raises
         ------
         UserError
             As `blend`.
         """
-        if learned is None:
+        if learned_weight is None:
             return self._once(("index", name), lambda: self._index(name, None))
-        return self._index(name, learned)
+        return self._index(name, learned_weight)
 
-    def _index(self, name: str, learned: float | None) -> ExactIndex:
+    def _index(self, name: str, learned_weight: float | None) -> ExactIndex:
         from visterm.learners import Blend
 
-        learner, similarity = self.learner(name), self.blend(name, learned)
+        learner, similarity = self.learner(name), self.blend(name, learned_weight)
         sides: Any = learner  # makes the gallery side
         key, kind = name, "sides"  # of the index
-        if not learner.gallery_is_vectors and (learner.learned_ != 1 or similarity is not learner):
+        if not learner.gallery_is_vectors and (learner.learned_weight_ != 1 or similarity is not learner):
             if similarity is learner:
                 similarity = Blend(learner, 1, scale=1.0)  # the scores of the learner
             sides = similarity
-            if learner.learned_ == 1:
+            if learner.learned_weight_ == 1:
                 key, kind = f"{name}_look", "sides with look"
 
         def make() -> ExactIndex:
@@ -180,26 +180,28 @@ class RunLearners(SearchableRun):
 
         return self._once(("labels", name), make)
 
-    def calibration(self, name: str, learned: float | None = None, *, is_plain: bool = True) -> Calibration | str:
+    def calibration(
+        self, name: str, learned_weight: float | None = None, *, is_plain: bool = True
+    ) -> Calibration | str:
         """Return the calibration that turns scores into probabilities of a shared label, or why there is none.
 
         Parameters
         ----------
         name : str
-        learned : float, optional
+        learned_weight : float, optional
             As for `share`.
         is_plain : bool
             Whether the query is one whole image.
         """
         if not is_plain:
             return "it is known for one whole image as a query"
-        if learned is not None and learned != self.share(name):
-            return "it is known for the share of what was learned that training chose"
+        if learned_weight is not None and learned_weight != self.share(name):
+            return "it is known for the weight of the learned similarity that training chose"
         return self._loaded(name).calibration
 
     def _calibration_for(self, request: SearchRequest, name: str, *, is_plain: bool) -> Calibration | str:
         """The calibration of a search; UserError where there is none, and the request filters by probability."""
-        calibration = self.calibration(name, request.learned, is_plain=is_plain)
+        calibration = self.calibration(name, request.learned_weight, is_plain=is_plain)
         if request.min_probability is not None and isinstance(calibration, str):
             raise UserError(f"min_probability: {name} has no probabilities: {calibration}")
         return calibration

@@ -117,7 +117,7 @@ def _index_of(searcher: Any, request: SearchRequest) -> tuple[Any, np.ndarray | 
     from visterm.retrieval import ExactIndex
     from visterm.retrieval.stored import part
 
-    learner, learned, condition = request.learner or searcher.default_learner(), request.learned, request.filter
+    learner, learned, condition = request.learner or searcher.default_learner(), request.learned_weight, request.filter
     if condition == NO_FILTER:
         return searcher.index(learner, learned), None, None
     model: Any = searcher.blend(learner, learned)

@@ -98,7 +98,7 @@ class SearchOptions(LabelSearchOptions, total=False):
 
     example: str | Sequence[Any]
     weight: float
-    learned: float | None
+    learned_weight: float | None
     region: str | Sequence[float] | None
     exclude_duplicates: bool
     min_probability: float | None
@@ -169,7 +169,7 @@ class SearchRequest:
         negative weight, down to -10, subtracts an image. Examples are no results themselves.
     weight : float
         Weight of the query image among the examples, from -10 to 10.
-    learned : float, optional
+    learned_weight : float, optional
         Weight of the learned similarity: 0 is cosine alone, 1 the learner alone; by default chosen in training.
     region : str or sequence of float, optional
         Search with a part of each query image: x, y, width and height in shares of its size; only its blocks there
@@ -223,8 +223,8 @@ class SearchRequest:
         least=-MAX_WEIGHT,
         most=MAX_WEIGHT,
     )
-    learned: float | None = _share(
-        "How much of what was learned counts, from 0, how images look, to 1; default: what training chose",
+    learned_weight: float | None = _share(
+        "Weight of the learned similarity: 0 is cosine alone, 1 the learner alone; default: chosen in training",
         "Weight of the learned similarity: 0 is cosine alone, 1 the learner alone (default: chosen in training)",
     )
     region: Rectangle | None = _text(

@@ -110,8 +110,8 @@ class Searcher(LabelSearcher):
             One of `learners`; by default `default_learner`.
         **options
             ``label``, ``not_label``, ``folder``, ``after``, ``before``, ``where``, ``offset``, ``example``,
-            ``weight``, ``learned``, ``region``, ``exclude_duplicates`` and ``min_probability``, as `SearchRequest`
-            describes them.
+            ``weight``, ``learned_weight``, ``region``, ``exclude_duplicates`` and ``min_probability``, as
+            `SearchRequest` describes them.
 
         Returns
         -------

@@ -33,7 +33,10 @@ from .features import check_features
 from .fitting import LearnerRefused, check_feasible, held_out_rows, labels_for, new_learner, refusal, vectors_for
 from .training_report import report_training
 
-_PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
+_PAPERS = {
+    "world": "seen",
+    "learned_weight": 1.0,
+}  # protocol of the papers: no class is held out, all that is learned counts
 
 Accept = Callable[[Any, Record], None]
 
@@ -54,7 +57,7 @@ class Trained(TypedDict, total=False):
     cosine_map: float
     validation_p1: float
     cosine_p1: float
-    learned: float  # share of what was learned that counts
+    learned_weight: float  # of the learner beside cosine
     worlds: dict[str, Any]  # of one that chose the share
 
 
@@ -141,7 +144,7 @@ def world_settings(config: Config, learner_name: str) -> Settings:
     """Return the settings of the section train as far as they change this learner."""
     asked = config.train.model_dump()
     if getattr(getattr(config, learner_name), "validation_fraction", None) is None:  # nothing chooses
-        return _PAPERS | {"learned": 1.0 if asked["learned"] is None else asked["learned"]}
+        return _PAPERS | {"learned_weight": 1.0 if asked["learned_weight"] is None else asked["learned_weight"]}
     return asked
 
 
@@ -306,7 +309,7 @@ class _Training:
         """Write the files of the model."""
         from visterm.learners.blend import scale_of
 
-        if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
+        if learner.learned_weight_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
         if learner.has_teachers:
@@ -315,7 +318,7 @@ class _Training:
             save_teachers(target, TaughtImages(X, rows))
 
     def _note(self, learner: Any, images: Sequence[Image], names: Sequence[str], seconds: float) -> None:
-        """Add to the record what was learned, and how well."""
+        """Add to the record the results of the training."""
         record, triplets = self.record, self.data.triplets
         if learner.ranks_labels or learner.by_category:
             record["labels"] = names
@@ -338,8 +341,8 @@ class _Training:
                 "validation_p1": float(learner.validation_p1_),
                 "cosine_p1": float(learner.cosine_p1_),
             }
-        if learner.learned_ != 1:
-            result["learned"] = learner.learned_
+        if learner.learned_weight_ != 1:
+            result["learned_weight"] = learner.learned_weight_
         if learner.worlds_ is not None:
             result["worlds"] = {"for": learner.world_} | learner.worlds_
         record |= {"result": result, "calibration": measure_calibration(self.opened, self.name, learner)}

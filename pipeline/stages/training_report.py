@@ -33,26 +33,26 @@ def report_training(learner_name: str, learner: Any, y: Any, timed_out: bool, co
 
 
 def _say_worlds(learner_name: str, learner: Any, y: Any, console: Console) -> None:
-    """Say how much of what was learned counts, and what it does for classes that are trained on and for others."""
+    """Report the weight of the learner, and what it does for classes that are trained on and for others."""
     worlds = learner.worlds_
     names = ("classes that it was trained on", "other classes", "both in one gallery")
     figures = [
         f"{figure:.3f} ({cosine:.3f}) for {name}"
         for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False)
     ]
-    share = "all" if learner.learned_ == 1 else f"{learner.learned_:.0%}"
-    beside = "" if learner.learned_ == 1 else ", beside how images look"
+    share = "all" if learner.learned_weight_ == 1 else f"{learner.learned_weight_:.0%}"
+    beside = "" if learner.learned_weight_ == 1 else ", beside cosine"
     if len(worlds["shares"]) > 1 and learner.world_ != "seen" and len(worlds["learner"]) == 1:
         beside += f", the cautious share, as no class could be held out ({_why_no_class(y)})"
     console.say(
-        f"{learner_name}: {share} of what was learned counts{beside}; mAP on held-out images (cosine): "
+        f"{learner_name}: {share} of the learned similarity counts{beside}; mAP on held-out images (cosine): "
         f"{', '.join(figures)}"
     )
     for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False):
         if round(figure, 3) < round(cosine, 3):
             console.warn(
                 f"{learner_name} is below cosine on held-out images for {name}: mAP {figure:.3f}, cosine {cosine:.3f}; "
-                "a smaller --set train.learned, or --learner cosine, is better for these"
+                "a smaller --set train.learned_weight, or --learner cosine, is better for these"
             )
 
 

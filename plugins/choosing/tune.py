@@ -359,7 +359,7 @@ def _chosen(config: Config, learner_name: str, trials: Sequence[Trial]) -> Tuned
     if statistics.mean(gains) > error:
         settings = dict(best.settings)
         section = getattr(config, learner_name).model_dump()
-        if best.step is not None and "validation_fraction" in section and config.train.learned is not None:
+        if best.step is not None and "validation_fraction" in section and config.train.learned_weight is not None:
             # The folds have found the number of steps: no images need to be held out for it, nor for a share.
             settings |= {f"{learner_name}.n_steps": best.step, f"{learner_name}.validation_fraction": None}
     kind = LEARNERS[TRAINED[learner_name]]

@@ -11,7 +11,7 @@ import typer
 from visterm.pipeline.cli.errors import command
 from visterm.pipeline.cli.options import (
     JsonOption,
-    LearnedOption,
+    LearnedWeightOption,
     LearnerOption,
     RunOption,
     make_console,
@@ -27,7 +27,7 @@ def export(
     to: Annotated[list[str], typer.Option("--to", metavar="FORMAT", help="npz, onnx, parquet or faiss; several: a,b.")],
     run: RunOption = None,
     learner: LearnerOption = None,
-    learned: LearnedOption = None,
+    learned_weight: LearnedWeightOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="Where to write (default: RUN-LEARNER).")
     ] = None,
@@ -43,7 +43,7 @@ def export(
     Examples:
       visterm export --to onnx --run photos
       visterm export --to faiss,parquet --learner wsabie
-      visterm export --to npz --learned 1 --output exported
+      visterm export --to npz --learned-weight 1 --output exported
     """
     from .export import export as stage
 
@@ -52,11 +52,11 @@ def export(
     name = one_name(learner) or recommended_learner(place, configuration, console)
     kinds = [kind for text in to for kind in text.replace(",", " ").split()]
     folder = output or Path(f"{place.name}-{name}")
-    written = stage(place, name, kinds, folder, console, learned=learned)
+    written = stage(place, name, kinds, folder, console, learned_weight=learned_weight)
     if as_json:
         print(json.dumps(written))
         return
-    share = "" if written["learned"] == 1 else f", of which {written['learned']:g} counts"
+    share = "" if written["learned_weight"] == 1 else f", of which {written['learned_weight']:g} counts"
     console.say(f"exported {count(written['n_images'], 'image')} and the similarity of {name}{share}")
     for file in written["files"]:
         print(file)

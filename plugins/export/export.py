@@ -45,12 +45,12 @@ class _Similarity(NamedTuple):
         from visterm.learners.maps import as_chain
 
         if self.chain is None:
-            whole, share = self.learner, getattr(self.learner, "learned", 1)
+            whole, share = self.learner, getattr(self.learner, "learned_weight", 1)
             if share != 1:
                 name, whole = f"{name}, of which {share:g} counts,", self.learner.learner
             advice = "use --to onnx"
             if as_chain(whole.query_map(), self.X.shape[1]) is not None:
-                advice += ", or --learned 1"
+                advice += ", or --learned-weight 1"
             raise UserError(f"the query side of {name} is more than products of matrices: no {kind}; {advice}")
         return self.chain
 
@@ -60,13 +60,13 @@ class Exported(TypedDict):
 
     run: str
     learner: str
-    learned: float  # share of what was learned
+    learned_weight: float  # of the learner beside cosine
     n_images: int
     files: list[str]
 
 
 def export(
-    run: Run, name: str, kinds: Sequence[str], folder: Path, console: Console, *, learned: float | None = None
+    run: Run, name: str, kinds: Sequence[str], folder: Path, console: Console, *, learned_weight: float | None = None
 ) -> Exported:
     """Write a similarity and the gallery for other programs.
 
@@ -80,8 +80,8 @@ def export(
     folder : Path
         Made if there is none, but no folder above it. Files of the same names are overwritten, each in one step.
     console : Console
-    learned : float, optional
-        Share of what was learned; by default what training chose.
+    learned_weight : float, optional
+        Weight of the learned similarity; by default chosen in training.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def export(
         learner = load_trained(run, name)
         warn_if_stale(run, name, collection.images("train", "validation", labelled=True), console)
         X = vectors_by_rows(run, collection, images)
-    similarity = effective(learner, learned)
+    similarity = effective(learner, learned_weight)
     try:
         chain = as_chain(similarity.query_map(), X.shape[1])
         similarity.gallery_map()
@@ -129,7 +129,7 @@ def export(
     return {
         "run": run.name,
         "learner": name,
-        "learned": getattr(similarity, "learned", 1.0),
+        "learned_weight": getattr(similarity, "learned_weight", 1.0),
         "n_images": len(images),
         "files": [str(file) for file in files],
     }

@@ -81,9 +81,9 @@ class SearchResponse(TypedDict):
         Annotated[str | None, Field(description="When the upload expires unless it is used again")]
     ]
     learner: str
-    learned: Annotated[
+    learned_weight: Annotated[
         float,
-        Field(description="How much of what the learner has learned counts, from 0, how images look, to 1"),
+        Field(description="Weight of the learned similarity: 0 is cosine alone, 1 the learner alone"),
     ]
     version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
     seconds: float
@@ -262,7 +262,7 @@ class SearchSubject(Subject):
         id: Annotated[ImageId | None, Query()] = None,
         upload: Annotated[Sha256 | None, Query()] = None,
         learner: Annotated[Name | None, Query()] = None,
-        learned: Annotated[Learned | None, Query()] = None,
+        learned_weight: Annotated[Learned | None, Query()] = None,
         teachers: Annotated[int, Query(ge=0, le=50)] = 0,
         format: Annotated[Literal["json", "png"], Query()] = "json",
     ) -> ExplanationAnswer:
@@ -278,7 +278,7 @@ class SearchSubject(Subject):
             if image_id is not None:
                 service.image(snapshot, image_id)
         query = id if upload is None else service.upload_pixels(upload)
-        explanation = explain_with_pixels(snapshot.searcher, query, result, name, learned=learned)
+        explanation = explain_with_pixels(snapshot.searcher, query, result, name, learned_weight=learned_weight)
         answer: Any = explanation.data
         if format == "png":
             file = io.BytesIO()
@@ -289,7 +289,7 @@ class SearchSubject(Subject):
         if teachers:
             try:
                 answer["teachers"] = explain_teachers(
-                    snapshot.searcher, query, result, name, learned=learned, n_teachers=teachers
+                    snapshot.searcher, query, result, name, learned_weight=learned_weight, n_teachers=teachers
                 )
             except UserError as error:  # the learner has no table of them
                 answer |= {"teachers": None, "no_teachers": str(error)}
@@ -364,13 +364,13 @@ class SearchSubject(Subject):
             if not isinstance(calibration, str):
                 known = calibration.of([score for _, score in ranked]).tolist()
             image = queries.images[i] if request.of_whole_images else None
-            plain = image is not None and request.offset == 0 and request.learned is None
+            plain = image is not None and request.offset == 0 and request.learned_weight is None
             responses.append(
                 {
                     "query": queries.names[i],
                     "key": image and image.sha256,
                     "learner": learner,
-                    "learned": searcher.share(learner, request.learned),
+                    "learned_weight": searcher.share(learner, request.learned_weight),
                     "version": searcher.version,
                     "seconds": seconds,
                     "n_searched": n_searched,

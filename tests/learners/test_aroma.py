@@ -487,7 +487,7 @@ class TestLearner:
     def test_share_that_counts_where_no_class_can_be_held_out(self, rows, share, problem, dense_problem):
         X, y = problem if rows == "sparse" else dense_problem
         params = {"n_steps": 500, "pass_steps": 250, "validation_fraction": 0.2, "random_state": 0}
-        assert AROMA(**params).fit(X, y, world="open", learned=None).learned_ == share
+        assert AROMA(**params).fit(X, y, world="open", learned_weight=None).learned_weight_ == share
 
     def test_queries_do_not_copy_the_model(self, synonyms):
         """A product with the strided W_ would, whole, for every query."""

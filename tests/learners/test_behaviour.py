@@ -666,7 +666,7 @@ def assert_same_models(one, other):
 
 
 class TestOpenWorld:
-    """Classes are held out beside images, and the share of what was learned is chosen by both."""
+    """Classes are held out beside images, and the weight of the learner is chosen by both."""
 
     NAMES = (*LOOPED, "oasis-dissim", "aroma-factored", "wsabie-ensemble", "oasis-whitened")
 
@@ -678,11 +678,11 @@ class TestOpenWorld:
 
     def test_chooses_a_share_and_says_what_it_does(self, opened, several):
         X, y = several
-        opened.set_params(refit=False).fit(X, y, world="open", learned=None)
+        opened.set_params(refit=False).fit(X, y, world="open", learned_weight=None)
         worlds = opened.worlds_
-        assert opened.learned_ in worlds["shares"] == [share for share in SHARES if share <= opened.most_open]
+        assert opened.learned_weight_ in worlds["shares"] == [share for share in SHARES if share <= opened.most_open]
         assert len(worlds["curve"]) == len(worlds["shares"])
-        assert worlds["learner"] == worlds["curve"][SHARES.index(opened.learned_)]
+        assert worlds["learner"] == worlds["curve"][SHARES.index(opened.learned_weight_)]
         assert opened.validation_map_ == worlds["learner"][2]
         assert opened.cosine_map_ == worlds["cosine"][2]
         assert json.loads(json.dumps(worlds)) == worlds
@@ -692,7 +692,7 @@ class TestOpenWorld:
         assert worlds["n_images"] == [len(seen), 20, len(seen) + 20]
         # The figures are those of the model that is kept, as `Blend` searches with it.
         blend = Blend(opened)
-        assert (blend.learned, blend.scale) == (opened.learned_, opened.scale_)
+        assert (blend.learned_weight, blend.scale) == (opened.learned_weight_, opened.scale_)
         for rows, expected in zip((seen, opened.unseen_, opened.held_out_), worlds["learner"], strict=True):
             assert mean_ap(blend, X[rows], y[rows]) == pytest.approx(expected, abs=1e-3)
         for rows, expected in zip((seen, opened.unseen_, opened.held_out_), worlds["cosine"], strict=True):
@@ -704,13 +704,13 @@ class TestOpenWorld:
         opened.set_params(refit=False)
         # By validation another state would be the best one.
         monkeypatch.setattr(loop, "validates_now", lambda n_steps, target, _: n_steps >= target)
-        one = clone(opened).fit(X, y, world="open", learned=0.5)
+        one = clone(opened).fit(X, y, world="open", learned_weight=0.5)
         hidden = np.union1d(one.held_out_, one.unseen_)
         assert len(np.setdiff1d(one.unseen_, one.held_out_)) == 0
         changed = X.toarray()
         changed[hidden] = np.random.default_rng(0).permutation(changed[hidden].T).T
         changed[hidden] *= changed[hidden] > 0.3  # as sparse as before
-        other = clone(opened).fit(changed, y, world="open", learned=0.5)
+        other = clone(opened).fit(changed, y, world="open", learned_weight=0.5)
         assert_same_models(one, other)
         assert one.worlds_ != other.worlds_
 
@@ -720,34 +720,41 @@ class TestOpenWorld:
         X, y = several
         opened.set_params(refit=True)
         passes = []
-        expected = clone(opened).fit(X, y, world="open", learned=None, callback=lambda one: passes.append(one.phase_))
+        expected = clone(opened).fit(
+            X, y, world="open", learned_weight=None, callback=lambda one: passes.append(one.phase_)
+        )
         for stop in range(len(passes)):
-            assert_same(checkpoint(opened, X, y, stop, world="open", learned=None).resume(X, y), expected)
+            assert_same(checkpoint(opened, X, y, stop, world="open", learned_weight=None).resume(X, y), expected)
 
     def test_the_papers_protocol_is_the_default_and_saves_nothing_new(self, opened, several):
         X, y = several
-        one, other = clone(opened).fit(X, y), clone(opened).fit(X, y, world="seen", learned=1)
+        one, other = clone(opened).fit(X, y), clone(opened).fit(X, y, world="seen", learned_weight=1)
         assert_same(one, other)
-        new = {"learned_", "scale_", "world_", "shares_", "unseen_", "worlds_"}
+        new = {"learned_weight_", "scale_", "world_", "shares_", "unseen_", "worlds_"}
         assert not new & set(vars(one))
-        assert (one.learned_, one.scale_, one.unseen_, one.worlds_) == (1.0, None, None, None)
+        assert (one.learned_weight_, one.scale_, one.unseen_, one.worlds_) == (1.0, None, None, None)
         # Nor is anything left of an open world after it.
-        assert_same(clone(opened).fit(X, y, world="open", learned=None).fit(X, y), one)
+        assert_same(clone(opened).fit(X, y, world="open", learned_weight=None).fit(X, y), one)
 
     def test_a_share_that_is_given_counts(self, opened, several):
         X, y = several
-        opened.fit(X, y, world="open", learned=0.3)
-        assert (opened.learned_, opened.worlds_["shares"], len(opened.worlds_["learner"])) == (0.3, [0.3], 3)
-        opened.fit(X, y, learned=0.3)
-        assert (opened.learned_, len(opened.worlds_["learner"]), opened.unseen_) == (0.3, 1, None)
+        opened.fit(X, y, world="open", learned_weight=0.3)
+        assert (opened.learned_weight_, opened.worlds_["shares"], len(opened.worlds_["learner"])) == (0.3, [0.3], 3)
+        opened.fit(X, y, learned_weight=0.3)
+        assert (opened.learned_weight_, len(opened.worlds_["learner"]), opened.unseen_) == (0.3, 1, None)
 
     def test_without_validation_nothing_chooses(self, opened, several):
         X, y = several
         opened.set_params(validation_fraction=None)
         plain = clone(opened).fit(X, y)
         for learned, expected in ((None, 1.0), (0.3, 0.3)):
-            found = clone(opened).fit(X, y, world="open", learned=learned)
-            assert (found.learned_, found.unseen_, found.worlds_, found.held_out_) == (expected, None, None, None)
+            found = clone(opened).fit(X, y, world="open", learned_weight=learned)
+            assert (found.learned_weight_, found.unseen_, found.worlds_, found.held_out_) == (
+                expected,
+                None,
+                None,
+                None,
+            )
             assert_same_models(found, plain)
 
     def test_what_is_no_world_or_share_is_refused_before_anything_is_learned(self, opened, several, monkeypatch):
@@ -758,14 +765,14 @@ class TestOpenWorld:
                 opened.fit(*several, world=world)
         for learned in (-0.1, 1.1, np.nan, np.inf, True, "a"):
             with pytest.raises(ValueError, match=f"^learned must be a number from 0 to 1, got {learned!r}$"):
-                opened.fit(*several, learned=learned)
+                opened.fit(*several, learned_weight=learned)
 
 
 def test_few_classes_leave_the_cautious_share(synonyms, tmp_path):
     """Four classes: none is held out, and a learner is saved and loaded all the same."""
     X, y = synonyms
-    learner = clone(LEARNERS["oasis-refit"]).fit(X, y, world="open", learned=None)
-    assert learner.learned_ == CAUTIOUS_SPARSE
+    learner = clone(LEARNERS["oasis-refit"]).fit(X, y, world="open", learned_weight=None)
+    assert learner.learned_weight_ == CAUTIOUS_SPARSE
     assert len(learner.unseen_) == 0
     assert len(learner.worlds_["learner"]) == 1
     learner.save(tmp_path / "saved")
@@ -777,9 +784,9 @@ def test_the_share_for_classes_that_are_trained_on_is_the_best_for_these(several
     """Synonyms are learned well: all that was learned counts, for seen classes alone."""
     X, y = several
     settings = SMALL | {"validation_fraction": 0.3, "pairs_per_query": 8}
-    seen, unseen = (OASIS(**settings).fit(X, y, world=world, learned=None) for world in ("seen", "unseen"))
-    assert (seen.learned_, len(seen.worlds_["learner"])) == (1.0, 1)
-    assert (unseen.learned_ < 1, len(unseen.worlds_["learner"])) == (True, 3)
+    seen, unseen = (OASIS(**settings).fit(X, y, world=world, learned_weight=None) for world in ("seen", "unseen"))
+    assert (seen.learned_weight_, len(seen.worlds_["learner"])) == (1.0, 1)
+    assert (unseen.learned_weight_ < 1, len(unseen.worlds_["learner"])) == (True, 3)
     assert unseen.validation_map_ == unseen.worlds_["learner"][1]
     assert unseen.cosine_map_ == unseen.worlds_["cosine"][1]
 
@@ -791,9 +798,9 @@ def test_several_labels_in_the_open_world(several):
     labels = np.hstack([np.eye(6)[y], rng.random((60, 1)) < 0.5, np.eye(6)[rng.permutation(y)]])
     for name in ("oasis", "wsabie", "hier"):
         learner = clone(LEARNERS[name]).set_params(validation_fraction=0.3)
-        learner.fit(X, sp.csr_array(labels), world="open", learned=None)
+        learner.fit(X, sp.csr_array(labels), world="open", learned_weight=None)
         assert 12 <= len(learner.unseen_) < 30, name
-        assert learner.learned_ in SHARES
+        assert learner.learned_weight_ in SHARES
         gone = labels.any(axis=0) & ~labels[np.setdiff1d(np.arange(60), learner.unseen_)].any(axis=0)
         assert gone.sum() >= 2
 
@@ -801,12 +808,12 @@ def test_several_labels_in_the_open_world(several):
 def test_images_that_validate_may_be_given_in_the_open_world(several):
     X, y = several
     rows = np.arange(0, 60, 3)
-    learner = clone(LEARNERS["oasis"]).fit(X, y, validation_rows=rows, world="open", learned=None)
+    learner = clone(LEARNERS["oasis"]).fit(X, y, validation_rows=rows, world="open", learned_weight=None)
     assert len(learner.unseen_) == 20
     assert learner.held_out_.tolist() == np.union1d(rows, learner.unseen_).tolist()
     # Where they are all of classes that would be held out, no class is.
     for name in ("oasis", "wsabie"):
-        found = clone(LEARNERS[name]).fit(X, y, validation_rows=learner.unseen_, world="open", learned=None)
+        found = clone(LEARNERS[name]).fit(X, y, validation_rows=learner.unseen_, world="open", learned_weight=None)
         assert len(found.unseen_) == 0
         assert found.held_out_.tolist() == learner.unseen_.tolist()
 
@@ -818,7 +825,7 @@ def test_classes_are_held_out_only_where_images_are_left_to_validate():
     found = {}
     for seed in range(12):
         learner = clone(LEARNERS["oasis-one-pair"]).set_params(validation_fraction=0.3, n_steps=10, random_state=seed)
-        learner.fit(X, y, world="open", learned=None)
+        learner.fit(X, y, world="open", learned_weight=None)
         assert set(y[np.setdiff1d(learner.held_out_, learner.unseen_)]) == {"a"}
         found[len(learner.unseen_)] = seed
     assert set(found) == {0, 6}

@@ -1,4 +1,4 @@
-"""A share of what was learned, beside cosine."""
+"""A learner and cosine in one similarity."""
 
 from __future__ import annotations
 

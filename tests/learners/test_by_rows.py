@@ -69,9 +69,9 @@ def state_of(learner):
 )
 def test_the_same_to_the_last_bit(name, halves, tmp_path):
     X, y = halves
-    options = {"world": "open", "learned": None}
+    options = {"world": "open", "learned_weight": None}
     wanted = state_of(fitted(LEARNERS[name], X.astype(np.float32), y, **options))
-    assert wanted["learned_"] is not None
+    assert wanted["learned_weight_"] is not None
     double = mapped(tmp_path, X.astype(np.float64))
     for images in (mapped(tmp_path, X), ByRows(X, tmp_path), double, sp.csr_array(X.astype(np.float32))):
         state = state_of(fitted(LEARNERS[name], images, y, **options))
@@ -83,7 +83,7 @@ def test_the_same_to_the_last_bit(name, halves, tmp_path):
 @pytest.mark.parametrize("name", ["oasis", "unwhitened", "diagonal"])
 def test_few_rows_are_read_at_a_time_and_no_file_is_left(name, halves, tmp_path):
     images = ByRows(halves[0], tmp_path)
-    fitted(LEARNERS[name], images, halves[1], world="open", learned=None)
+    fitted(LEARNERS[name], images, halves[1], world="open", learned_weight=None)
     assert images.most <= AT_ONCE
     assert list(tmp_path.iterdir()) == []
 

@@ -135,6 +135,6 @@ def test_little_counts_where_images_may_be_of_other_classes():
     y = np.repeat(np.arange(8), 12)
     X = (np.eye(8)[y] + 0.3 * rng.standard_normal((len(y), 8))).astype(np.float32)
     learner = HIER(n_steps=400, pass_steps=200, validation_fraction=0.3, random_state=0)
-    assert learner.fit(X, y, world="open", learned=None).learned_ <= HIER.most_open
-    assert learner.fit(X, y, world="open", learned=0.4).learned_ == 0.4
-    assert learner.fit(X, y, world="seen").learned_ == 1
+    assert learner.fit(X, y, world="open", learned_weight=None).learned_weight_ <= HIER.most_open
+    assert learner.fit(X, y, world="open", learned_weight=0.4).learned_weight_ == 0.4
+    assert learner.fit(X, y, world="seen").learned_weight_ == 1

@@ -63,14 +63,14 @@ def test_the_start_is_not_chosen_where_a_share_is(name, several, monkeypatch):
     learner = clone((START_IS_A_MODEL | START_SAYS_NOTHING)[name])
     figures = iter([0.9, 0.1, 0.5, 0.5, 0.2])
     monkeypatch.setattr(HeldOutImages, "by_share", lambda *_: lambda: Measured(Quality(next(figures), 0.0)))
-    assert learner.fit(*several, world="open", learned=None).n_steps_ == 2
+    assert learner.fit(*several, world="open", learned_weight=None).n_steps_ == 2
 
 
 @pytest.mark.parametrize("name", ["wsabie", "ovr", "pamir"])
 def test_labels_that_are_not_trained_on_do_not_stop_a_training(name, several):
     learner, asked = clone(START_SAYS_NOTHING[name]), []
     learner._validator = lambda X, y, held_out: asked.append(held_out) or (lambda: 0.5)
-    learner.fit(*several, world="open", learned=None)
+    learner.fit(*several, world="open", learned_weight=None)
     assert len(learner.unseen_)
     np.testing.assert_array_equal(asked[0], np.setdiff1d(learner.held_out_, learner.unseen_))
 
@@ -171,12 +171,17 @@ def test_norms_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):
     ("world", "dense", "share"), [("seen", False, 1.0), ("open", False, CAUTIOUS_SPARSE), ("unseen", True, CAUTIOUS)]
 )
 def test_too_few_images_to_hold_some_out_are_all_learned_from(world, dense, share, caplog):
-    """With a cautious share of what was learned where images may be of other classes: nothing chose another."""
+    """With a cautious weight of the learner where images may be of other classes: nothing chose another."""
     X = sp.csr_array(np.eye(9, dtype=np.float32)) if not dense else np.random.default_rng(0).random((9, 4), np.float32)
     y = np.repeat([0, 1, 2], 3)
     learner = OASIS(n_steps=200, pass_steps=100, pairs_per_query=4, validation_fraction=0.2, random_state=0)
-    learner.fit(X, y, world=world, learned=None)
-    assert (learner.held_out_, learner.validation_map_, learner.n_steps_, learner.learned_) == (None, None, 200, share)
+    learner.fit(X, y, world=world, learned_weight=None)
+    assert (learner.held_out_, learner.validation_map_, learner.n_steps_, learner.learned_weight_) == (
+        None,
+        None,
+        200,
+        share,
+    )
     assert "no class has four: all images are learned from, and nothing is validated" in caplog.text
 
 

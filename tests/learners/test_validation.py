@@ -175,13 +175,15 @@ class TestWorlds:
         assert found.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
         assert found.figures["n_images"] == [8, 8, 16]
         assert found.figures["shares"] == [1.0]
-        assert (found.learned, found.quality.map, found.cosine.map) == pytest.approx((1.0, (1 + lowest) / 2, lowest))
+        assert (found.learned_weight, found.quality.map, found.cosine.map) == pytest.approx(
+            (1.0, (1 + lowest) / 2, lowest)
+        )
 
     def test_a_fixed_share_is_taken_as_it_is(self):
         """However bad, and with what it mixes: two thirds of cosine outweigh what was learned."""
         worlds = self.worlds(self.good)
         bad, good = (worlds.choose(self.good, 1 - self.good, "open", [share]) for share in (0.7, 0.3))
-        assert (bad.learned, good.learned) == (0.7, 0.3)
+        assert (bad.learned_weight, good.learned_weight) == (0.7, 0.3)
         assert bad.quality.map < 0.2 < good.quality.map == 1
 
     @pytest.mark.parametrize(("world", "place"), [("seen", 0), ("unseen", 1), ("open", 2)])
@@ -199,48 +201,48 @@ class TestWorlds:
         ],
     )
     def test_where_nothing_is_clearly_better_the_usual_share_is_taken(self, world, expected):
-        assert self.worlds(self.good).choose(self.good, self.good, world).learned == expected
+        assert self.worlds(self.good).choose(self.good, self.good, world).learned_weight == expected
 
     def test_what_helps_both_counts_as_a_whole(self):
         """Right from a share of a half: the first of those that are as good."""
         worlds = self.worlds(1 - self.good)
         for world in ("open", "unseen"):
             found = worlds.choose(1 - self.good, self.good, world)
-            assert (found.learned, found.quality.map) == (0.7, 1.0)
-        assert worlds.choose(1 - self.good, self.good, "seen").learned == 1.0
+            assert (found.learned_weight, found.quality.map) == (0.7, 1.0)
+        assert worlds.choose(1 - self.good, self.good, "seen").learned_weight == 1.0
 
     def test_what_harms_unseen_classes_is_not_chosen_where_another_share_is_possible(self):
         """Seen classes gain and unseen ones lose from a half: open and unseen stay below it, seen does not."""
         look = self.wrong_for(~self.unseen)
         learned = self.wrong_for(self.unseen)
         worlds = self.worlds(look)
-        assert worlds.choose(look, learned, "open").learned <= 0.5
-        assert worlds.choose(look, learned, "unseen").learned == CAUTIOUS
-        assert worlds.choose(look, learned, "seen").learned == 1.0
+        assert worlds.choose(look, learned, "open").learned_weight <= 0.5
+        assert worlds.choose(look, learned, "unseen").learned_weight == CAUTIOUS
+        assert worlds.choose(look, learned, "seen").learned_weight == 1.0
 
     def test_a_start_that_is_below_cosine_is_left_for_the_nearest_share_that_is_not(self):
         """Learned scores are six times as large: a share of 0.2 is wrong for unseen classes, and 0.1 is not."""
         learned = 6 * self.wrong_for(self.unseen)
         found = self.worlds(self.good).choose(self.good, learned, "open")
-        assert found.learned == 0.1
+        assert found.learned_weight == 0.1
         assert found.figures["curve"][SHARES.index(CAUTIOUS)][1] < 1
 
     def test_where_every_share_is_below_cosine_they_are_all_possible(self):
         found = self.worlds(self.good).choose(1 - self.good, 1 - self.good, "open")
-        assert found.learned == CAUTIOUS
+        assert found.learned_weight == CAUTIOUS
 
     def test_one_class_alone_is_no_evidence(self):
         """A gain of one class of two, however large, is within two standard errors."""
         learned = self.wrong_for(self.y != 2)
         worlds = self.worlds(1 - self.good)
-        assert worlds.choose(1 - self.good, learned, "unseen").learned == CAUTIOUS
+        assert worlds.choose(1 - self.good, learned, "unseen").learned_weight == CAUTIOUS
 
     @pytest.mark.parametrize(("world", "expected"), [("open", CAUTIOUS), ("unseen", CAUTIOUS), ("seen", 0.0)])
     def test_without_unseen_classes(self, world, expected):
         """Nothing is known of them: the share is the cautious one, unless seen classes are all that counts."""
         worlds = self.worlds(self.good, np.zeros(16, bool))
         found = worlds.choose(self.good, -6 * self.good, world)
-        assert found.learned == expected
+        assert found.learned_weight == expected
         assert [len(found.figures[key]) for key in ("cosine", "chance", "n_images", "learner")] == [1, 1, 1, 1]
         assert (found.quality.map == 1) == (world == "seen")
 
@@ -269,4 +271,4 @@ class TestWorlds:
         found = Worlds(one, np.zeros(1, int), ~one[0], np.zeros(1), one.astype(float)).choose(
             one * 1.0, one * 1.0, "open"
         )
-        assert (found.learned, found.quality.map, found.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])
+        assert (found.learned_weight, found.quality.map, found.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])

@@ -286,7 +286,7 @@ class TestLearners:
         assert learner.cosine_map_ == pytest.approx(
             OASIS(n_steps=1, C=1e-9, whiten=False).fit(X, y).score(X[rows], y[rows])
         )
-        assert not {"learned_", "scale_", "worlds_", "world_"} & set(vars(learner))
+        assert not {"learned_weight_", "scale_", "worlds_", "world_"} & set(vars(learner))
 
 
 class TestState:

@@ -139,7 +139,7 @@ def test_updates_and_new_indexes_delay_no_search(made, serving):
         client.declared = False
         client.subjects.of(MarkSubject).trainer.update = lambda _: release.wait() and {"accepted": False}
         searcher, index = shared.snapshot.searcher, shared.snapshot.searcher.index
-        searcher.index = lambda name, learned=1.0: index(name) if name == "oasis" or release.wait() else None
+        searcher.index = lambda name, learned_weight=1.0: index(name) if name == "oasis" or release.wait() else None
         client.subjects.of(SearchSubject).batcher.workers = 1
         asked = [
             threading.Thread(target=client.post, args=("/feedback/update",), kwargs={"json": {}}) for _ in range(4)

@@ -312,25 +312,26 @@ def test_metrics_of_musl_are_tabs(page, ids):
 def test_results_follow_the_share_of_what_was_learned(page, ids):
     for number in (ids[f"fig/{i}.jpg"] for i in range(1, 19)):  # one whose first result changes
         (whole,), (look,), (chosen,) = (
-            page.request.get(f"search?id={number}&{asked}").json() for asked in ("learned=1", "learner=cosine", "")
+            page.request.get(f"search?id={number}&{asked}").json()
+            for asked in ("learned_weight=1", "learner=cosine", "")
         )
         if whole["results"][0]["id"] != look["results"][0]["id"]:
             break
     page.ask(number)
     slider = page.get_by_role("slider", name="Share of what was learned")
-    assert (whole["learned"], look["learned"], chosen["learned"] < 1) == (1, 1, True)
-    expect(slider).to_have_value(str(chosen["learned"]))  # what training chose
-    assert "learned" not in page.url
+    assert (whole["learned_weight"], look["learned_weight"], chosen["learned_weight"] < 1) == (1, 1, True)
+    expect(slider).to_have_value(str(chosen["learned_weight"]))  # what training chose
+    assert "learned_weight" not in page.url
     first_of_all, first_by_look = (str(answer["results"][0]["id"]) for answer in (whole, look))
     assert first_of_all != first_by_look
     slider.focus()
     page.keyboard.press("Home")
-    expect(slider).to_have_attribute("aria-valuetext", "0 % of what was learned")
+    expect(slider).to_have_attribute("aria-valuetext", "0 % of the learned similarity")
     expect(page.tile(0)).to_have_attribute("data-id", first_by_look)
     expect(slider).to_be_focused()
-    assert page.url.endswith("&learned=0")
+    assert page.url.endswith("&learned_weight=0")
     page.tile(0).locator("a.open").focus()
-    with page.expect_response("**/explain?*learned=0*") as explained:
+    with page.expect_response("**/explain?*learned_weight=0*") as explained:
         page.keyboard.press("e")
     assert explained.value.json()["score"] == pytest.approx(look["results"][0]["score"], abs=2e-6)
     page.keyboard.press("Escape")
@@ -340,7 +341,7 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
     slider.focus()
     page.keyboard.press("End")
     expect(page.tile(0)).to_have_attribute("data-id", first_of_all)
-    assert page.url.endswith("&learned=1")
+    assert page.url.endswith("&learned_weight=1")
     page.ask(number, "&learner=cosine")
     expect(slider).to_be_hidden()
 

@@ -31,7 +31,7 @@ def test_rows_are_justified_edge_to_edge_with_whole_photos(page, ids):
     read = "fetch('api/images?limit=100').then((r) => r.json()).then((all) => all.every((one) => one.color))"
     while not page.evaluate(read):  # the colours come in the background
         page.wait_for_timeout(50)
-    page.ask(ids["plum/2.jpg"], "&learned=1")  # with a share, weaker matches begin in the second row
+    page.ask(ids["plum/2.jpg"], "&learned_weight=1")  # with a share, weaker matches begin in the second row
     expect(page.locator("#end")).to_have_text("All 75 results shown.")
     tiles = [tile for tile in page.evaluate(BOXES) if tile["y"] < 860]  # others are made when there is time
     rows = {}

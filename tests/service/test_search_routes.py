@@ -73,17 +73,19 @@ def test_columns_of_searches_and_of_images(client, photos):
 def test_a_share_of_what_was_learned(client, searcher, photos):
     number = photos.id("pear/0.jpg")
     (by_default,) = client.get("/search", params={"id": number}).json()
-    assert by_default["learned"] == searcher.share("oasis")
-    assert by_default["learned"] == CAUTIOUS_SPARSE  # three classes are too few to hold some out
+    assert by_default["learned_weight"] == searcher.share("oasis")
+    assert by_default["learned_weight"] == CAUTIOUS_SPARSE  # three classes are too few to hold some out
     for share in (CAUTIOUS_SPARSE, 0, 0.25, 1):
-        (answer,) = client.get("/search", params={"id": number, "learned": share}).json()
-        assert answer["learned"] == share
+        (answer,) = client.get("/search", params={"id": number, "learned_weight": share}).json()
+        assert answer["learned_weight"] == share
         assert (answer["results"] == by_default["results"]) == (share == CAUTIOUS_SPARSE)
         result = answer["results"][0]
-        explained = client.get("/explain", params={"id": number, "result": result["id"], "learned": share}).json()
+        explained = client.get(
+            "/explain", params={"id": number, "result": result["id"], "learned_weight": share}
+        ).json()
         assert explained["score"] == pytest.approx(result["score"], abs=2e-6)  # another sum, rounded, too
         assert explained["positive"] + explained["negative"] == pytest.approx(result["score"], abs=1e-3)
-    client.check_error(client.get("/search", params={"id": number, "learned": "much"}), 422, "learned")
+    client.check_error(client.get("/search", params={"id": number, "learned_weight": "much"}), 422, "learned_weight")
 
 
 def test_duplicates_of_a_query_are_no_results(client, photos):
@@ -172,7 +174,7 @@ def test_batched_searches_equal_single_ones(client):
 
 def test_filter_scores_only_the_images_with_its_label(made, serving):
     with serving(made) as client:
-        client.parts.snapshot.searcher.index = lambda name, learned: 1 / 0
+        client.parts.snapshot.searcher.index = lambda name, learned_weight: 1 / 0
         (answer,) = client.get("/search", params={"id": 1, "label": "plum", "k": 50}).json()
         assert len(answer["results"]) == answer["n_searched"] == 6
 

@@ -42,7 +42,7 @@ CLASSES = ("apple", "pear", "plum", "quince", "sloe")
 SETTINGS = [
     *("features.n_visterms=150", "split.train=8", "split.test=16", "oasis.n_steps=30000", "oasis.pass_steps=10000"),
     *("oasis.C=0.03", "aroma.n_steps=2000", "aroma.pass_steps=1000", "compute.n_jobs=1"),
-    *("train.world=seen", "train.learned=1"),  # all that marks change counts
+    *("train.world=seen", "train.learned_weight=1"),  # all that marks change counts
 ]
 
 
@@ -519,7 +519,9 @@ def test_the_command(run, monkeypatch):
     assert "there are no marks to learn from" in visterm("update").stderr
     session(run, some_queries(run, 1))
     assert "20 not used yet" in visterm("status").stdout
-    assert "version 0 to 1: learned from" in visterm("update").stderr
+    told = visterm("update").stderr
+    assert "version 0 to 1: learned from" in told
+    assert "never a query" not in told  # images marked as not relevant are no queries, on purpose
     assert "oasis:       version 1 from 20 marks, held-out mAP" in visterm("status").stdout
     assert "nothing new to learn" in visterm("update").stderr
     assert json.loads(visterm("undo", "--json").stdout) == {"learner": "oasis", "from_version": 1, "to_version": 0}

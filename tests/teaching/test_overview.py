@@ -115,10 +115,10 @@ def test_the_learned_neighbours_are_those_of_the_learner(odd):
 def test_the_map_of_a_share_weighs_look_and_learned_as_the_similarity_does(odd, monkeypatch, share):
     """Also of a learner whose images lie in a space of their own; nothing as wide as the vectors is held of all."""
     monkeypatch.setattr(odd, "default_learner", lambda: "wsabie")
-    monkeypatch.setattr(odd, "share", lambda name, learned=None: share)
+    monkeypatch.setattr(odd, "share", lambda name, learned_weight=None: share)
     look, learned = module._projections(odd)
     blend = odd.blend("wsabie")
-    assert blend.learned == share
+    assert blend.learned_weight == share
     assert learned.shape[1] == look.shape[1] + odd.learner("wsabie").member_sizes_[0]
     sides = blend.transform_query(odd.X), blend.transform(odd.X).toarray()
     lengths = np.sqrt(np.einsum("ij,ij->i", *sides))

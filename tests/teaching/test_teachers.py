@@ -25,11 +25,11 @@ def whole(found):
     return found["unlearned"] + found["common"] + found["learned"]
 
 
-@pytest.mark.parametrize("learned", [None, 1.0, 0.3])
-def test_the_parts_add_up_to_the_score_of_search(searcher, outside, learned):
+@pytest.mark.parametrize("learned_weight", [None, 1.0, 0.3])
+def test_the_parts_add_up_to_the_score_of_search(searcher, outside, learned_weight):
     for query in (outside / "pear/new.jpg", "pear/3.jpg"):
-        for result in searcher.search(query, k=3, learned=learned)[0]["results"]:
-            found = explain_teachers(searcher, query, result["path"], learned=learned, n_teachers=3)
+        for result in searcher.search(query, k=3, learned_weight=learned_weight)[0]["results"]:
+            found = explain_teachers(searcher, query, result["path"], learned_weight=learned_weight, n_teachers=3)
             assert found["learner"] == "oasis"
             assert found["score"] == pytest.approx(result["score"], abs=2e-6)
             assert whole(found) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
@@ -40,7 +40,7 @@ def test_the_parts_add_up_to_the_score_of_search(searcher, outside, learned):
 
 def test_teachers_are_training_images_with_what_stands_behind_them(searcher):
     training = {image.path for image in searcher.gallery.training_images}
-    found = explain_pair(searcher, "pear/3.jpg", "pear/4.jpg", "oasis", learned=1.0, n_teachers=4)["teachers"]
+    found = explain_pair(searcher, "pear/3.jpg", "pear/4.jpg", "oasis", learned_weight=1.0, n_teachers=4)["teachers"]
     assert found["pairs"]
     for one in found["pairs"]:
         sides = one["query"], one["result"]
@@ -73,11 +73,11 @@ def test_a_learner_without_a_table_says_how_to_make_one(run, monkeypatch):
 
 
 def test_removed_images_stay_teachers(mine, run):
-    before = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned=1.0)
+    before = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0)
     taught = [one[side]["path"] for one in before["pairs"] for side in ("query", "result")]
     gone = next(path for path in taught if path not in ("pear/3.jpg", "pear/4.jpg"))
     visterm("remove", gone, "--run", "fruit", cwd=mine)
-    after = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned=1.0)
+    after = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0)
     assert whole(after) == pytest.approx(whole(before))
     assert None in [one[side]["path"] for one in after["pairs"] for side in ("query", "result")]
     assert "(not in the run)" in "\n".join(in_words(after))
@@ -108,8 +108,8 @@ def test_marks_are_teachers_with_their_number_and_time(run, monkeypatch):
         trainer.marks.add(images["pear/3.jpg"].sha256, images[path], mark, learner="oasis")
     assert trainer.update("oasis")["accepted"]
     searcher = Searcher(run)
-    found = explain_teachers(searcher, "pear/3.jpg", "plum/5.jpg", learned=1.0, n_teachers=500)
-    score = searcher.search("pear/3.jpg", k=len(searcher.images), learned=1.0)[0]["results"]
+    found = explain_teachers(searcher, "pear/3.jpg", "plum/5.jpg", learned_weight=1.0, n_teachers=500)
+    score = searcher.search("pear/3.jpg", k=len(searcher.images), learned_weight=1.0)[0]["results"]
     assert whole(found) == pytest.approx(next(r["score"] for r in score if r["path"] == "plum/5.jpg"), rel=1e-4)
     of_marks = [one for one in found["pairs"] if one["mark"] is not None]
     assert {one["mark"]["number"] for one in of_marks} >= {1}
@@ -129,28 +129,28 @@ def test_vectors_of_teachers_are_those_of_the_training(run):
 
 
 def test_a_forgotten_image_leaves_the_learner_and_its_table_and_comes_back_with_undo(mine, run, monkeypatch):
-    before = Searcher(run).search("pear/3.jpg", k=20, learned=1.0)
-    found = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned=1.0, n_teachers=500)
+    before = Searcher(run).search("pear/3.jpg", k=20, learned_weight=1.0)
+    found = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0, n_teachers=500)
     sides = [one[side] for one in found["pairs"] for side in ("query", "result")]
     gone = next(side for side in sides if side["path"] not in ("pear/3.jpg", "pear/4.jpg"))
     part = sum(p["contribution"] for p in found["pairs"] if gone["id"] in (p["query"]["id"], p["result"]["id"]))
 
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
     assert "held-out mAP would fall" in refused("forget", f"id:{gone['id']}", cwd=mine)
-    assert Searcher(run).search("pear/3.jpg", k=20, learned=1.0) == before
+    assert Searcher(run).search("pear/3.jpg", k=20, learned_weight=1.0) == before
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     done = visterm("forget", f"id:{gone['id']}", cwd=mine)
     assert f"id:{gone['id']}  {gone['path']}" in done.stdout
     assert "version 0 to 1: forgot 1 image" in done.stderr
     assert "held-out mAP" in done.stderr
 
-    after = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned=1.0, n_teachers=500)
+    after = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0, n_teachers=500)
     assert not any(gone["id"] in (p["query"]["id"], p["result"]["id"]) for p in after["pairs"])
     assert after["learned"] == pytest.approx(found["learned"] - part, rel=1e-4, abs=1e-6)
     assert whole(after) == pytest.approx(after["score"], rel=1e-4)
     assert "has forgotten it already" in refused("forget", gone["path"], cwd=mine)
     assert FeedbackTrainer(run).undo("oasis")["to_version"] == 0
-    assert Searcher(run).search("pear/3.jpg", k=20, learned=1.0) == before
+    assert Searcher(run).search("pear/3.jpg", k=20, learned_weight=1.0) == before
 
 
 def test_marks_are_forgotten_and_later_updates_do_not_bring_back_what_was(run, monkeypatch):
@@ -174,7 +174,7 @@ def test_marks_are_forgotten_and_later_updates_do_not_bring_back_what_was(run, m
     assert trainer.forget([trained.path, "plum/6.jpg"])["marks"] == [2]
     trainer.marks.add(query, images["plum/7.jpg"], 1, learner="oasis")
     assert trainer.update("oasis")["accepted"]
-    found = explain_teachers(Searcher(run), "pear/3.jpg", "plum/7.jpg", learned=1.0, n_teachers=500)
+    found = explain_teachers(Searcher(run), "pear/3.jpg", "plum/7.jpg", learned_weight=1.0, n_teachers=500)
     assert {one["mark"]["number"] for one in found["pairs"] if one["mark"]} <= {3, 5}
     assert trained.id not in {one[side]["id"] for one in found["pairs"] for side in ("query", "result")}
     assert whole(found) == pytest.approx(found["score"], rel=1e-4)

@@ -377,7 +377,7 @@ def test_keeps_the_settings_at_the_start_without_a_clear_gain():
     assert stage._chosen(Config(), "oasis", [own, lucky])["best"] == {}
     assert stage._chosen(Config(), "oasis", [own, clear])["best"] == {"oasis.C": 0.3}
     best = {"oasis.C": 0.3, "oasis.n_steps": 300, "oasis.validation_fraction": None}
-    fixed = with_settings(Config(), {"train.learned": 1})  # there is no share to choose
+    fixed = with_settings(Config(), {"train.learned_weight": 1})  # there is no share to choose
     assert stage._chosen(fixed, "oasis", [own, clear])["best"] == best
 
 
@@ -388,15 +388,15 @@ def test_tunes_for_the_world_that_the_learner_is_for(mine, monkeypatch):
 
     @functools.wraps(fit)
     def noted(self, *arguments, **options):
-        fits.append((options["world"], options["learned"]))
+        fits.append((options["world"], options["learned_weight"]))
         return fit(self, *arguments, **options)
 
     monkeypatch.setattr(OASIS, "fit", noted)
     short = ("--search", "C=0.01,1", "--trials", "2", "--set", "oasis.n_steps=100", "--set", "oasis.pass_steps=50")
     for options, asked in (
-        ((), {"world": "open", "learned": None}),
-        (("--for", "unseen"), {"world": "unseen", "learned": None}),
-        (("--for", "seen", "--set", "train.learned=1"), {"world": "seen", "learned": 1.0}),
+        ((), {"world": "open", "learned_weight": None}),
+        (("--for", "unseen"), {"world": "unseen", "learned_weight": None}),
+        (("--for", "seen", "--set", "train.learned_weight=1"), {"world": "seen", "learned_weight": 1.0}),
     ):
         fits.clear()
         assert not json_of("tune", *short, *options, cwd=mine)["up_to_date"]

@@ -34,10 +34,10 @@ def trained(finished, tmp_path_factory):
     return folder
 
 
-def best(run, name, learned=None, k=5):
+def best(run, name, learned_weight=None, k=5):
     """The images of a run, all its vectors as queries, and what ExactIndex finds."""
     opened = open_run(run)
-    similarity = effective(load_trained(Run(Path(run)), name), learned)
+    similarity = effective(load_trained(Run(Path(run)), name), learned_weight)
     return opened, similarity, ExactIndex(similarity, opened.X).search(opened.X, k=k)
 
 
@@ -62,7 +62,7 @@ def as_documented(file, X):
 def test_npz_and_onnx_give_the_scores_of_the_learner(run, name, share, trained, finished, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     where = trained if run == "made" else finished
-    options = ("--learned", share) if share is not None else ()
+    options = ("--learned-weight", share) if share is not None else ()
     told = json_of(
         *("export", "--to", "npz,onnx", "--run", run, "--learner", name, "--output", tmp_path / "out", *options),
         cwd=where,
@@ -71,7 +71,7 @@ def test_npz_and_onnx_give_the_scores_of_the_learner(run, name, share, trained, 
     assert told == {
         "run": run,
         "learner": name,
-        "learned": getattr(similarity, "learned", 1),
+        "learned_weight": getattr(similarity, "learned_weight", 1),
         "n_images": len(opened.paths),
         "files": [str(tmp_path / "out" / file) for file in ("similarity.npz", "similarity.onnx")],
     }
@@ -134,7 +134,7 @@ def test_files_are_overwritten_and_others_stay(trained, tmp_path):
     arguments = ("export", "--to", "npz", "--run", "made", "--output", tmp_path / "out")
     visterm(*arguments, cwd=trained)
     first = (tmp_path / "out/similarity.npz").read_bytes()
-    printed = visterm(*arguments, "--learned", 0, cwd=trained).stdout
+    printed = visterm(*arguments, "--learned-weight", 0, cwd=trained).stdout
     assert printed.split() == [str(tmp_path / "out/similarity.npz")]
     assert (tmp_path / "out/similarity.npz").read_bytes() != first
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["notes.txt", "similarity.npz"]
@@ -157,7 +157,7 @@ def test_the_folder_is_named_after_run_and_learner(mine):
             ("--to", "npz", "--learner", "hier"),
             "hier.* is more than products .*: no npz file; use --to onnx$",
         ),
-        (("--to", "onnx,faiss", "--learner", "hier", "--learned", 1), "no index of FAISS; use --to onnx$"),
+        (("--to", "onnx,faiss", "--learner", "hier", "--learned-weight", 1), "no index of FAISS; use --to onnx$"),
     ],
 )
 def test_bad_input(arguments, line, trained):

@@ -3,7 +3,7 @@
 //
 //   id | upload | query_label   the query: an image of the collection, a picture uploaded (its
 //                               hash), a label
-//   learned                     share of what was learned, from 0 (how images look) to 1
+//   learned_weight              weight of the learned similarity, 0 (cosine alone) to 1
 //   learner, with               ranked by; compared with (a learner, or "before": the ranking
 //                               before the last update)
 //   example, weight, region     further images "id:12@-0.5", added with weights; weight of the
@@ -30,7 +30,7 @@
  *   weight?: number,
  *   region?: string,
  *   learner?: string,
- *   learned?: number,
+ *   learned_weight?: number,
  *   with?: string,
  *   label?: string | string[],
  *   not_label?: string | string[],
@@ -57,7 +57,7 @@ const OPTIONS = [
   "weight",
   "region",
   "learner",
-  "learned",
+  "learned_weight",
   "exclude_duplicates",
   "min_probability",
 ];
@@ -76,7 +76,7 @@ const NAMES = [
   "explain",
 ];
 const NUMBERS = new Set(["id", "open", "metric", "model"]);
-const SHARES = new Set(["weight", "learned", "min_probability"]);
+const SHARES = new Set(["weight", "learned_weight", "min_probability"]);
 
 // One value as text, several as an array.
 const LISTS = new Set(["example", "label", "not_label", "where"]);
@@ -91,7 +91,7 @@ const OLD_NAMES = {
 const CHECKS = {
   example: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/,
   weight: /^-?\d+(\.\d+)?$/,
-  learned: /^(0(\.\d+)?|1)$/,
+  learned_weight: /^(0(\.\d+)?|1)$/,
   min_probability: /^(0(\.\d+)?|1)$/,
   region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/,
   exclude_duplicates: /^(true|1)$/,
@@ -177,7 +177,7 @@ export const searchOf = (state) => ({
   ...pick(state, [...OPTIONS, ...FILTERS]),
   // Known for one whole image, and for what training chose.
   min_probability:
-    state.example || state.region || state.weight !== undefined || state.learned !== undefined
+    state.example || state.region || state.weight !== undefined || state.learned_weight !== undefined
       ? undefined
       : state.min_probability,
 });

@@ -121,7 +121,7 @@ export function settings() {
   const kept = pick(request, [...FILTERS, "exclude_duplicates"]);
   if (request.query_label) return kept;
   const other = request.with === "before" ? undefined : request.with;
-  return { ...kept, ...pick(request, ["learner", "learned"]), with: other };
+  return { ...kept, ...pick(request, ["learner", "learned_weight"]), with: other };
 }
 
 /**

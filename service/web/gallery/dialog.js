@@ -42,7 +42,7 @@ export function openDialog() {
     explain: Boolean(query && request.explain),
     beside: Boolean(query && !query.query_label && remembered("beside", false)),
     learner: !query || by === before ? null : by.learner,
-    learned: state.request.learned,
+    learned_weight: state.request.learned_weight,
     model: query && ("name" in by ? by.name : modelName(by.learner)),
     query: query && {
       values: query,

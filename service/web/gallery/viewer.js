@@ -45,7 +45,7 @@ import { zoomable } from "./zoom.js";
  *   explain: boolean,
  *   beside: boolean,
  *   learner: string | null,
- *   learned: number | undefined,
+ *   learned_weight: number | undefined,
  *   model: string | null,
  *   query: { values: Query, name: string, address: string | null } | null,
  *   act: { [name: string]: (id?: number) => unknown },
@@ -256,7 +256,7 @@ export async function drawViewer(given) {
       ...query.values,
       result: image.id,
       learner: given.learner,
-      learned: given.learned,
+      learned_weight: given.learned_weight,
       teachers: TEACHERS,
     });
     if (!stage.isConnected) return;

@@ -21,9 +21,9 @@ async function apply(share) {
   under = true;
   try {
     while (next !== null) {
-      const learned = next;
+      const learned_weight = next;
       next = null;
-      await change({ learned, open: undefined, explain: undefined }, { replace: true });
+      await change({ learned_weight, open: undefined, explain: undefined }, { replace: true });
     }
   } finally {
     under = false;
@@ -34,7 +34,7 @@ export function drawLearned() {
   const bar = $("#learned");
   const { request, ranking } = state;
   bar.hidden = Boolean(request.query_label || request.with) || PLAIN.includes(ranking.learner);
-  const share = request.learned ?? ranking.learned ?? 1;
+  const share = request.learned_weight ?? ranking.learned_weight ?? 1;
   /** @type {HTMLInputElement} */
   const slider = $("input", bar);
   if (!slider) {

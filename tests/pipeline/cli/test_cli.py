@@ -657,11 +657,11 @@ def test_a_terminal_without_columns(monkeypatch):
 def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
     for name, share, figures in (("oasis", 0.2, [0.958, 0.917, 0.888]), ("wsabie", 1.0, [0.958, 0.751, 0.708])):
         worlds = {"for": "open", "learner": figures, "cosine": [0.890, 0.914, 0.854], "chance": [0.1] * 3}
-        note(mine, name, learned=share, worlds=worlds | {"n_images": [5, 6, 11]})
+        note(mine, name, learned_weight=share, worlds=worlds | {"n_images": [5, 6, 11]})
     stderr = visterm("evaluate", "--learner", "oasis,wsabie", cwd=mine).stderr
     warning = (
         "wsabie is below cosine on held-out images for other classes (mAP 0.751, cosine 0.914) and for both in one "
-        "gallery (mAP 0.708, cosine 0.854): a smaller --set train.learned, or --learner cosine, is better there"
+        "gallery (mAP 0.708, cosine 0.854): a smaller --set train.learned_weight, or --learner cosine, is better there"
     )
     *lines, last = [line for line in stderr.splitlines() if "held-out" in line]
     assert lines == [
@@ -673,7 +673,7 @@ def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
     folder = mine / "runs/fruit/evaluations/oasis+wsabie"
     assert warning in (folder / "report.html").read_text()
     systems = json.loads((folder / "metrics.json").read_text())["systems"]
-    assert systems["oasis"]["learned"] == 0.2
+    assert systems["oasis"]["learned_weight"] == 0.2
     assert systems["oasis"]["held_out"]["both"] == {"map": 0.888, "cosine": 0.854, "chance": 0.1, "n_images": 11}
-    assert "learned" not in systems["wsabie"]
+    assert "learned_weight" not in systems["wsabie"]
     assert "held_out" not in systems["cosine"]

@@ -56,4 +56,4 @@ def test_search_shows_probabilities_and_leaves_out_what_is_less_likely(finished)
     assert "probability" not in searcher.search("pear/3.jpg", learner="oasis", weight=2)[0]["results"][0]
     for learner, reason in (("cosine", "cosine is not trained"), ("musl", "compares images by their labels")):
         assert reason in refused(*call[:-3], learner, *call[-2:], cwd=finished)
-    assert "the share of what was learned" in refused(*call, "--learned", "0.123", cwd=finished)
+    assert "the weight of the learned similarity" in refused(*call, "--learned-weight", "0.123", cwd=finished)

@@ -16,12 +16,12 @@ from visterm.retrieval import relevance_from_labels
 class Spy:
     """Ranks by the inner product, and notes which labels it was shown."""
 
-    learned_ = 1.0
+    learned_weight_ = 1.0
     by_category = ranks_labels = False
 
     def __init__(self):
         self.seen = []
-        self.learned_ = 1.0
+        self.learned_weight_ = 1.0
 
     def transform(self, X, y=None):
         self.seen.append(None if y is None else list(y))

@@ -302,7 +302,9 @@ def cells_of(page, name):
 def test_the_worlds_of_held_out_images(tmp_path):
     oasis, cosine, chance = some_data().systems
     systems = (
-        dataclasses.replace(oasis, learned=0.2, held_out=worlds_of((0.958, 0.89), (0.9141, 0.9144), (0.888, 0.854))),
+        dataclasses.replace(
+            oasis, learned_weight=0.2, held_out=worlds_of((0.958, 0.89), (0.9141, 0.9144), (0.888, 0.854))
+        ),
         dataclasses.replace(oasis, name="wsabie", held_out=worlds_of((0.96, 0.89), (0.751, 0.914), (0.708, 0.854))),
         dataclasses.replace(oasis, name="aroma", held_out=worlds_of((0.9, 0.8))),
         dataclasses.replace(oasis, name="knn"),

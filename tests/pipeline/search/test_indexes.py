@@ -147,7 +147,7 @@ def test_without_faiss_search_is_exact_and_says_how_to_get_the_index(of_vectors,
 def test_a_gallery_side_of_its_own_has_an_index_of_its_own(mine, write_images):
     """That of wsabie where all that it learned counts."""
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
-    visterm("train", "--learner", "wsabie", "--set", "train.learned=1", cwd=mine)
+    visterm("train", "--learner", "wsabie", "--set", "train.learned_weight=1", cwd=mine)
     ask, making = ["search", "id:3", "-k", "31", "--learner", "wsabie", "--json"], "building the index of"
     folder = mine / "runs/fruit/index"
     first = visterm(*ask, cwd=mine)

@@ -53,7 +53,7 @@ CASES = [
     {"offset": 3},
     {"example": ["id:9@-0.5", "id:25"]},
     {"example": ["id:9@-0.5"], "weight": 2},
-    {"learned": 0.9, "learner": "wsabie"},
+    {"learned_weight": 0.9, "learner": "wsabie"},
     {"region": "0,0,0.5,0.5", "label": "pear"},
     {"exclude_duplicates": True, "not_label": "apple"},
     {"min_probability": 0.5, "learner": "oasis"},
@@ -95,9 +95,9 @@ def test_an_option_means_the_same_through_each_door(searcher, finished, api, opt
         ({"weight": "nan"}, "weight nan: give a number from -10 to 10"),
         ({"example": ["id:3", "id:2@77"]}, "weight 77: give a number from -10 to 10"),
         ({"example": ["id:2@-10.5"]}, "weight -10.5: give a number from -10 to 10"),
-        ({"learned": -0.1}, "learned -0.1: give a number from 0 to 1"),
-        ({"learned": 1.5}, "learned 1.5: give a number from 0 to 1"),
-        ({"learned": "nan"}, "learned nan: give a number from 0 to 1"),
+        ({"learned_weight": -0.1}, "learned_weight -0.1: give a number from 0 to 1"),
+        ({"learned_weight": 1.5}, "learned_weight 1.5: give a number from 0 to 1"),
+        ({"learned_weight": "nan"}, "learned_weight nan: give a number from 0 to 1"),
         ({"min_probability": 2}, "min_probability 2: give a number from 0 to 1"),
         ({"region": "0,0,1,1.1"}, "region: give x, y, width and height in shares of the image, each from 0 to 1"),
         ({"region": "left"}, "region: give x, y, width and height in shares of the image, each from 0 to 1"),
@@ -122,7 +122,7 @@ def test_the_command_refuses_options_that_labels_do_not_take(finished):
         (flag, *_) = arguments(options)
         told = visterm("search", "--query-label", "pear", flag, cwd=finished, check=2).stderr
         assert f"visterm: {flag.partition('=')[0]} is for queries that are images; give an image, or leave it" in told
-    told = visterm("search", "--label", "pear", "--learned", "0.5", cwd=finished, check=2).stderr
+    told = visterm("search", "--label", "pear", "--learned-weight", "0.5", cwd=finished, check=2).stderr
     assert "images for a label by itself" in told
 
 

@@ -45,27 +45,29 @@ def test_every_learner_answers_as_the_command_does(searcher, finished):
 def test_a_share_of_what_was_learned(searcher, name):
     """Nothing of it is the plain look, all of it the learner; between them one index serves every share."""
     (look,) = searcher.search("id:7", k=29, learner="cosine")
-    (learned,) = searcher.search("id:7", k=29, learner=name, learned=1)
+    (learned,) = searcher.search("id:7", k=29, learner=name, learned_weight=1)
     chosen = searcher.share(name)
     # Three classes are too few to hold some out.
     assert chosen == {"oasis": CAUTIOUS_SPARSE, "wsabie": CAUTIOUS, "cosine": 1}[name]
-    assert searcher.search("id:7", k=29, learner=name) == searcher.search("id:7", k=29, learner=name, learned=chosen)
-    none = searcher.search("id:7", k=29, learner=name, learned=0.0)[0]
+    assert searcher.search("id:7", k=29, learner=name) == searcher.search(
+        "id:7", k=29, learner=name, learned_weight=chosen
+    )
+    none = searcher.search("id:7", k=29, learner=name, learned_weight=0.0)[0]
     assert [row["id"] for row in none["results"]] == [row["id"] for row in look["results"]]
     scale = searcher.blend(name, 0.3).scale
-    (mixed,) = searcher.search("id:7", k=29, learner=name, learned=0.3)
+    (mixed,) = searcher.search("id:7", k=29, learner=name, learned_weight=0.3)
     of_look, of_learned = ({row["id"]: row["score"] for row in found["results"]} for found in (look, learned))
     for row in mixed["results"]:
         expected = 0.7 * of_look[row["id"]] + 0.3 * scale * of_learned[row["id"]]
         assert row["score"] == pytest.approx(expected, abs=1e-4)
     galleries = [searcher.index(name, share).gallery_ for share in (0.1, 0.6)]
     assert galleries[0] is galleries[1]
-    (few,) = searcher.search("id:7", 29, name, learned=0.3, label="plum")  # an index of its own
+    (few,) = searcher.search("id:7", 29, name, learned_weight=0.3, label="plum")  # an index of its own
     assert few["results"]
     assert {(row["id"], row["score"]) for row in few["results"]} <= {
         (row["id"], row["score"]) for row in mixed["results"]
     }
-    (several,) = searcher.search("id:7", 5, name, example="id:9@0.5", learned=0.3)
+    (several,) = searcher.search("id:7", 5, name, example="id:9@0.5", learned_weight=0.3)
     assert len(several["results"]) == 5
 
 
@@ -76,17 +78,17 @@ def test_the_share_of_a_run_is_what_training_chose(mine, kind, chosen):
     if kind == "milvus":
         pytest.importorskip("milvus_lite")
     visterm("features", "fruit", "--set", f"index.kind={kind}", cwd=mine)
-    visterm("train", "--learner", "oasis,wsabie", "--for", "seen", "--set", f"train.learned={chosen}", cwd=mine)
+    visterm("train", "--learner", "oasis,wsabie", "--for", "seen", "--set", f"train.learned_weight={chosen}", cwd=mine)
     searcher = Searcher(mine / "runs/fruit")
     X = searcher.X[[7]], searcher.X
     try:
         for name in ("oasis", "wsabie"):
             learner = load_learner(mine / "runs/fruit/learners" / name / "files")
-            assert searcher.share(name) == learner.learned_ == chosen
+            assert searcher.share(name) == learner.learned_weight_ == chosen
             by_default = searcher.search("id:8", k=29, learner=name)
-            assert by_default == searcher.search("id:8", k=29, learner=name, learned=chosen)
+            assert by_default == searcher.search("id:8", k=29, learner=name, learned_weight=chosen)
             for share in (chosen, 1, 0.7, 0):
-                (answer,) = searcher.search("id:8", k=29, learner=name, learned=share)
+                (answer,) = searcher.search("id:8", k=29, learner=name, learned_weight=share)
                 scale = searcher.blend(name, 0.5).scale
                 expected = Blend(learner, share, scale=1 if share == 1 else scale).similarity(*X)[0]
                 found = {row["id"]: row["score"] for row in answer["results"]}
@@ -110,7 +112,7 @@ def test_of_a_model_that_was_saved_before_there_were_shares_all_counts(mine):
     for name in ("oasis", "wsabie"):
         file = mine / "runs/fruit/learners" / name / "files/learner.json"
         saved = json.loads(file.read_text())
-        for key in ("learned_", "scale_", "worlds_", "world_", "shares_"):
+        for key in ("learned_weight_", "scale_", "worlds_", "world_", "shares_"):
             del saved["state"][key]
         del saved["params"]["whiten"]
         file.write_text(json.dumps(saved))
@@ -127,12 +129,12 @@ def test_of_a_model_that_was_saved_before_there_were_shares_all_counts(mine):
         (answer,) = searcher.search("id:8", k=29, learner=name)
         expected = learner.similarity(searcher.X[[7]], searcher.X)[0]
         assert answer["results"][0]["score"] == pytest.approx(np.delete(expected, 7).max(), abs=1e-5)
-        assert searcher.search("id:8", learner=name, learned=0.2) != searcher.search("id:8", learner=name)
+        assert searcher.search("id:8", learner=name, learned_weight=0.2) != searcher.search("id:8", learner=name)
 
 
 def test_the_next_searcher_shares_the_indexes_of_learners_that_stay(mine):
     """Also the one for other shares than all."""
-    visterm("train", "--learner", "wsabie", "--for", "seen", "--set", "train.learned=1", cwd=mine)
+    visterm("train", "--learner", "wsabie", "--for", "seen", "--set", "train.learned_weight=1", cwd=mine)
     one = Searcher(mine / "runs/fruit")
     galleries = [one.index("wsabie", share).gallery_ for share in (None, 0.5)]
     assert galleries[0] is not galleries[1]

@@ -60,13 +60,13 @@ def test_search(both, finished, learner):
     file = str(finished / "fruit/plum/2.jpg")
     asked = [
         {"queries": ["id:3", file], "k": 26},
-        {"queries": "id:3", "learned": 0.4},
+        {"queries": "id:3", "learned_weight": 0.4},
         {"queries": "id:3", "label": "pear"},
         {"queries": "id:3", "not_label": "pear", "exclude_duplicates": True},
         {"queries": "id:3", "example": "id:9@-0.5", "weight": 0.5},
     ]
     for options in asked:
-        if "learned" in options and learner == "cosine":
+        if "learned_weight" in options and learner == "cosine":
             continue
         answers, wanted = (searcher.search(learner=learner, **options) for searcher in both)
         assert answers == wanted

@@ -42,7 +42,7 @@ def everything(folder):
     for learner in LEARNERS.split(","):
         files = folder / "runs/made/learners" / learner / "files"
         yield learner, {file.name: file.read_bytes() for file in files.glob("*.npy")}
-        visterm("export", "--to", "npz", "--learner", learner, "--learned", 1, "--run", "made", cwd=folder)
+        visterm("export", "--to", "npz", "--learner", learner, "--learned-weight", 1, "--run", "made", cwd=folder)
         with np.load(folder / f"made-{learner}/similarity.npz") as arrays:
             yield f"export of {learner}", {name: array.tobytes() for name, array in arrays.items()}
     yield "files", sorted(path.name for path in (folder / "runs/made/collection").iterdir())

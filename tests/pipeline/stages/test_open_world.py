@@ -144,10 +144,10 @@ def test_learners_see_half_of_the_classes_and_the_settings(run):
     assert len(known) == 3
     assert ticks
     assert (learner.world_, learner.n_steps) == ("open", 2000)
-    closed = configured(run, "train.world=seen", "train.learned=0.5", "wsabie.n_steps=1000")
+    closed = configured(run, "train.world=seen", "train.learned_weight=0.5", "wsabie.n_steps=1000")
     learner = open_world._trained_on(closed, "wsabie", split, lambda: None)
-    assert (learner.world_, learner.learned_, learner.n_steps) == ("seen", 0.5, 1000)
-    assert open_world._trained_on(closed, "knn", split, lambda: None).learned_ == 0.5
+    assert (learner.world_, learner.learned_weight_, learner.n_steps) == ("seen", 0.5, 1000)
+    assert open_world._trained_on(closed, "knn", split, lambda: None).learned_weight_ == 0.5
 
 
 def test_what_an_evaluation_depends_on(run):
@@ -162,7 +162,13 @@ def test_what_an_evaluation_depends_on(run):
     assert open_ != usual
     assert record_of("evaluate.protocol=open", "wsabie.n_steps=1000") == open_  # not of this learner
     assert record_of("evaluate.protocol=open", "compute.n_jobs=2") == open_
-    for setting in ("evaluate.class_splits=3", "oasis.n_steps=1000", "seed=1", "train.world=seen", "train.learned=0.5"):
+    for setting in (
+        "evaluate.class_splits=3",
+        "oasis.n_steps=1000",
+        "seed=1",
+        "train.world=seen",
+        "train.learned_weight=0.5",
+    ):
         assert record_of("evaluate.protocol=open", setting) != open_
 
 

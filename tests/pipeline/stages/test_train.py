@@ -659,7 +659,7 @@ def test_clicks_on_training_images_only(tmp_path, write_images):
     assert "clicks.csv names training images only; add clicks on test images, or let visterm draw the split" in line
 
 
-# -- how much of what was learned counts -------------------------------------------------------------------------------
+# -- the weight of the learner ----------------------------------------------------------------------------------------
 
 
 def trained(folder, name):
@@ -693,15 +693,14 @@ def test_training_says_how_much_counts_and_what_it_does(work, name):
     learner, record = trained(work, name)
     worlds = record["result"]["worlds"]
     assert worlds == {"for": "open"} | learner.worlds_
-    assert record["result"].get("learned", 1) == learner.learned_
-    assert record["config"]["train"] == {"world": "open", "learned": None}
+    assert record["result"].get("learned_weight", 1) == learner.learned_weight_
+    assert record["config"]["train"] == {"world": "open", "learned_weight": None}
     figures = [f"{a:.3f} ({b:.3f})" for a, b in zip(worlds["learner"], worlds["cosine"], strict=True)]
     kinds = ("classes that it was trained on", "other classes", "both in one gallery")
     words = ", ".join(f"{figure} for {kind}" for figure, kind in zip(figures, kinds, strict=True))
-    share = f"{learner.learned_:.0%}"
+    share = f"{learner.learned_weight_:.0%}"
     assert (
-        f"{name}: {share} of what was learned counts, beside how images look; "
-        f"mAP on held-out images (cosine): {words}\n"
+        f"{name}: {share} of the learned similarity counts, beside cosine; mAP on held-out images (cosine): {words}\n"
     ) in told
     for a, b, kind in zip(worlds["learner"], worlds["cosine"], kinds, strict=True):
         assert (f"below cosine on held-out images for {kind}" in told) == (round(a, 3) < round(b, 3))
@@ -712,43 +711,47 @@ def test_training_says_how_much_counts_and_what_it_does(work, name):
 
 def test_the_papers_protocol_leaves_the_record_as_it_was(work):
     """Nothing is held out but images, nothing is chosen, and all that is learned counts."""
-    papers = ("--for", "seen", "--set", "train.learned=1")
+    papers = ("--for", "seen", "--set", "train.learned_weight=1")
     told = visterm("train", *papers, cwd=work).stderr
     learner, record = trained(work, "oasis")
     assert set(record["config"]) == {"oasis", "seed"}
-    assert not {"learned", "worlds"} & set(record["result"])
-    assert (learner.learned_, learner.unseen_, learner.worlds_) == (1, None, None)
-    assert "of what was learned counts" not in told
-    assert not json_of("train", "--for", "open", "--set", "train.learned=null", cwd=work)["up_to_date"]
+    assert not {"learned_weight", "worlds"} & set(record["result"])
+    assert (learner.learned_weight_, learner.unseen_, learner.worlds_) == (1, None, None)
+    assert "of the learned similarity counts" not in told
+    assert not json_of("train", "--for", "open", "--set", "train.learned_weight=null", cwd=work)["up_to_date"]
 
 
 def test_a_share_that_is_given_counts(work):
-    told = visterm("train", "--set", "train.learned=0.3", cwd=work).stderr
-    assert "oasis: 30% of what was learned counts, beside how images look; mAP on held-out images (cosine): " in told
+    told = visterm("train", "--set", "train.learned_weight=0.3", cwd=work).stderr
+    assert "oasis: 30% of the learned similarity counts, beside cosine; mAP on held-out images (cosine): " in told
     learner, record = trained(work, "oasis")
-    assert (learner.learned_, record["result"]["learned"], record["result"]["worlds"]["shares"]) == (0.3, 0.3, [0.3])
+    assert (learner.learned_weight_, record["result"]["learned_weight"], record["result"]["worlds"]["shares"]) == (
+        0.3,
+        0.3,
+        [0.3],
+    )
     # Of learners that do not validate, too, at the scale with which all that they say varies as the look does.
     for options in (("--learner", "musl,knn"), ("--learner", "wsabie", "--set", "wsabie.validation_fraction=null")):
-        visterm("train", "--set", "train.learned=0.3", *options, cwd=work)
+        visterm("train", "--set", "train.learned_weight=0.3", *options, cwd=work)
     searcher = Searcher(work / "runs/fruit")
     for name in ("musl", "knn", "wsabie"):
         learner, record = trained(work, name)
-        assert (learner.learned_, record["result"]["learned"]) == (0.3, 0.3), name
+        assert (learner.learned_weight_, record["result"]["learned_weight"]) == (0.3, 0.3), name
         assert (learner.scale_ == 1) == (name == "knn"), name  # which compares by the look
         assert "worlds" not in record["result"], name
         blend = searcher.blend(name)
-        assert (blend.learned, blend.scale) == (0.3, learner.scale_), name
+        assert (blend.learned_weight, blend.scale) == (0.3, learner.scale_), name
 
 
 def test_too_few_classes_leave_the_cautious_share_and_one_line_says_so(finished, mine):
     told = visterm("train", "--force", cwd=mine).stderr
-    (line,) = [line for line in told.splitlines() if "of what was learned counts" in line]
+    (line,) = [line for line in told.splitlines() if "of the learned similarity counts" in line]
     assert line.startswith(
-        "oasis: 40% of what was learned counts, beside how images look, the cautious share, as no class could be held "
+        "oasis: 40% of the learned similarity counts, beside cosine, the cautious share, as no class could be held "
         "out (4 classes with two training images or more, and 5 are needed); mAP on held-out images (cosine): "
     )
     assert "warning: no class" not in told
-    assert trained(mine, "oasis")[0].learned_ == CAUTIOUS_SPARSE
+    assert trained(mine, "oasis")[0].learned_weight_ == CAUTIOUS_SPARSE
 
 
 def test_why_no_class_is_held_out():
@@ -763,12 +766,12 @@ def test_why_no_class_is_held_out():
 def test_a_learner_below_cosine_is_warned_of():
     console = Mock()
     found = {"shares": [1.0], "learner": [0.9, 0.3, 0.5996], "cosine": [0.5, 0.6, 0.6]}
-    learner = Mock(learned_=1.0, world_="open", worlds_=found)
+    learner = Mock(learned_weight_=1.0, world_="open", worlds_=found)
     training_report._say_worlds("oasis", learner, None, console)
     (warning,) = [call.args[0] for call in console.warn.call_args_list]
     assert warning == (
         "oasis is below cosine on held-out images for other classes: mAP 0.300, cosine 0.600; a smaller --set "
-        "train.learned, or --learner cosine, is better for these"
+        "train.learned_weight, or --learner cosine, is better for these"
     )
 
 
@@ -782,22 +785,22 @@ def test_an_interrupted_training_for_another_world_is_named(work, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints.CheckpointCallback, "__call__", killed)
         visterm("train", "--for", "unseen", cwd=work, check=130)
-    line = refused("train", "--set", "train.learned=0.5", cwd=work)
-    assert "is of an interrupted training with world=unseen, now open; learned=None, now 0.5: train with" in line
+    line = refused("train", "--set", "train.learned_weight=0.5", cwd=work)
+    assert "is of an interrupted training with world=unseen, now open; learned_weight=None, now 0.5: train with" in line
     told = visterm("train", "--for", "unseen", cwd=work).stderr
     assert "resuming from the checkpoint" in told
     resumed = trained(work, "oasis")[0]
     visterm("train", "--for", "unseen", "--force", cwd=work)
     whole = trained(work, "oasis")[0]
     np.testing.assert_array_equal(resumed.W_, whole.W_)
-    assert (resumed.learned_, resumed.worlds_) == (whole.learned_, whole.worlds_)
+    assert (resumed.learned_weight_, resumed.worlds_) == (whole.learned_weight_, whole.worlds_)
 
 
 def test_what_is_measured_is_the_share_that_counts(work):
     """Precision by the evaluation is that of the blend, as is that of a search."""
-    visterm("train", "--learner", "wsabie", "--set", "train.learned=0.3", cwd=work)
+    visterm("train", "--learner", "wsabie", "--set", "train.learned_weight=0.3", cwd=work)
     at = {0.3: json_of("evaluate", "--learner", "wsabie", cwd=work)["systems"]}
-    visterm("train", "--learner", "wsabie", "--set", "train.learned=0", cwd=work)
+    visterm("train", "--learner", "wsabie", "--set", "train.learned_weight=0", cwd=work)
     at[0.0] = json_of("evaluate", "--learner", "wsabie", cwd=work)["systems"]
     assert at[0.0]["wsabie"]["map"] == pytest.approx(at[0.0]["cosine"]["map"], abs=1e-6)
     assert at[0.3]["wsabie"]["map"] != at[0.3]["cosine"]["map"]

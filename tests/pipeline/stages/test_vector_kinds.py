@@ -329,18 +329,18 @@ def test_relevance_feedback_keeps_whitening_and_share(table, monkeypatch, learne
     answer = trainer.update(learner)
     assert answer["accepted"], answer["reason"]
     found = trainer.load(learner)
-    assert (found.learned_, found.scale_) == (base.learned_, base.scale_)
+    assert (found.learned_weight_, found.scale_) == (base.learned_weight_, base.scale_)
     for name in ("mean_", "whitening_"):
         np.testing.assert_array_equal(getattr(found, name), getattr(base, name))
     array = {"oasis": "W_", "aroma": "distribution_"}[learner]
     np.testing.assert_array_equal(getattr(found, array), getattr(plain, array))
     assert not np.array_equal(getattr(found, array), getattr(base, array))
-    assert Searcher(run).share(learner) == base.learned_
+    assert Searcher(run).share(learner) == base.learned_weight_
     trainer.undo(learner)
     found = trainer.load(learner)
     np.testing.assert_array_equal(getattr(found, array), getattr(base, array))
     assert found.is_whitened()
-    assert found.learned_ == base.learned_
+    assert found.learned_weight_ == base.learned_weight_
 
 
 def test_vectors_as_queries(table):

@@ -116,7 +116,7 @@ def test_marks_alone_teach_a_run_without_labels(flat):
     assert "warning: 1 mark skipped" in result.stderr
     assert json_of("train", "--learner", "aroma", cwd=flat)["up_to_date"]
     visterm("train", cwd=flat)  # oasis, with the upload among its teachers
-    taught = json_of("explain", "id:1", "id:2", "--teachers", "--learner", "oasis", "--learned", "1", cwd=flat)
+    taught = json_of("explain", "id:1", "id:2", "--teachers", "--learner", "oasis", "--learned-weight", "1", cwd=flat)
     assert len(taught["pairs"]) > 0
     status = FeedbackTrainer(searcher.run).status()["learners"]["oasis"]
     assert (status["marks"], status["waiting"]) == (6, 1)  # that of the query which is gone
@@ -164,7 +164,9 @@ def test_updates_from_marks_alone_start_at_the_identity(flat, tmp_path, kind):
     assert order.index(last["id"]) < len(order) - 1
     with pytest.raises(AssertionError):
         np.testing.assert_array_equal(after.learner("oasis").W_, np.eye(searcher.X.shape[1]))
-    taught = json_of("explain", f"id:{query.id}", f"id:{last['id']}", "--teachers", "--learned", "1", cwd=tmp_path)
+    taught = json_of(
+        "explain", f"id:{query.id}", f"id:{last['id']}", "--teachers", "--learned-weight", "1", cwd=tmp_path
+    )
     assert {pair["mark"]["number"] for pair in taught["pairs"]} <= {1, 2}
     assert taught["pairs"][0]["together"]
     assert json_of("info", cwd=tmp_path)["learners"] == {"oasis": "learns from marks alone"}
