@@ -8,14 +8,18 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import typer.testing
 
 from visterm.pipeline.cli.app import app
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.files import write_record
 
 
 def set_all(**sections):
@@ -66,6 +70,35 @@ def refused(*arguments, cwd):
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     return [line for line in result.stderr.splitlines() if line.startswith("visterm: ")][-1]
+
+
+def note(folder, name, **figures):
+    """Write figures into the record of a trained learner."""
+    file = folder / "runs/fruit/learners" / name / "record.json"
+    record = json.loads(file.read_text())
+    record["result"] |= figures
+    write_record(file, record)
+
+
+def paths_of(answer):
+    """The paths of the results of a query, the nearest first."""
+    return [result["path"] for result in answer["results"]]
+
+
+def catalogue_rows(folder, columns="path, labels, split, status"):
+    """Columns of the images of the run "fruit" that are not removed, by path."""
+    with contextlib.closing(sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite")) as db, db:
+        query = f"SELECT {columns} FROM images WHERE status != 'removed' ORDER BY path"
+        found = db.execute(query).fetchall()
+    return [tuple(os.fsdecode(value) if isinstance(value, bytes) else value for value in row) for row in found]
+
+
+def counts_by_path(folder):
+    """Counts of each image of the run "fruit" that is not removed."""
+    with Collection(folder / "runs/fruit/collection") as collection:
+        images = collection.images()
+        matrix = collection.counts(images).toarray()
+    return {image.path: tuple(row) for image, row in zip(images, matrix, strict=True)}
 
 
 def copy_run(source, target):
@@ -144,6 +177,20 @@ def end_by_signal(number, moment, *arguments, cwd):
     """One command that is ended by a signal; see `ended_by_signals`."""
     with ended_by_signals() as end:
         return end(number, moment, *arguments, cwd=cwd)
+
+
+def said_until_killed(program, *arguments, lines, seconds):
+    """Numbers that a program printed before it was killed, some seconds after its first lines."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said = [process.stdout.readline() for _ in range(lines)]
+            time.sleep(seconds)
+        finally:
+            process.kill()  # SIGKILL
+        said += process.stdout.readlines()
+    assert process.returncode == -9
+    return [int(line) for line in said if line.endswith("\n")]
 
 
 SMALL_FILES = """

@@ -9,13 +9,14 @@ import pytest
 from running import CLASSES, SMALL, copy_run, visterm
 
 from visterm.pipeline import Searcher
+from visterm.pipeline.store.run import Run
 
 
 @pytest.fixture(scope="session")
 def finished(build_once, write_images):
     """A folder with three classes of ten images, and the run "fruit" of oasis, wsabie and musl, oasis evaluated.
 
-    Tests only read it; `mine` is a copy to change.
+    Tests only read it; `mine` is a copy to change. A module that needs another run has a `finished` of its own.
     """
 
     def build(folder):
@@ -31,6 +32,12 @@ def finished(build_once, write_images):
 def mine(finished, tmp_path):
     """A copy of `finished` that a test may change."""
     return copy_run(finished, tmp_path)
+
+
+@pytest.fixture
+def run(mine):
+    """The run in `mine`."""
+    return Run(mine / "runs/fruit")
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,10 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
-import time
 
 import pytest
-from running import json_of, refused, visterm
+from running import json_of, refused, said_until_killed, visterm
 
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
@@ -160,14 +158,7 @@ while True:
 def test_what_was_confirmed_survives_a_kill(editor):
     wait, confirmed = random.Random(0), 0
     for _ in range(8):
-        with subprocess.Popen(
-            [sys.executable, "-c", EDITING, str(editor.run.folder)], stdout=subprocess.PIPE, text=True
-        ) as process:
-            said = [process.stdout.readline()]
-            time.sleep(wait.uniform(0, 0.3))
-            process.kill()
-            said += process.stdout.readlines()
-        steps = [int(line) for line in said if line.endswith("\n")]
+        steps = said_until_killed(EDITING, editor.run.folder, lines=1, seconds=wait.uniform(0, 0.3))
         n_edits = len(editor.history())
         assert n_edits in (steps[-1], steps[-1] + 1)  # the last may be written and not yet confirmed
         editor.add(f"label {n_edits}", ["id:1"])

@@ -85,10 +85,10 @@ def test_bad_input(mine, arguments, message):
     assert not Run(mine / "runs/fruit").different.exists()
 
 
-def test_an_image_that_was_removed_is_refused(mine, monkeypatch):
+def test_an_image_that_was_removed_is_refused(mine, run, monkeypatch):
     monkeypatch.chdir(mine)
     visterm("remove", "pear/1.jpg", cwd=mine)
     with pytest.raises(UserError, match="was removed"):
-        say_different(Run(mine / "runs/fruit"), [["pear/1.jpg"], ["pear/2.jpg"]])
+        say_different(run, [["pear/1.jpg"], ["pear/2.jpg"]])
     with pytest.raises(UserError, match="no such run"):
         undo_different(Run(mine / "runs/none"))

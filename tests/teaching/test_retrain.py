@@ -22,12 +22,6 @@ from visterm.teaching.retrain import stale_learners, train_again, undo_training,
 ALL = ["oasis", "wsabie", "musl"]
 
 
-@pytest.fixture
-def run(mine):
-    """A copy of a run of three learners, which its test may change."""
-    return Run(mine / "runs" / "fruit")
-
-
 def stale(run):
     with opened(run, run.configure(None, []), lock=False) as it:
         return stale_learners(it, it.config, it.training)
@@ -178,9 +172,9 @@ def test_another_command_at_work_is_one_line(run):
         train_again(run)
 
 
-def test_from_the_command_line(mine):
+def test_from_the_command_line(mine, run):
     assert "nothing to learn" in visterm("train", "--again", cwd=mine).stderr
-    relabel(Run(mine / "runs" / "fruit"))
+    relabel(run)
     results = json_of("train", "--again", cwd=mine)
     assert [result["learner"] for result in results] == ALL
     taken = [result["learner"] for result in results if result["taken"]]

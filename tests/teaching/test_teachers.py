@@ -64,8 +64,7 @@ def test_the_command_prints_a_table_or_json(finished):
     assert "--output" in refused(*call, "--output", "a.png", cwd=finished)
 
 
-def test_a_learner_without_a_table_says_how_to_make_one(mine, monkeypatch):
-    run = Run(mine / "runs/fruit")
+def test_a_learner_without_a_table_says_how_to_make_one(run, monkeypatch):
     monkeypatch.setattr(train_module, "MOST_IMAGES", 0)
     train_module.train(run, load_config(run.folder / "config.yaml", []), "oasis", QUIET, force=True)
     with pytest.raises(UserError, match="'visterm train --learner oasis --run fruit --force' to make one"):
@@ -73,8 +72,7 @@ def test_a_learner_without_a_table_says_how_to_make_one(mine, monkeypatch):
     assert load_teachers(run.learner("oasis")) is None
 
 
-def test_removed_images_stay_teachers(mine):
-    run = Run(mine / "runs/fruit")
+def test_removed_images_stay_teachers(mine, run):
     before = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0)
     taught = [one[side]["path"] for one in before["pairs"] for side in ("query", "result")]
     gone = next(path for path in taught if path not in ("pear/3.jpg", "pear/4.jpg"))
@@ -85,8 +83,7 @@ def test_removed_images_stay_teachers(mine):
     assert "(not in the run)" in "\n".join(in_words(after))
 
 
-def test_damage_never_changes_a_score_and_is_told_where_it_matters(mine):
-    run = Run(mine / "runs/fruit")
+def test_damage_never_changes_a_score_and_is_told_where_it_matters(run):
     wanted = Searcher(run).search("pear/3.jpg", k=5)
     for spoiled in (*run.learner("oasis").glob("files/teachers_*.npy"), *(run.learner("oasis") / "teachers").iterdir()):
         kept = spoiled.read_bytes()
@@ -103,9 +100,8 @@ def test_damage_never_changes_a_score_and_is_told_where_it_matters(mine):
         explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg")
 
 
-def test_marks_are_teachers_with_their_number_and_time(mine, monkeypatch):
+def test_marks_are_teachers_with_their_number_and_time(run, monkeypatch):
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)  # these marks contradict the labels, so that all are learned
-    run = Run(mine / "runs/fruit")
     searcher, trainer = Searcher(run), FeedbackTrainer(run)
     images = {image.path: image for image in searcher.images}
     for path, mark in (("plum/5.jpg", 1), ("plum/6.jpg", 1), ("pear/1.jpg", -1), ("pear/2.jpg", -1)):
@@ -124,8 +120,7 @@ def test_marks_are_teachers_with_their_number_and_time(mine, monkeypatch):
     assert not any(one["mark"] for one in explain_teachers(Searcher(run), "pear/3.jpg", "plum/5.jpg")["pairs"])
 
 
-def test_vectors_of_teachers_are_those_of_the_training(mine):
-    run = Run(mine / "runs/fruit")
+def test_vectors_of_teachers_are_those_of_the_training(run):
     searcher = Searcher(run)
     taught = load_teachers(run.learner("oasis"))
     rows = [searcher.place[row["id"]] for row in taught.rows]
@@ -133,8 +128,7 @@ def test_vectors_of_teachers_are_those_of_the_training(mine):
     np.testing.assert_array_equal(taught.X.toarray(), searcher.X[rows].toarray())
 
 
-def test_a_forgotten_image_leaves_the_learner_and_its_table_and_comes_back_with_undo(mine, monkeypatch):
-    run = Run(mine / "runs/fruit")
+def test_a_forgotten_image_leaves_the_learner_and_its_table_and_comes_back_with_undo(mine, run, monkeypatch):
     before = Searcher(run).search("pear/3.jpg", k=20, learned_weight=1.0)
     found = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0, n_teachers=500)
     sides = [one[side] for one in found["pairs"] for side in ("query", "result")]
@@ -159,9 +153,8 @@ def test_a_forgotten_image_leaves_the_learner_and_its_table_and_comes_back_with_
     assert Searcher(run).search("pear/3.jpg", k=20, learned_weight=1.0) == before
 
 
-def test_marks_are_forgotten_and_later_updates_do_not_bring_back_what_was(mine, monkeypatch):
+def test_marks_are_forgotten_and_later_updates_do_not_bring_back_what_was(run, monkeypatch):
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
-    run = Run(mine / "runs/fruit")
     searcher, trainer = Searcher(run), FeedbackTrainer(run)
     images = {image.path: image for image in searcher.images}
     query = images["pear/3.jpg"].sha256

@@ -205,8 +205,7 @@ def test_idf_is_learned_without_held_out_images(finished):
 
 
 @pytest.mark.parametrize("learner", ["oasis", "wsabie", "knn", "hier"])
-def test_held_out_images_are_measured_as_new(mine, learner, tmp_path, monkeypatch):
-    run = Run(mine / "runs/fruit")
+def test_held_out_images_are_measured_as_new(run, learner, tmp_path, monkeypatch):
     config, file = run.configure(None, []), tmp_path / "as_new.npz"
     with opened(run, config, lock=False) as it:
         images = it.images("train")

@@ -7,15 +7,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.examples import combine, region_vector
 from visterm.pipeline.search.request import Rectangle, parse_example
-
-
-@pytest.fixture(scope="module")
-def searcher(finished):
-    return Searcher(finished / "runs" / "fruit")
 
 
 @pytest.mark.parametrize("make", [sparse.csr_matrix, np.asarray])

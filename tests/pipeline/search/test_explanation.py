@@ -452,7 +452,6 @@ def test_large_photos_are_explained_in_their_own_coordinates(tmp_path, write_ima
 def test_mistakes_are_one_line(finished):
     assert "Missing argument" in visterm("explain", "id:1", cwd=finished, check=2).stderr
     for mistake, message in (
-        ("id:999999", "id:999999: run fruit has no image of this id"),
         ("id:2 --output why.jpg", "a picture needs a name that ends in .png"),
         ("id:2 --output nowhere/why.png", "no such folder: nowhere"),
         ("id:2 --learner oasis,wsabie", "only one learner"),

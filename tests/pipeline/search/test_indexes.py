@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from running import visterm
+from running import paths_of, visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
@@ -24,10 +24,6 @@ def of_vectors(tmp_path):
     vectors = ["--vectors", "fruit.npy", "--ids", "fruit.txt"]
     visterm("features", *vectors, "--set", "index.kind=two-stage", "--set", "index.n_candidates=5", cwd=tmp_path)
     return tmp_path
-
-
-def paths_of(answer):
-    return [result["path"] for result in answer["results"]]
 
 
 def test_two_stages_of_few_images_find_what_exact_search_finds(mine, searcher):

@@ -105,17 +105,3 @@ def test_a_picture_that_cannot_be_read_is_a_placeholder(mine):
     (mine / "fruit/pear/5.jpg").write_bytes(b"no picture")
     _, page = page_of(mine, "pear/0.jpg", "-k", "29")
     assert page.count("cannot be read</span>") == 1
-
-
-def test_examples_of_the_page_run(repository, mine, outside, monkeypatch):
-    (mine / "runs/fruit").rename(mine / "runs/photos")
-    outside.rename(mine / "holiday")
-    shutil.copy(mine / "fruit/pear/0.jpg", mine / "a.jpg")
-    monkeypatch.chdir(mine)
-    names: dict = {}
-    examples = re.findall(r"```python\n(.*?)```", (repository / "docs/searching.md").read_text(), re.DOTALL)
-    assert len(examples) == 4
-    for example in examples:
-        exec(example, names)
-    assert names["labels"][0]["label"] == "pear"
-    assert set(names["by_learner"]) == set(names["searcher"].learners)

@@ -1,16 +1,11 @@
 """What filters, examples and duplicates do to a search."""
 
-import json
 import shutil
 
 import pytest
-from running import json_of, refused, visterm
+from running import json_of, paths_of, refused, visterm
 
 from visterm.pipeline.search.labels import UnknownLabel
-
-
-def paths(answer):
-    return [row["path"] for row in answer["results"]]
 
 
 def test_filters_leave_the_order_and_the_scores_as_they_are(searcher):
@@ -30,9 +25,9 @@ def test_filters_leave_the_order_and_the_scores_as_they_are(searcher):
 def test_labels_are_ranked_among_the_images_that_pass(searcher, finished):
     (whole,) = searcher.search_label("pear", 30)
     (some,) = json_of("search", "--query-label", "pear", "--label", "plum", "-k", "30", cwd=finished)
-    assert paths(some) == [path for path in paths(whole) if path.startswith("plum/")]
+    assert paths_of(some) == [path for path in paths_of(whole) if path.startswith("plum/")]
     (rest,) = json_of("search", "--label", "pear", "--not-label", "pear", "--offset", "2", "-k", "3", cwd=finished)
-    assert paths(rest) == [path for path in paths(whole) if not path.startswith("pear/")][2:5]
+    assert paths_of(rest) == [path for path in paths_of(whole) if not path.startswith("pear/")][2:5]
     assert [row["rank"] for row in rest["results"]] == [3, 4, 5]
     asked = ("search", "--label", "pear", "--label", "plum")
     together = visterm("search", "--query-label", "pear", "--query-label", "plum", cwd=finished).stdout
@@ -47,12 +42,12 @@ def test_duplicates_of_a_query_and_of_results_are_skipped(mine):
     for query in ("pear/0.jpg", "from outside.jpg"):
         (answer,) = json_of("search", query, "-k", "50", cwd=mine)
         (without,) = json_of("search", query, "-k", "50", "--exclude-duplicates", cwd=mine)
-        copies = {"pear/0.jpg", "pear/again.jpg"} & set(paths(answer))
+        copies = {"pear/0.jpg", "pear/again.jpg"} & set(paths_of(answer))
         assert copies
-        assert paths(without) == [path for path in paths(answer) if path not in copies]
+        assert paths_of(without) == [path for path in paths_of(answer) if path not in copies]
     (other,) = json_of("search", "pear/1.jpg", "-k", "50", "--exclude-duplicates", cwd=mine)
     assert len(other["results"]) == 29
-    assert sum(path in ("pear/0.jpg", "pear/again.jpg") for path in paths(other)) == 1
+    assert sum(path in ("pear/0.jpg", "pear/again.jpg") for path in paths_of(other)) == 1
 
 
 def test_a_page_of_a_query_with_examples(finished, tmp_path):
@@ -75,14 +70,6 @@ def test_a_page_of_a_query_with_examples(finished, tmp_path):
 )
 def test_mistakes_are_one_line(finished, arguments, message):
     assert message in refused("search", *arguments, cwd=finished)
-
-
-def test_a_run_without_labels_says_so(tmp_path, write_images):
-    write_images(tmp_path / "flat", [f"pear{i}.jpg" for i in range(6)])
-    visterm("features", "flat", "--set", "features.n_visterms=10", cwd=tmp_path)
-    asked = ("search", "pear0.jpg", "--learner", "cosine")
-    assert "run flat has no label 'pear'; its images have no labels" in refused(*asked, "--label", "pear", cwd=tmp_path)
-    assert len(json.loads(visterm(*asked, "--folder", ".", "--json", cwd=tmp_path).stdout)[0]["results"]) == 5
 
 
 def test_an_unknown_label_has_an_error_of_its_own(searcher):

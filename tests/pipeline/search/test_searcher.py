@@ -18,7 +18,6 @@ from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import write_record
-from visterm.pipeline.store.run import Run
 
 
 def test_as_many_results_as_there_are(searcher):
@@ -144,20 +143,6 @@ def test_the_next_searcher_shares_the_indexes_of_learners_that_stay(mine):
     assert other.index("wsabie", 0.2).gallery_ is galleries[1]
 
 
-def test_labels(searcher):
-    (plum,) = searcher.search_label("plum", k=3)
-    assert plum["query"] == "plum"
-    assert plum["results"][0]["labels"] == ["plum"]
-    (both,) = searcher.search_label(["plum", "pear"], k=3)
-    assert both["query"] == "plum + pear"
-    assert searcher.annotate("pear/0.jpg", k=1)[0]["labels"][0]["label"] == "pear"
-    assert {entry["label"] for entry in searcher.similar_labels("pear", k=9)[0]["labels"]} == {"apple", "plum"}
-    with pytest.raises(UserError, match="did you mean pear"):
-        searcher.search_label("peer")
-    with pytest.raises(UserError, match="oasis ranks images, not labels"):
-        searcher.annotate("id:1", learner="oasis")
-
-
 def test_warnings_go_to_the_console_or_to_the_log(mine, capsys, caplog):
     with contextlib.closing(sqlite3.connect(mine / "runs/fruit/collection/catalogue.sqlite")) as db, db:
         db.execute("UPDATE images SET labels = '{\"quince\": 1.0}' WHERE path = ?", (b"pear/0.jpg",))
@@ -218,8 +203,7 @@ def test_the_nearest_labels_need_no_training(searcher, outside, mine, capsys):
         told.search_label("plum")
 
 
-def test_the_nearest_labels_are_those_of_the_moment(mine):
-    run = Run(mine / "runs/fruit")
+def test_the_nearest_labels_are_those_of_the_moment(run):
     images = Searcher(run).images
     plums = [image.id for image in images if "plum" in image.labels]
     editor = LabelEditor(run)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import copy_run, json_of, refused, set_all, visterm
+from running import json_of, refused, set_all, visterm
 
 from visterm.features import deep_embedder, efficientnet
 from visterm.pipeline import Searcher
@@ -23,7 +23,7 @@ SMALL = set_all(oasis={"n_steps": 3000, "pass_steps": 1000}, wsabie={"n_steps": 
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory, write_images):
+def finished(tmp_path_factory, write_images):
     """A folder with three classes of eight images, and a run of them with two learners trained."""
     folder = tmp_path_factory.mktemp("deep")
     write_images(folder / "fruit", [f"{label}/{i}.jpg" for label in ("apple", "pear", "plum") for i in range(8)])
@@ -34,18 +34,12 @@ def done(tmp_path_factory, write_images):
     return folder
 
 
-@pytest.fixture
-def mine(done, tmp_path):
-    """A copy of it that a test may change."""
-    return copy_run(done, tmp_path)
-
-
-def test_the_collection_holds_the_vectors_of_the_network(done):
-    searcher = Searcher(done / "runs/fruit")
-    expected = deep_embedder().fit().transform([done / "fruit" / image.path for image in searcher.images])
+def test_the_collection_holds_the_vectors_of_the_network(finished):
+    searcher = Searcher(finished / "runs/fruit")
+    expected = deep_embedder().fit().transform([finished / "fruit" / image.path for image in searcher.images])
     np.testing.assert_allclose(searcher.X, expected, rtol=2**-11, atol=1e-6)  # in float16
-    assert json_of("info", cwd=done)["vectors"] == "of 1,280 numbers in float16, made by EfficientNet-Lite0"
-    record = json.loads((done / "runs/fruit/extractor/record.json").read_text())
+    assert json_of("info", cwd=finished)["vectors"] == "of 1,280 numbers in float16, made by EfficientNet-Lite0"
+    record = json.loads((finished / "runs/fruit/extractor/record.json").read_text())
     assert record["inputs"]["model"] == efficientnet.SHA256
 
 
@@ -83,8 +77,8 @@ def test_a_run_keeps_how_photos_are_fitted(mine):
 
 
 @pytest.mark.parametrize("learner", ["cosine", "oasis", "wsabie"])
-def test_pairs_of_cells_sum_to_the_score(done, learner):
-    searcher = Searcher(done / "runs/fruit")
+def test_pairs_of_cells_sum_to_the_score(finished, learner):
+    searcher = Searcher(finished / "runs/fruit")
     found = explain_pair(searcher, "pear/0.jpg", "pear/5.jpg", learner, n_pairs=49)
     (answer,) = searcher.search(["id:" + str(found["query"]["id"])], k=23, learner=learner)
     shown = next(row["score"] for row in answer["results"] if row["path"] == "pear/5.jpg")
@@ -110,22 +104,22 @@ def test_pairs_of_cells_sum_to_the_score(done, learner):
 
 
 @pytest.mark.slow
-def test_a_large_photo_is_explained_in_its_own_pixels(done, tmp_path):
+def test_a_large_photo_is_explained_in_its_own_pixels(finished, tmp_path):
     """It is decoded at reduced size for its vector, and the boxes name places in the original."""
     import cv2
 
-    pixels = cv2.imread(str(done / "fruit/plum/2.jpg"))
+    pixels = cv2.imread(str(finished / "fruit/plum/2.jpg"))
     cv2.imwrite(str(tmp_path / "large.jpg"), cv2.resize(pixels, (2000, 1500), interpolation=cv2.INTER_CUBIC))
-    found = json_of("explain", tmp_path / "large.jpg", "plum/2.jpg", "--output", tmp_path / "why.png", cwd=done)
+    found = json_of("explain", tmp_path / "large.jpg", "plum/2.jpg", "--output", tmp_path / "why.png", cwd=finished)
     assert (found["query"]["width"], found["query"]["height"]) == (2000, 1500)
     x, y, width, height = found["query"]["boxes"][-1]
     wide = 1500 * (4 / 3) ** 0.5  # what the network sees, but for `KEEP`
     assert (x + width, y + height) == pytest.approx((1000 + KEEP * wide / 2, 750 + KEEP * 750), abs=0.1)
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
-    words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", "--pairs", 2, cwd=done).stdout
+    words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", "--pairs", 2, cwd=finished).stdout
     assert "cell in the query" in words
     assert "of 49 cells" in words.splitlines()[0]
-    found = json_of("search", tmp_path / "large.jpg", "-k", 1, "--learner", "cosine", cwd=done)
+    found = json_of("search", tmp_path / "large.jpg", "-k", 1, "--learner", "cosine", cwd=finished)
     assert found[0]["results"][0]["path"] == "plum/2.jpg"
 
 
@@ -167,9 +161,9 @@ def test_musl_is_refused_with_the_way_out(mine):
     assert line.endswith("--set features.kind=visterms --set features.codebook.kind=forest")
 
 
-def test_a_model_is_inspected(done, tmp_path, write_model):
-    model = done / "runs/fruit/extractor/files/model.onnx"
-    found = json_of("model", "inspect", model, cwd=done)
+def test_a_model_is_inspected(finished, tmp_path, write_model):
+    model = finished / "runs/fruit/extractor/files/model.onnx"
+    found = json_of("model", "inspect", model, cwd=finished)
     assert (found["layer"], found["n_features"], found["cells"], found["size"]) == ("vector", 1280, [7, 7], [224, 224])
     write_model(tmp_path / "free.onnx")
     assert refused("model", "inspect", "free.onnx", cwd=tmp_path).endswith("give --size, for example 224")

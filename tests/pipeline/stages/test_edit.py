@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import sqlite3
 from contextlib import closing
 from signal import SIGKILL
 
 import numpy as np
 import pytest
-from running import CLASSES, SMALL, end_by_signal, in_small_files, json_of, refused, visterm
+from running import (
+    CLASSES,
+    SMALL,
+    catalogue_rows,
+    counts_by_path,
+    end_by_signal,
+    in_small_files,
+    json_of,
+    refused,
+    visterm,
+)
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
@@ -20,7 +28,6 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages import edit as edit_stage
 from visterm.pipeline.stages.edit import READ
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.run import Run
 
 NAMES = {f"{c}/{i}.jpg" for c in CLASSES for i in range(10)}
 
@@ -37,21 +44,6 @@ def mine(mine, write_images):
 def found(query, cwd, learner="cosine", k=1):
     (result,) = json_of("search", query, "--learner", learner, "-k", k, cwd=cwd)
     return [row["path"] for row in result["results"]]
-
-
-def rows(folder, columns="path, labels, split, status"):
-    """Rows of the catalogue that are not removed, by path."""
-    with contextlib.closing(sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite")) as db, db:
-        query = f"SELECT {columns} FROM images WHERE status != 'removed' ORDER BY path"
-        return [(os.fsdecode(path), *rest) for path, *rest in db.execute(query)]
-
-
-def counts(folder):
-    """Counts of each living image."""
-    with closing(Collection(folder / "runs/fruit/collection")) as collection:
-        images = collection.images()
-        matrix = collection.counts(images).toarray()
-    return {image.path: tuple(row) for image, row in zip(images, matrix, strict=True)}
 
 
 def test_an_added_image_is_found_at_once_by_what_was_trained_before(mine):
@@ -74,15 +66,15 @@ def test_a_folder_below_the_root_is_added_as_a_scan_would_do_it(mine, tmp_path_f
     visterm("features", "fruit", cwd=twin)
     done = json_of("add", "fruit/apple", "fruit/pear", "fruit/plum/new0.jpg", "fruit/plum/new1.jpg", cwd=mine)
     assert (done["added"], done["present"], done["n_images"]) == (6, 20, 36)
-    assert rows(mine) == rows(twin)
-    assert counts(mine) == counts(twin)
+    assert catalogue_rows(mine) == catalogue_rows(twin)
+    assert counts_by_path(mine) == counts_by_path(twin)
     again = json_of("features", "fruit", cwd=mine)
     assert (again["added"], again["changed"], again["removed"], again["relabelled"], again["extracted"]) == (0,) * 5
 
 
 def test_images_from_outside_stay_until_their_files_are_gone(mine):
     visterm("add", "more/apple", "--label", "apple", "--label", "red", cwd=mine)
-    outside = [row for row in rows(mine) if row[0].startswith("/")]
+    outside = [row for row in catalogue_rows(mine) if row[0].startswith("/")]
     assert [(row[0], row[1]) for row in outside] == [
         (str(mine / f"more/apple/new{i}.jpg"), '{"apple": 1.0, "red": 1.0}') for i in range(2)
     ]
@@ -93,14 +85,14 @@ def test_images_from_outside_stay_until_their_files_are_gone(mine):
     shutil.copy(mine / "more/plum/new0.jpg", mine / "more/apple/new1.jpg")
     again = json_of("features", "fruit", cwd=mine)
     assert (again["n_images"], again["removed"], again["changed"], again["extracted"]) == (31, 1, 1, 1)
-    assert [row[1] for row in rows(mine) if row[0].startswith("/")] == ['{"apple": 1.0, "red": 1.0}']
+    assert [row[1] for row in catalogue_rows(mine) if row[0].startswith("/")] == ['{"apple": 1.0, "red": 1.0}']
 
 
 def test_a_root_that_encloses_what_was_outside_takes_it_in(mine):
     visterm("add", "more/apple/new0.jpg", "--label", "mine", cwd=mine)
-    (id_,) = (row[1] for row in rows(mine, "path, id") if row[0].startswith("/"))
+    (id_,) = (row[1] for row in catalogue_rows(mine, "path, id") if row[0].startswith("/"))
     visterm("features", ".", "--run", "fruit", "--force", cwd=mine)
-    after = rows(mine, "path, id, labels")
+    after = catalogue_rows(mine, "path, id, labels")
     assert ("more/apple/new0.jpg", id_, '{"mine": 1.0}') in after
     assert not any(row[0].startswith("/") for row in after)
     assert len(after) == 30 + 6
@@ -119,10 +111,10 @@ def test_labels_by_hand_win_and_outlive_a_scan(mine):
     done = json_of("add", "fruit/pear/0.jpg", "--label", "green", cwd=mine)
     assert (done["present"], done["relabelled"], done["extracted"]) == (1, 1, 0)
     assert json_of("features", "fruit", cwd=mine)["relabelled"] == 0
-    assert ("pear/0.jpg", '{"green": 1.0}') in [row[:2] for row in rows(mine)]
+    assert ("pear/0.jpg", '{"green": 1.0}') in [row[:2] for row in catalogue_rows(mine)]
     visterm("remove", "fruit/pear/0.jpg", cwd=mine)
     visterm("add", "fruit/pear/0.jpg", cwd=mine)
-    assert ("pear/0.jpg", '{"pear": 1.0}') in [row[:2] for row in rows(mine)]
+    assert ("pear/0.jpg", '{"pear": 1.0}') in [row[:2] for row in catalogue_rows(mine)]
 
 
 def test_labels_of_a_table_reach_what_is_added(tmp_path, write_images):
@@ -134,7 +126,7 @@ def test_labels_of_a_table_reach_what_is_added(tmp_path, write_images):
     visterm("features", "fruit", *settings, cwd=tmp_path)
     write_images(tmp_path / "fruit", ["6.jpg", "7.jpg"])
     assert json_of("add", "fruit/6.jpg", "fruit/7.jpg", "more/x.jpg", cwd=tmp_path)["added"] == 3
-    labels = {row[0]: row[1] for row in rows(tmp_path)}
+    labels = {row[0]: row[1] for row in catalogue_rows(tmp_path)}
     assert labels["6.jpg"] == labels[str(tmp_path / "more/x.jpg")] == '{"round": 1.0}'
     assert labels["7.jpg"] is None
     assert json_of("features", "fruit", cwd=tmp_path)["relabelled"] == 0
@@ -158,7 +150,7 @@ def test_names_of_any_bytes(mine):
     name = os.fsdecode(b"it's \xff\n.jpg")
     shutil.copy(mine / "more/pear/new0.jpg", mine / "more" / name)
     visterm("add", mine / "more" / name, cwd=mine)
-    assert str(mine / "more" / name) in counts(mine)
+    assert str(mine / "more" / name) in counts_by_path(mine)
     assert visterm("remove", mine / "more" / name, cwd=mine).stdout.endswith("/more/it's \\xff\\n.jpg\n")
 
 
@@ -195,9 +187,9 @@ def test_add_refuses_what_is_a_mistake(mine, arguments, message):
     (mine / "notes.txt").write_text("no image")
     os.mkfifo(mine / "pipe.jpg")
     shutil.copy(mine / "more/pear/new0.jpg", mine / "fruit/.hidden.jpg")
-    before = rows(mine)
+    before = catalogue_rows(mine)
     assert refused("add", *arguments, cwd=mine) == f"visterm: {message}"
-    assert rows(mine) == before
+    assert catalogue_rows(mine) == before
 
 
 def test_images_that_a_scan_would_take_out_again_are_refused(tmp_path, write_images):
@@ -219,8 +211,8 @@ def test_there_must_be_visterms_first(tmp_path, write_images):
 
 
 def test_a_removed_image_stays_away_until_it_is_added_again(mine):
-    before = rows(mine, "path, id, labels, split")
-    expected = counts(mine)
+    before = catalogue_rows(mine, "path, id, labels, split")
+    expected = counts_by_path(mine)
     assert visterm("remove", "fruit/pear/3.jpg", cwd=mine).stdout.endswith("  pear/3.jpg\n")
     assert (mine / "fruit/pear/3.jpg").exists()
     assert "pear/3.jpg" not in found("fruit/pear/3.jpg", mine, k=29)
@@ -231,8 +223,8 @@ def test_a_removed_image_stays_away_until_it_is_added_again(mine):
     (mine / "aside.jpg").rename(mine / "fruit/pear/3.jpg")
     assert json_of("features", "fruit", cwd=mine)["n_images"] == 29
     assert json_of("add", "pear/3.jpg", cwd=mine)["added"] == 1  # as remove printed it
-    assert rows(mine, "path, id, labels, split") == before
-    assert counts(mine) == expected
+    assert catalogue_rows(mine, "path, id, labels, split") == before
+    assert counts_by_path(mine) == expected
 
 
 @pytest.mark.parametrize(
@@ -247,24 +239,24 @@ def test_a_removed_image_stays_away_until_it_is_added_again(mine):
 )
 def test_what_remove_takes(mine, arguments, removed):
     would = json_of("remove", *arguments, "--dry-run", cwd=mine)
-    assert len(counts(mine)) == 30
+    assert len(counts_by_path(mine)) == 30
     done = json_of("remove", *arguments, cwd=mine)
     assert sorted(image["path"] for image in done["images"]) == removed
     assert would == done | {"dry_run": True}
-    assert set(counts(mine)) == NAMES - set(removed)
+    assert set(counts_by_path(mine)) == NAMES - set(removed)
     assert json_of("remove", *arguments, cwd=mine)["already"] == len(removed)
 
 
-def test_an_exclusion_is_undone_with_vectors_and_labels(mine):
+def test_an_exclusion_is_undone_with_vectors_and_labels(mine, run):
     visterm("add", "fruit/plum/3.jpg", "--label", "damson", cwd=mine)
-    before, run = rows(mine, "path, id, labels, split, status, segment, row"), Run(mine / "runs/fruit")
+    before = catalogue_rows(mine, "path, id, labels, split, status, segment, row")
     ids = [id_ for path, id_, *_ in before if path in ("plum/3.jpg", "pear/1.jpg")]
     excluded = edit_stage.exclude(run, [*ids, 10**9])
     assert len(excluded) == 2
     assert edit_stage.exclude(run, ids) == []  # they are out already
     assert "plum/3.jpg" not in found("fruit/plum/3.jpg", mine, k=30)
     assert edit_stage.restore(run, excluded) == 2
-    assert rows(mine, "path, id, labels, split, status, segment, row") == before
+    assert catalogue_rows(mine, "path, id, labels, split, status, segment, row") == before
     with closing(Collection(run.collection)) as collection:
         assert collection.execute("SELECT labels FROM given").fetchall() == [('{"damson": 1.0}',)]
     assert edit_stage.restore(run, excluded) == 0  # once
@@ -272,9 +264,8 @@ def test_an_exclusion_is_undone_with_vectors_and_labels(mine):
     for segment in {image.segment for image in excluded}:
         shutil.rmtree(run.collection / "segments" / str(segment))
     edit_stage.restore(run, excluded)
-    assert {status for path, status in rows(mine, "path, status") if path in ("plum/3.jpg", "pear/1.jpg")} == {
-        "pending"
-    }
+    status = dict(catalogue_rows(mine, "path, status"))
+    assert status["plum/3.jpg"] == status["pear/1.jpg"] == "pending"
 
 
 def test_the_root_and_folders_above_it_mean_all_images(mine):
@@ -310,69 +301,68 @@ def test_a_name_with_two_meanings_is_refused(mine):
 )
 def test_remove_refuses_what_is_a_mistake(mine, arguments, message):
     assert refused("remove", *arguments, cwd=mine) == f"visterm: {message}"
-    assert len(counts(mine)) == 30
+    assert len(counts_by_path(mine)) == 30
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_after_compacting(mine):
     visterm("add", "more/pear", cwd=mine)
     visterm("remove", "pear/1.jpg", cwd=mine)
-    expected, nearest = counts(mine), found("fruit/pear/0.jpg", mine, "oasis", k=31)
+    expected, nearest = counts_by_path(mine), found("fruit/pear/0.jpg", mine, "oasis", k=31)
     assert json_of("info", cwd=mine)["segments"] == {"number": 2, "dead_rows": 1, "to_merge": 2}
     done = json_of("compact", cwd=mine)
     assert (done["run"], done["segments_before"], done["segments"], done["dropped_rows"]) == ("fruit", 2, 1, 1)
-    assert counts(mine) == expected
+    assert counts_by_path(mine) == expected
     assert found("fruit/pear/0.jpg", mine, "oasis", k=31) == nearest
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
     assert json_of("info", cwd=mine)["segments"] == {"number": 1, "dead_rows": 0, "to_merge": 0}
 
 
-def test_another_process_at_work_is_waited_for_by_people(mine):
-    with Run(mine / "runs/fruit").locked():
-        for command in (["add", "more/pear"], ["remove", "id:1"], ["compact"]):
+def test_another_process_at_work_is_waited_for_by_people(mine, run):
+    with run.locked():
+        for command in (["add", "more/pear"], ["remove", "id:1"], ["compact"], ["train"]):
             assert "another visterm is at work in this run" in refused(*command, cwd=mine)
-    assert len(counts(mine)) == 30
+    assert len(counts_by_path(mine)) == 30
 
 
 @pytest.mark.slow
 def test_a_killed_add_goes_on_where_it_was(mine, write_images):
     write_images(mine / "many", [f"{i}.jpg" for i in range(30)], seed=2)
     visterm("train", "--set", "compute.segment_size=5", "--force", cwd=mine)  # kept for later commands
-    expected = counts(mine)
+    expected = counts_by_path(mine)
     moment = "visterm.pipeline.store.catalogue:Collection enter_segment 4"
     end_by_signal(SIGKILL, moment, "add", "many", "--label", "new", cwd=mine)
-    partly = counts(mine)
+    partly = counts_by_path(mine)
     assert partly.items() >= expected.items()
     assert len(partly) == 30 + 15
     assert len(found("fruit/pear/0.jpg", mine, k=200)) == len(partly) - 1  # all that is there can be found
     done = json_of("add", "many", "--label", "new", cwd=mine)
     assert (done["present"], done["n_images"], len(done["ids"])) == (30, 60, 30)
-    killed, after = counts(mine), rows(mine, "path, labels, status")
+    killed, after = counts_by_path(mine), catalogue_rows(mine, "path, labels, status")
     shutil.rmtree(mine / "runs")
     visterm("features", "fruit", *SMALL, cwd=mine)
     visterm("add", "many", "--label", "new", cwd=mine)
-    assert killed == counts(mine)
-    assert after == rows(mine, "path, labels, status")
+    assert killed == counts_by_path(mine)
+    assert after == catalogue_rows(mine, "path, labels, status")
 
 
 @pytest.mark.slow
 def test_no_room_for_the_catalogue(mine):
-    before = rows(mine), counts(mine)
+    before = catalogue_rows(mine), counts_by_path(mine)
     for command in (["add", "more"], ["remove", "id:1"]):
         line = in_small_files(*command, cwd=mine, most=2000)
         assert line.startswith("visterm: runs/fruit")
         assert "disk" in line
         assert line.endswith("; fix this, then re-run the same command to resume")
-        assert (rows(mine), counts(mine)) == before
+        assert (catalogue_rows(mine), counts_by_path(mine)) == before
     assert json_of("add", "more", cwd=mine)["n_images"] == 36
 
 
-def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
+def test_from_python_a_full_disk_is_the_same_error(mine, run, monkeypatch):
     def full(*_, **__):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr("visterm.pipeline.stages.extraction.write_segment", full)
-    run = Run(mine / "runs/fruit")
     with pytest.raises(UserError, match="No space left on device; fix this"):
         edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
@@ -411,21 +401,11 @@ def test_the_cosine_is_that_of_the_vectors_of_all_images(mine, write_images):
     assert json_of("info", cwd=mine)["drift"]["mean_cosine"] == pytest.approx(cosines.mean(), abs=1e-4)
 
 
-def test_a_damaged_segment_does_not_keep_info_from_telling_the_rest(mine):
-    (segment,) = (mine / "runs/fruit/collection/segments").iterdir()
-    (segment / "record.json").write_text("{")
-    described = json_of("info", cwd=mine)
-    assert "damaged segment" in described["segments"]["error"]
-    assert described["images"] == 30
-    assert "damaged segment" in visterm("info", cwd=mine).stdout
-
-
-def test_configurations_are_those_of_the_run(mine):
+def test_configurations_are_those_of_the_run(mine, run):
     """What add is given as configuration must not matter for what stands."""
-    run = Run(mine / "runs/fruit")
     done = edit_stage.add(run, load_config(None, ["features.n_visterms=7"]), [mine / "more/plum"], Console(quiet=True))
     assert done["extracted"] == 2
-    assert {len(row) for row in counts(mine).values()} == {40}
+    assert {len(row) for row in counts_by_path(mine).values()} == {40}
 
 
 def test_tables_of_vectors_grow_in_their_own_files(tmp_path):

@@ -75,6 +75,7 @@ def test_every_damaged_record_is_named_with_the_command_that_repairs_it(whole, d
         damage(whole / "runs/fruit" / place / "record.json")
     described = json_of("info", cwd=whole)
     assert described["images"] == 30  # the rest is described
+    assert "damaged segment" in described["segments"]["error"]
     assert described["learners"]["wsabie"].endswith(" steps (out of date: train again)")
     assert described["learners"]["oasis"].startswith("damaged: ")
     assert len(described["damaged"]) == len(PLACES)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sqlite3
 
 import pytest
-from running import CLASSES, SMALL, json_of, refused, visterm
+from running import CLASSES, SMALL, catalogue_rows, json_of, refused, visterm
 
 from visterm.pipeline.stages import repair
 from visterm.pipeline.store.files import write_record
-from visterm.pipeline.store.run import Run
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, write_images):
+def finished(tmp_path_factory, write_images):
     """A run with an image that was removed by hand, and one that has a label by hand."""
     folder = tmp_path_factory.mktemp("repair")
     write_images(folder / "fruit", [f"{label}/{i}.jpg" for label in CLASSES for i in range(6)])
@@ -25,15 +22,8 @@ def made(tmp_path_factory, write_images):
     return folder
 
 
-@pytest.fixture
-def mine(made, tmp_path):
-    return shutil.copytree(made, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
-
-
 def rows(folder):
-    query = "SELECT id, path, sha256, labels, split, status FROM images WHERE status != 'removed' ORDER BY id"
-    with contextlib.closing(sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite")) as db, db:
-        return db.execute(query).fetchall()
+    return catalogue_rows(folder, "id, path, sha256, labels, split, status")
 
 
 def flip(file):
@@ -122,8 +112,7 @@ def test_a_segment_lost_with_the_catalogue_is_extracted_again(mine):
     assert {row[:3] for row in rows(mine)} == {row[:3] for row in before}
 
 
-def test_what_is_replaced_or_removed_while_it_is_looked_at_is_not_damaged(mine, monkeypatch):
-    run = Run(mine / "runs/fruit")
+def test_what_is_replaced_or_removed_while_it_is_looked_at_is_not_damaged(run, monkeypatch):
     shutil.copytree(run.extractor, run.folder / "index/oasis")
     look = repair.damage
 

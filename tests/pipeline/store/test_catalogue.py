@@ -17,36 +17,12 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.checksums import file_crc32
 from visterm.pipeline.store.database import change_counter
 from visterm.pipeline.store.in_memory import opened_in_memory
-from visterm.pipeline.store.run import Run
 
 
 def test_counts_come_in_the_order_asked_for(collection, scan, extract):
     scan("a/1.jpg", "a/2.jpg", "a/3.jpg")
     images = extract()
     np.testing.assert_array_equal(collection.counts(images[::-1]).toarray(), [[0, 0, 3], [0, 2, 0], [1, 0, 0]])
-
-
-def test_counts_of_another_extractor_are_forgotten(collection, scan, extract):
-    scan("a/1.jpg", "a/2.jpg")
-    collection.use_extractor("one")
-    extract()
-    collection.use_extractor("one")
-    assert collection.pending() == []
-    collection.use_extractor("two")
-    assert len(collection.pending()) == 2
-
-
-def test_another_version_is_refused(collection):
-    collection["format"] = "0"
-    with pytest.raises(UserError, match="another version"):
-        Collection(collection.folder)
-
-
-def test_a_damaged_catalogue_is_refused(tmp_path):
-    (tmp_path / "collection").mkdir()
-    (tmp_path / "collection/catalogue.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(UserError, match="damaged catalogue"):
-        Collection(tmp_path / "collection")
 
 
 def test_a_catalogue_that_another_process_writes_is_not_called_damaged(collection, monkeypatch):
@@ -70,9 +46,8 @@ def test_a_refused_transaction_is_rolled_back(collection):
     assert collection["a"] is None
 
 
-def test_looking_at_a_catalogue_leaves_the_locks_of_its_writers(mine):
+def test_looking_at_a_catalogue_leaves_the_locks_of_its_writers(run):
     """A process that closes a descriptor of a file loses the locks that SQLite has on it."""
-    run = Run(mine / "runs/fruit")
     file = run.collection / "catalogue.sqlite"
     write = f"import sqlite3; sqlite3.connect({str(file)!r}, timeout=0).execute('BEGIN IMMEDIATE')"
     with Collection(run.collection) as collection, collection.transaction():

@@ -1,12 +1,10 @@
 """kill -9 while marks are added and while versions are made: what was confirmed is there, and the model is whole."""
 
 import random
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
+from running import said_until_killed
 
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher
@@ -19,20 +17,6 @@ from visterm.pipeline.store.run import Run
 from visterm.teaching.feedback import FeedbackTrainer
 
 pytestmark = pytest.mark.slow
-
-
-def said_until_killed(program, *arguments, lines, seconds):
-    """Numbers that a program printed before it was killed, some seconds after its first lines."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            said = [process.stdout.readline() for _ in range(lines)]
-            time.sleep(seconds)
-        finally:
-            process.kill()  # SIGKILL
-        said += process.stdout.readlines()
-    assert process.returncode == -9
-    return [int(line) for line in said if line.endswith("\n")]
 
 
 MARKER = """

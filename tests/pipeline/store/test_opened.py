@@ -9,14 +9,12 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store import run as run_module
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.opened import opened
-from visterm.pipeline.store.run import Run
 
 
-def test_a_record_is_read_once_and_again_after_it_was_replaced(mine, monkeypatch):
+def test_a_record_is_read_once_and_again_after_it_was_replaced(run, monkeypatch):
     reads = []
     read = run_module.read_record
     monkeypatch.setattr(run_module, "read_record", lambda folder: reads.append(folder) or read(folder))
-    run = Run(mine / "runs/fruit")
     folder = run.learner("oasis")
     with opened(run, run.configure(None, [])) as it:
         before = it.record(folder)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from running import json_of, visterm
+from running import json_of, note, visterm
 
-from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.recommendation import recommend
 
 
@@ -71,14 +70,6 @@ def test_nothing_is_recommended_without_held_out_images():
 # ------------------------------------------------------------------------------------------- where no learner is named
 
 
-def note(folder, name, **figures):
-    """Write figures into the record of a trained learner."""
-    file = folder / "runs/fruit/learners" / name / "record.json"
-    record = json.loads(file.read_text())
-    record["result"] |= figures
-    write_record(file, record)
-
-
 @pytest.mark.parametrize("name", ["wsabie", "cosine"])
 def test_every_command_takes_the_learner_that_held_out_images_recommend(mine, name):
     best, other = {"wsabie": ("wsabie", "oasis"), "cosine": ("cosine", "wsabie")}[name]
@@ -92,11 +83,3 @@ def test_every_command_takes_the_learner_that_held_out_images_recommend(mine, na
     assert f"by {best}" in visterm("explain", image, "fruit/pear/1.jpg", cwd=mine).stderr
     evaluated = visterm("evaluate", cwd=mine).stdout.strip().splitlines()[-1]
     assert evaluated.endswith("evaluations/wsabie/report.html" if name == "wsabie" else "evaluations/oasis/report.html")
-
-
-def test_a_run_where_nothing_is_trained_is_searched_by_cosine(tmp_path, write_images):
-    write_images(tmp_path / "flat", [f"{c}{i}.jpg" for c in ("pear", "plum") for i in range(4)])
-    visterm("features", "flat", "--set", "features.n_visterms=20", cwd=tmp_path)
-    result = visterm("search", "flat/pear0.jpg", "--json", cwd=tmp_path)
-    assert json.loads(result.stdout) == json_of("search", "flat/pear0.jpg", "--learner", "cosine", cwd=tmp_path)
-    assert "by cosine: run flat has no trained learner" in result.stderr
