@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import scipy.stats
+from galleries import Bilinear
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import label_ranking_average_precision_score
@@ -17,14 +18,6 @@ from visterm.retrieval import (
     evaluate_test_test,
     relevance_from_labels,
 )
-
-
-class InnerProduct:
-    def transform(self, X):
-        return X
-
-    def transform_query(self, Q):
-        return Q
 
 
 def ranking_of(*rows):
@@ -77,7 +70,7 @@ def test_filling_is_not_relevant_and_a_cut_list_is_a_lower_bound():
 def test_bad_input():
     X, y = some_data()
     relevance, right = sp.csr_matrix(np.eye(3)), [[0, 1, 2]] * 3
-    index = ExactIndex(InnerProduct(), X)
+    index = ExactIndex(Bilinear(), X)
     for call, message in (
         (lambda: evaluate(ranking_of([0, 1, 2]), relevance), "1 ranked lists, but relevance for 3 queries"),
         (lambda: evaluate(ranking_of(*[[0, 1, 3]] * 3), relevance), "names images beyond the 3 of the gallery"),
@@ -124,7 +117,7 @@ def test_relevance_from_several_labels_needs_a_weight_above_zero():
 def test_agrees_with_scikit_learn(seed):
     X, y = some_data(seed)
     Q, y_query = some_data(seed + 1, n=15)
-    figures = evaluate_query_gallery(InnerProduct(), Q, y_query, X, y)
+    figures = evaluate_query_gallery(Bilinear(), Q, y_query, X, y)
     relevance = relevance_from_labels(y_query, y).toarray()
     kept = figures.counted
     theirs = label_ranking_average_precision_score(relevance[kept], (Q @ X.T)[kept])
@@ -134,7 +127,7 @@ def test_agrees_with_scikit_learn(seed):
 def test_a_perfect_similarity_reaches_one():
     y = np.repeat(np.arange(4), 5)
     X = np.eye(4, dtype=np.float32)[y]
-    figures = evaluate_test_test(InnerProduct(), X, y)
+    figures = evaluate_test_test(Bilinear(), X, y)
     assert figures.mean_average_precision == pytest.approx(1)
     assert figures.precision_at(4) == 1
     assert figures.precision_at(8) == 4 / 8
@@ -144,7 +137,7 @@ def test_a_perfect_similarity_reaches_one():
 def test_random_scores_come_near_chance():
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(5), 60)
-    figures = evaluate_test_test(InnerProduct(), rng.standard_normal((300, 200)), y)
+    figures = evaluate_test_test(Bilinear(), rng.standard_normal((300, 200)), y)
     assert figures.mean_average_precision == pytest.approx(figures.chance_mean_average_precision, rel=0.05)
     assert figures.chance_precision == pytest.approx(59 / 299)
 
@@ -153,13 +146,13 @@ def test_random_scores_come_near_chance():
 def test_blocks_do_not_change_the_figures(block_size):
     X, y = some_data()
     own = np.arange(len(y))
-    index = ExactIndex(InnerProduct(), X)
+    index = ExactIndex(Bilinear(), X)
     for exclude in (own, np.where(own < 20, own, -1)):
         relevance = relevance_from_labels(y, y, exclude=exclude)
         whole = evaluate(index.search(X, exclude=exclude), relevance, exclude=exclude)
         assert_same(whole, evaluate_index(index, X, relevance, exclude=exclude, block_size=block_size))
         np.testing.assert_array_equal(whole.n_candidates, len(y) - (exclude >= 0))
-    assert_same(evaluate_test_test(InnerProduct(), X, y, n_jobs=2), evaluate_test_test(InnerProduct(), X * 8, y))
+    assert_same(evaluate_test_test(Bilinear(), X, y, n_jobs=2), evaluate_test_test(Bilinear(), X * 8, y))
 
 
 def evaluation_with(average_precision):

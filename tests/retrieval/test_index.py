@@ -3,29 +3,12 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from galleries import Bilinear
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visterm.retrieval import ExactIndex, Ranking
 from visterm.retrieval import index as index_module
-
-
-class InnerProduct:
-    """The plainest similarity."""
-
-    def transform(self, X):
-        return X
-
-    def transform_query(self, Q):
-        return Q
-
-
-class Bilinear(InnerProduct):
-    def __init__(self, W):
-        self.W = W
-
-    def transform_query(self, Q):
-        return Q @ self.W
 
 
 def slow_ranking(scores, k, exclude=None):
@@ -71,7 +54,7 @@ def test_equals_brute_force_with_many_ties(seed, n_queries, n_gallery, d, sparse
     exclude = rng.integers(-1, n_gallery, size=n_queries) if data.draw(st.booleans()) else None
     gallery = sp.csr_matrix(X) if sparse else X
 
-    ranking = ExactIndex(InnerProduct(), gallery, n_jobs=n_jobs).search(Q, k, exclude=exclude)
+    ranking = ExactIndex(Bilinear(), gallery, n_jobs=n_jobs).search(Q, k, exclude=exclude)
 
     expected = slow_ranking(Q @ X.T, k, exclude)
     np.testing.assert_array_equal(ranking.indices, expected)
@@ -89,14 +72,14 @@ def test_scores_do_not_depend_on_blocks_threads_or_neighbours(sparse):
     X = sp.csr_matrix(X) if sparse else X
     Q = rng.standard_normal((600, 157)).astype(np.float32)
     before = X.copy(), Q.copy()
-    one = ExactIndex(InnerProduct(), X).search(Q)
+    one = ExactIndex(Bilinear(), X).search(Q)
     rows, places = np.nonzero((one.indices >= 250) | (one.indices == 100))
     np.testing.assert_array_equal(one.indices[rows, places].reshape(600, 51), [[100, *range(250, 300)]] * 600)
     assert (np.ptp(one.scores[rows, places].reshape(600, 51), axis=1) == 0).all()
-    two = ExactIndex(InnerProduct(), X, n_jobs=2).search(Q)
+    two = ExactIndex(Bilinear(), X, n_jobs=2).search(Q)
     np.testing.assert_array_equal(one.indices, two.indices)
     np.testing.assert_array_equal(one.scores, two.scores)  # bit for bit
-    index = ExactIndex(InnerProduct(), X, n_jobs=2)
+    index = ExactIndex(Bilinear(), X, n_jobs=2)
     for start, stop in [(0, 1), (0, 3), (5, 12), (100, 165), (599, 600)]:
         part = index.search(Q[start:stop])
         np.testing.assert_array_equal(part.indices, one.indices[start:stop])
@@ -127,7 +110,7 @@ def test_candidates_hold_the_best_of_dense_galleries(seed, n_queries, n_jobs, ex
     X[150:] = X[rng.permutation(150)]  # each image twice
     Q = rng.standard_normal((n_queries, 37)).astype(np.float32)
     exclude = rng.integers(-1, 300, size=n_queries) if excluded else None
-    ranking = ExactIndex(InnerProduct(), X, n_jobs=n_jobs).search(Q, 9, exclude=exclude)
+    ranking = ExactIndex(Bilinear(), X, n_jobs=n_jobs).search(Q, 9, exclude=exclude)
     scores = np.stack([in_order(X, q) for q in Q])
     expected = slow_ranking(scores, 9, exclude)
     np.testing.assert_array_equal(ranking.indices, expected)
@@ -154,7 +137,7 @@ def test_sorting_by_bits(values, seed):
 def test_scores_of_all_queries_and_images_are_never_held_at_once():
     n_queries, n_gallery = 800, 20_000
     rng = np.random.default_rng(0)
-    index = ExactIndex(InnerProduct(), sp.random(n_gallery, 20, density=0.1, dtype=np.float32, rng=rng))
+    index = ExactIndex(Bilinear(), sp.random(n_gallery, 20, density=0.1, dtype=np.float32, rng=rng))
     Q = rng.random((n_queries, 20), np.float32)
     index.search(Q[:100], k=5)  # compiles
     tracemalloc.start()
@@ -174,7 +157,7 @@ def test_sparse_dense_and_every_query_type_agree():
     sparse = sp.csr_matrix(X), sp.csr_array(X), sp.coo_matrix(X)
     for gallery in (X, X.astype(np.float64), np.asfortranarray(X), *sparse):
         for queries in (Q, sp.csr_matrix(Q), Q.tolist()):
-            similarity = Bilinear(W) if not isinstance(queries, list) else InnerProduct()
+            similarity = Bilinear(W) if not isinstance(queries, list) else Bilinear()
             ranking = ExactIndex(similarity, gallery).search(queries)
             want = expected if not isinstance(queries, list) else slow_ranking(Q @ X.T, 40)
             np.testing.assert_array_equal(ranking.indices, want)
@@ -197,11 +180,11 @@ def test_memory_mapped_read_only_and_long_indices(tmp_path):
     gallery = sp.csr_matrix(X.shape, dtype=np.float32)
     gallery.data, gallery.indices, gallery.indptr = mapped["data"], mapped["indices"], mapped["indptr"]
     expected = slow_ranking(Q @ X.T, 40)
-    np.testing.assert_array_equal(ExactIndex(InnerProduct(), gallery).search(Q).indices, expected)
+    np.testing.assert_array_equal(ExactIndex(Bilinear(), gallery).search(Q).indices, expected)
 
     np.save(tmp_path / "dense.npy", X)
     dense = np.load(tmp_path / "dense.npy", mmap_mode="r")
-    index = ExactIndex(InnerProduct(), dense)
+    index = ExactIndex(Bilinear(), dense)
     np.testing.assert_array_equal(index.search(Q).indices, expected)
     assert np.shares_memory(index.gallery_, dense)
     Q.setflags(write=False)
@@ -210,13 +193,13 @@ def test_memory_mapped_read_only_and_long_indices(tmp_path):
 
 def test_the_query_is_removed_by_identity_not_by_score():
     X = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # rows 0 and 1 are equal
-    ranking = ExactIndex(InnerProduct(), X).search(X, exclude=np.arange(3))
+    ranking = ExactIndex(Bilinear(), X).search(X, exclude=np.arange(3))
     np.testing.assert_array_equal(ranking.indices, [[1, 2], [0, 2], [0, 1]])
 
 
 def test_k_and_the_filling_of_short_lists():
     X = np.array([[3.0], [2.0], [1.0]])
-    index = ExactIndex(InnerProduct(), X)
+    index = ExactIndex(Bilinear(), X)
     assert index.search([[1.0]]).k == 3
     # Some query may rank everything, so the others are filled.
     ranking = index.search([[1.0], [1.0]], exclude=[-1, 1])
@@ -234,7 +217,7 @@ def test_k_and_the_filling_of_short_lists():
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_few_images_and_queries(sparse, n_jobs):
     X = np.zeros((1, 4), np.float32)
-    index = ExactIndex(InnerProduct(), sp.csr_matrix(X) if sparse else X, n_jobs=n_jobs)
+    index = ExactIndex(Bilinear(), sp.csr_matrix(X) if sparse else X, n_jobs=n_jobs)
     ranking = index.search(np.zeros((2, 4)), exclude=[-1, 0])
     np.testing.assert_array_equal(ranking.indices, [[0], [-1]])
     np.testing.assert_array_equal(ranking.scores, [[0.0], [-np.inf]])
@@ -247,24 +230,24 @@ def test_few_images_and_queries(sparse, n_jobs):
 def test_scores_that_overflow(n_queries):
     huge = np.full((3, 2), 1e30, np.float32)
     with pytest.raises(ValueError, match="overflow float32"):
-        ExactIndex(InnerProduct(), huge).search(np.full((n_queries, 2), -1e30))
+        ExactIndex(Bilinear(), huge).search(np.full((n_queries, 2), -1e30))
     with pytest.raises(ValueError, match="not a number"):
-        ExactIndex(InnerProduct(), huge).search(np.tile([1e30, -1e30], (n_queries, 1)))
+        ExactIndex(Bilinear(), huge).search(np.tile([1e30, -1e30], (n_queries, 1)))
 
 
 def test_bad_input():
-    index, damaged = ExactIndex(InnerProduct(), sp.eye_array(3, format="csr")), sp.eye_array(3, format="csr")
+    index, damaged = ExactIndex(Bilinear(), sp.eye_array(3, format="csr")), sp.eye_array(3, format="csr")
     damaged.indices[2] = 7  # the kernel would read outside the query
     for call, message in (
         (lambda: index.search(np.ones((1, 4))), "the gallery has 3 columns"),
         (lambda: index.search(np.ones(3)), "queries must have the shape"),
-        (lambda: ExactIndex(InnerProduct(), np.ones(3)), "a gallery must have the shape"),
+        (lambda: ExactIndex(Bilinear(), np.ones(3)), "a gallery must have the shape"),
         (lambda: index.search(np.ones((2, 3)), exclude=[1]), "exclude needs one integer for each of the 2 queries"),
         (lambda: index.search(np.ones((2, 3)), exclude=[1.0, 2.0]), "exclude needs one integer"),
         (lambda: index.search(np.ones((2, 3)), exclude=[1, 3]), "exclude must name rows of the gallery, 0 to 2"),
-        (lambda: ExactIndex(InnerProduct(), np.zeros((0, 3))), "gallery is empty"),
-        (lambda: ExactIndex(InnerProduct(), sp.csr_matrix((0, 3))), "gallery is empty"),
-        (lambda: ExactIndex(InnerProduct(), damaged), "indices must be < 3"),
+        (lambda: ExactIndex(Bilinear(), np.zeros((0, 3))), "gallery is empty"),
+        (lambda: ExactIndex(Bilinear(), sp.csr_matrix((0, 3))), "gallery is empty"),
+        (lambda: ExactIndex(Bilinear(), damaged), "indices must be < 3"),
         (lambda: Ranking(np.zeros((2, 3), np.int32), np.zeros((2, 2), np.float32)), "one shape"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -273,6 +256,6 @@ def test_bad_input():
         X = np.diag([1, bad, 1])
         for gallery in (X, sp.csr_matrix(X)):
             with pytest.raises(ValueError, match="the gallery holds NaN or infinity"):
-                ExactIndex(InnerProduct(), gallery)
+                ExactIndex(Bilinear(), gallery)
         with pytest.raises(ValueError, match="the queries hold NaN or infinity"):
             index.search(X)

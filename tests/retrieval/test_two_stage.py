@@ -1,39 +1,15 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from galleries import Bilinear, D, assert_same, bilinear, photographs
 from sklearn.preprocessing import normalize
 
 from visterm.retrieval import ExactIndex, TwoStageIndex, two_stage
 
-D = 1500
-
-
-class Bilinear:
-    """The identity and something learned, as OASIS has it."""
-
-    def __init__(self, W=None):
-        self.W = W
-
-    def transform(self, X):
-        return X
-
-    def transform_query(self, Q):
-        return Q if self.W is None else np.asarray(Q @ self.W)
-
-
-def photographs(rng, n):
-    """CSR unit rows, 20 entries each; some visterms are frequent."""
-    columns = np.sort((D * rng.random((n, 20)) ** 2).astype(np.int32), axis=1)
-    X = sp.csr_matrix((rng.random(20 * n, np.float32), columns.ravel(), np.arange(n + 1) * 20), shape=(n, D))
-    X.sum_duplicates()
-    return normalize(X)
-
 
 @pytest.fixture(scope="module")
 def learner():
-    rng = np.random.default_rng(0)
-    low = rng.standard_normal((2, D, 10)) / 20
-    return Bilinear((np.eye(D) + low[0] @ low[1].T).astype(np.float32))
+    return bilinear()
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +29,6 @@ def queries_near(X, rng, n=50):
     rows = rng.integers(0, X.shape[0], n)
     Q = X[rows].toarray() if sp.issparse(X) else X[rows]
     return normalize(Q * (rng.random(Q.shape) < 0.7))
-
-
-def assert_same(found, wanted):
-    np.testing.assert_array_equal(found.indices, wanted.indices)
-    np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
 def test_finds_what_exact_search_finds_among_few_candidates(learner, sparse):

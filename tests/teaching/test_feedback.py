@@ -115,12 +115,13 @@ def some_queries(run, n, learner="oasis"):
 
 
 @pytest.mark.parametrize("learner", ["oasis", "aroma"])
-def test_marks_move_the_ranking_of_their_query(run, learner):
+def test_marks_move_the_ranking_of_their_query(run, caplog, learner):
     searcher, trainer = Searcher(run), FeedbackTrainer(run)
     before = trainer.load(learner)
     done = session(run, some_queries(run, 3, learner), learner=learner)
     answer = trainer.update(learner)
     assert answer["accepted"], answer["reason"]
+    assert "never a query" not in caplog.text  # images that are not relevant are none on purpose
     assert (answer["from_version"], answer["to_version"], trainer.version(learner)) == (0, 1, 1)
     right = np.concatenate([right for _, _, right in done])
     assert (answer["n_relevant"], answer["n_not"]) == (right.sum(), (~right).sum())

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from galleries import Bilinear, D, assert_same, bilinear, photographs
 from sklearn.preprocessing import normalize
 
 pytest.importorskip("pymilvus")
@@ -20,21 +21,7 @@ from visterm.plugins.milvus.milvus import Entries, MilvusError, MilvusIndex, Sca
 from visterm.plugins.milvus.milvus_connection import connect
 from visterm.retrieval import ExactIndex
 
-D = 1500
 N = 800
-
-
-class Bilinear:
-    """The identity and something learned, as OASIS has it."""
-
-    def __init__(self, W=None):
-        self.W = W
-
-    def transform(self, X):
-        return X
-
-    def transform_query(self, Q):
-        return Q if self.W is None else np.asarray(Q @ self.W)
 
 
 class Mapped:
@@ -49,18 +36,9 @@ class Mapped:
     transform_query = transform
 
 
-def photographs(rng, n):
-    """CSR unit rows, some 20 entries each; some visterms are frequent."""
-    columns = np.sort((D * rng.random((n, 20)) ** 2).astype(np.int32), axis=1)
-    X = sp.csr_matrix((rng.random(20 * n, np.float32), columns.ravel(), np.arange(n + 1) * 20), shape=(n, D))
-    X.sum_duplicates()
-    return normalize(X)
-
-
 @pytest.fixture(scope="module")
 def learner():
-    low = np.random.default_rng(0).standard_normal((2, D, 10)) / 20
-    return Bilinear((np.eye(D) + low[0] @ low[1].T).astype(np.float32))
+    return bilinear()
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +72,6 @@ def make(uri, request):
     return lambda *given, **options: MilvusIndex(
         *given[:2], ids=given[2], **{"uri": uri, "collection": name, "n_candidates": 120} | options
     )
-
-
-def assert_same(ranking, expected):
-    np.testing.assert_array_equal(ranking.indices, expected.indices)
-    np.testing.assert_array_equal(ranking.scores, expected.scores)
 
 
 def test_it_finds_what_exact_search_finds_and_scores_are_exact(make, learner, X, ids, queries):
