@@ -1,4 +1,4 @@
-"""What the learners that rank labels for an image share: WSABIE, PAMIR-IA, one-vs-rest passive-aggressive and k-NN.
+"""Base of the learners that rank labels for an image: WSABIE, PAMIR-IA, one-vs-rest passive-aggressive and k-NN.
 
 Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010.
 The score of annotation i for image x is f_i(x); the annotations of an image are the labels of the largest scores.

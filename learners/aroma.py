@@ -737,7 +737,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     @property
     def begins_at(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
-        """What learning begins at; see `SimilarityLearner`."""
+        """Start of learning; see `SimilarityLearner`."""
         return "vectors" if self.init == "identity" or (self.init is None and self.is_whitened()) else "nothing"
 
     def _sides(self) -> Sides:

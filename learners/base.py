@@ -162,7 +162,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return X if self._whitening is None else self._whitening.of(X)
 
     def whitened_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its whitened vector; arguments as of `transform_parts`."""
+        """Contributions of parts of an image to its whitened vector; arguments as of `transform_parts`."""
         return space_of(self._whitening).parts(self._check_images(parts), self._check_images(whole))
 
     def _cosine_side(self, Q: Any) -> Any:
@@ -173,7 +173,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._sides().cosine.of(self._check_images(Q))
 
     def _cosine_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to `_cosine_side`; arguments as of `transform_parts`."""
+        """Contributions of parts of an image to `_cosine_side`; arguments as of `transform_parts`."""
         return self._sides().cosine.parts(self._check_images(parts), self._check_images(whole))
 
     def _mixed(self, cosine: Any, learned: Any, *, differences: bool = False) -> Side:
@@ -451,7 +451,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return getattr(transform, "__wrapped__", transform)(self, X, y)
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """What each part of an image, such as a block, adds to the image's gallery side.
+        """Contribution of each part of an image, such as a block, to its gallery side.
 
         With it the similarity of two images is a sum over pairs of their parts. Only for learners that are `linear`.
         The parts' sides; of a learner whose side is not a linear map of the vector, because it scales images to unit
@@ -480,7 +480,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._sides().gallery.parts(self._check_images(parts), self._check_images(whole))
 
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
-        """What each part of an image adds to its query side, by default the same as on the gallery side."""
+        """Contribution of each part of an image to its query side, by default as on the gallery side."""
         side = self._sides().query
         if side is None or not self.linear:
             return self.transform_parts(parts, whole)

@@ -120,12 +120,12 @@ class Blend:
         return self.learner.center()
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its gallery side; for learners that are `linear`."""
+        """Contributions of parts of an image to its gallery side; for learners that are `linear`."""
         side = self.learner.transform_parts(parts, whole)
         return side if self.shares_gallery else _side_by_side(self.learner._check_images(parts), side)
 
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its query side."""
+        """Contributions of parts of an image to its query side."""
         return self._query(self.learner._cosine_parts(parts, whole), self.learner.transform_query_parts(parts, whole))
 
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What PAMIR-IA and one-vs-rest share: one vector of weights per label, learned by passive-aggressive steps.
+"""Base of PAMIR-IA and one-vs-rest: one vector of weights per label, learned by passive-aggressive steps.
 
 Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010,
 section 6.3: f_i(x) = w_i' x, trained with a loss for each label on its own, "or the same models trained with a ranking

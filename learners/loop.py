@@ -26,7 +26,7 @@ _CHUNK_COST = 2e8  # nanoseconds of a slow core, as `_step_cost` estimates them
 
 
 class StepCost(NamedTuple):
-    """What a step costs, estimated from sizes and parameters alone.
+    """Cost of a step, estimated from sizes and parameters alone.
 
     Never measured: the chunks of a pass, and with them the model, must not depend on the machine.
     """
@@ -43,7 +43,7 @@ def chunk_steps(pass_steps: int, cost: StepCost) -> int:
 
 @dataclass(frozen=True)
 class Training:
-    """What a learner learns from in a phase."""
+    """Training data of a phase."""
 
     rows: Rows
     sampler: Any  # see `OnlineLearner._sampler`

@@ -697,7 +697,7 @@ class MuSL(SimilarityLearner):
         return out
 
     def compare_bits(self, q: Any, x: Any, y: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """What each bit adds to the similarity of a query and a gallery image: where they agree 1, where not -1.
+        """Contribution of each bit to the similarity of a query and a gallery image: 1 where they agree, else -1.
 
         Parameters
         ----------

@@ -313,7 +313,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
     @property
     def begins_at(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
-        """What learning begins at; see `SimilarityLearner`."""
+        """Start of learning; see `SimilarityLearner`."""
         if self.init == "zero":
             return "nothing"
         return "model" if self.variant == "dissim" else "vectors"

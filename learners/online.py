@@ -153,7 +153,7 @@ class OnlineLearner(SimilarityLearner):
         """Refuse parameters with a ValueError; with `fitted` those also that do not go with the fitted state."""
 
     def _step_cost(self, rows: Rows) -> StepCost:
-        """What a step costs at most; by default a pass is not split."""
+        """Largest cost of a step; by default a pass is not split."""
         return StepCost()
 
     def _settle(self, moment: str, training: Training | None) -> None:
@@ -335,7 +335,7 @@ class OnlineLearner(SimilarityLearner):
     # -- input ---------------------------------------------------------------------------------------------------------
 
     def _sampler(self, y: Any, subset: np.ndarray | None) -> Any:
-        """What `_pass` draws from, of all images or of those named."""
+        """Sampler that `_pass` draws from, over all images or those named."""
         return y if isinstance(y, GivenTriplets) else SAMPLERS[self.draws](self, y, subset)
 
     def _check_loop_params(self) -> None:

@@ -1,4 +1,4 @@
-"""What a caller may ask of a fit, beside images and labels."""
+"""Options of a fit, beside images and labels."""
 
 from __future__ import annotations
 

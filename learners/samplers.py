@@ -1,4 +1,4 @@
-"""What a pass draws from: a sampler of a learner's kind, with its parameters, of all images or of some."""
+"""Samplers that passes draw from: of a learner's kind, with its parameters, over all images or some."""
 
 from __future__ import annotations
 

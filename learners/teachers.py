@@ -68,7 +68,7 @@ def with_steps(table: sp.csr_array, triplets: np.ndarray, taus: np.ndarray) -> s
 
 
 class PairTeachers(NamedTuple):
-    """What made a query and a result similar: ``unlearned + common + sum(contributions) + rest`` is the score.
+    """Parts of the score of a query and a result: ``unlearned + common + sum(contributions) + rest`` is the score.
 
     A teacher is an entry of the table: two training images that the steps put together (``weights`` above 0) or kept
     apart. It raises the score where it put together what is like the query and what is like the result.
@@ -88,7 +88,7 @@ class PairTeachers(NamedTuple):
 
     @property
     def learned(self) -> float:
-        """What was learned about the two: the sum over all teachers."""
+        """Sum over all teachers."""
         return float(self.contributions.sum(dtype=np.float64)) + self.rest
 
 
@@ -274,7 +274,7 @@ class TeacherTable:
         )
 
     def of_images(self, q: Any, x: Any) -> np.ndarray:
-        """What each training image taught about a query and a result: float64 (n_images,).
+        """Contribution of each training image to the score of a query and a result: float64 (n_images,).
 
         A teacher counts half for each of its two images.
         """
@@ -282,7 +282,7 @@ class TeacherTable:
         return self._learned * (u * (self.table @ v) + v * (self.table.T @ u)) / 2
 
     def of_margins(self, Q: Any, better: Any, worse: Any) -> sp.csr_array:
-        """What each teacher adds to how far better results of some queries score above worse ones.
+        """Contribution of each teacher to the margins between better and worse results of some queries.
 
         Parameters
         ----------

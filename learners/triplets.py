@@ -35,7 +35,7 @@ _NONE_32, _NONE_64, _NO_WEIGHTS = (readonly(np.zeros(0, kind)) for kind in (np.i
 
 
 class TripletTables(NamedTuple):
-    """What the draw functions read, in this order; all arrays are read-only, so that a kernel is compiled once."""
+    """Arguments of the draw functions, in this order; all arrays are read-only, so that a kernel is compiled once."""
 
     has_classes: bool  # one label per image: the first four arrays; otherwise the last six
     check_negatives: bool

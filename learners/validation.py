@@ -175,7 +175,7 @@ class Quality(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What `Worlds.choose` finds."""
+    """Result of `Worlds.choose`."""
 
     learned_weight: float  # the share
     quality: Quality  # of the world by whose mAP it was chosen
@@ -279,7 +279,7 @@ class Worlds:
         return Choice(shares[best], Quality.of(aps[best][place]), Quality.of(self._cosine[place]), figures)
 
     def _each(self, scores: np.ndarray) -> list[np.ndarray]:
-        """What `precisions` gives for seen, unseen and both; for seen alone where no class is held out."""
+        """Result of `precisions` for seen, unseen and both; for seen alone where no class is held out."""
         return [precisions(scores[np.ix_(part.rows, part.columns)], part.relevant, part.place) for part in self._parts]
 
     def _is_above(self, first: list[np.ndarray], second: list[np.ndarray], place: int) -> bool:

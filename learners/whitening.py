@@ -127,7 +127,7 @@ class Whitening:
         return unit_rows(np.concatenate(parts) - self.shift)
 
     def parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its whitened vector; arguments as of `SimilarityLearner.transform_parts`.
+        """Contributions of parts of an image to its whitened vector; see `SimilarityLearner.transform_parts`.
 
         The mean is shared out by the parts' shares of the image's squared length.
         """

@@ -1,4 +1,4 @@
-"""What a command says while it works: words and progress bars, on standard error."""
+"""Messages and progress bars of a command, on standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the images look like at a glance: mean colours, and which images are copies of one picture.
+"""Mean colours of the images, and groups of copies of one picture.
 
 Both are read from the files once, in the background, and stored by the SHA-256 of the image.
 """

@@ -1,4 +1,4 @@
-"""What a service may do."""
+"""Settings of a service."""
 
 from __future__ import annotations
 

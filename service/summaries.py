@@ -46,7 +46,7 @@ class Columns(TypedDict):
 
 
 class Summaries:
-    """What is known of each image, of its row and by its bytes."""
+    """Facts about each image, by its row and by its bytes."""
 
     def __init__(self, looks: Looks, thumbnails: Thumbnails):
         self._looks, self._thumbnails = looks, thumbnails

@@ -1,1 +1,1 @@
-"""What people say about images, and what follows: labels, marks, similarities learned from them."""
+"""Labels and marks that people give, and the similarities learned from them."""

@@ -33,7 +33,7 @@ class FeedbackBatch(NamedTuple):
 
 
 class FeedbackData(NamedTuple):
-    """What an update learns from and is measured on."""
+    """Training and held-out data of an update."""
 
     batches: list[FeedbackBatch]
     marks: dict[int, Mark]  # that count, by number

@@ -27,7 +27,7 @@ _MOST_IMAGES = 2000  # of those that show it, of those that do not, and of the o
 
 
 class Concept(NamedTuple):
-    """What is known of a label, as rows of a run's images."""
+    """Positive, negative and unlabelled rows of a label."""
 
     yes: set[int]  # with the label
     no: set[int]  # that people said do not have it

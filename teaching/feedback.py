@@ -54,7 +54,7 @@ _UNMEASURED: Any = dict.fromkeys(FallFigures.__annotations__)
 
 
 class FeedbackUpdate(FallFigures, total=False):
-    """What became of an update, or of forgetting."""
+    """Outcome of an update, or of forgetting."""
 
     learner: str
     accepted: bool
@@ -488,7 +488,7 @@ def _since(started: float) -> float:
 
 
 def _rows(batch: FeedbackBatch, data: FeedbackData) -> list[dict[str, Any]]:
-    """What is known of the rows of a batch, as `TaughtImages` has it."""
+    """Describe the rows of a batch, as in `TaughtImages`."""
     marks = [data.marks[number] for number in batch.numbers]
     query = {"sha256": marks[0].query, "mark": None}
     return [query, *({"sha256": one.sha256, "mark": {"number": one.number, "time": one.time}} for one in marks)]

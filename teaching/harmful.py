@@ -86,7 +86,7 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
 
 
 def margin_terms(teachers: Teachers, held_out: HeldOutSet, X: Any) -> Any:
-    """What each teacher adds to the margins of held-out queries, CSR (n_images, n_images); X are their vectors."""
+    """Contribution of each teacher to margins of held-out queries, CSR (n_images, n_images); X are their vectors."""
     import numpy as np
     from scipy import sparse
 

@@ -58,7 +58,7 @@ _LISTED = 2000  # labels to check that are kept
 
 
 class Overview(NamedTuple):
-    """What `read_overview` returns."""
+    """Result of `read_overview`."""
 
     ids: np.ndarray  # int64 (n_images,)
     points: np.ndarray  # float32 (n_images, 2), places on the map, from 0 to 1

@@ -35,7 +35,7 @@ MIN_LABEL = 4  # images that a label needs for that, or nearest images that have
 
 
 class JudgedLabels(NamedTuple):
-    """What `judge_labels` returns: an entry for each label of each image that can be judged."""
+    """Result of `judge_labels`: an entry for each label of each image that can be judged."""
 
     images: np.ndarray  # int64 (n,), rows of the images
     labels: np.ndarray  # int64 (n,), their labels as numbers of `names`

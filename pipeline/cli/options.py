@@ -32,7 +32,7 @@ class Format(enum.StrEnum):
 
 
 class World(enum.StrEnum):
-    """What a similarity is for."""
+    """Classes that a similarity is for."""
 
     open = "open"
     seen = "seen"

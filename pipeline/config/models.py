@@ -88,7 +88,7 @@ class SplitConfig(Section):
 
 
 class CodebookConfig(Section):
-    """What turns a block into visterms: k-means centres, or the nodes of a forest, which learns from labels."""
+    """Codebook that turns blocks into visterms: k-means centres, or the nodes of a forest, which learns from labels."""
 
     kind: Literal["kmeans", "forest"] = "kmeans"
     n_trees: int = Field(default=10, gt=0)  # these three are of the forest; see ForestCodebook
@@ -171,7 +171,7 @@ class FeaturesConfig(Section):
 
 
 class TrainConfig(Section):
-    """What similarities are for, and the weight of the learner against cosine; see Blend.
+    """Purpose of similarities, and the weight of the learner against cosine; see Blend.
 
     ``world`` is ``open`` (images of any class), ``seen`` (only classes that are trained on, as in the papers) or
     ``unseen`` (only others).

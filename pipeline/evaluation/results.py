@@ -53,7 +53,7 @@ TAKE_CELLS = (
 
 
 class Evaluated(NamedTuple):
-    """What was measured, and what the report says of it."""
+    """Measurements, and their texts for the report."""
 
     run: OpenedRun
     systems: dict[str, SystemResult]  # the learners, then cosine; the report shows results of the first as pictures

@@ -1,4 +1,4 @@
-"""What a report shows, as plain data."""
+"""Contents of a report, as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search returns, as rows for people; a notebook shows answers and images of a run as pictures."""
+"""Results of a search, as rows for people; a notebook shows answers and images of a run as pictures."""
 
 from __future__ import annotations
 

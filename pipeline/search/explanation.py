@@ -102,7 +102,7 @@ class Explanation(TypedDict):
 
 
 class PairExplanation(NamedTuple):
-    """What `explain_pair` returns, and the pixels of both images, uint8 (H, W, 3)."""
+    """Result of `explain_pair`, and the pixels of both images, uint8 (H, W, 3)."""
 
     data: Explanation
     query_pixels: np.ndarray
@@ -326,8 +326,8 @@ def _distinct(
 ) -> Iterator[tuple[int, int, Pair]]:
     """Yield the strongest pairs with the most central block per side; skip those that show the same as a stronger one.
 
-    Two pairs show the same if the blocks overlap by half of their union or more, in both images. Of cells, which do not
-    overlap and are few, it is enough that one image has the same cell: a strong one would fill the list.
+    Two pairs show the same if the blocks overlap by half of their union or more, in both images. Cells do
+    not overlap and are few: two pairs are the same if one image has the same cell, or a strong one would fill the list.
     """
     import numpy as np
 

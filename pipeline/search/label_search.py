@@ -25,7 +25,7 @@ _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search found, as rows of the gallery."""
+    """Results of a search, as rows of the gallery."""
 
     request: SearchRequest  # with the learner that ranked the images
     queries: Queries  # as they were searched with

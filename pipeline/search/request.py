@@ -1,4 +1,4 @@
-"""What a search asks for, besides its queries, in one table: `SearchRequest`.
+"""Options of a search in one table: `SearchRequest`.
 
 The keywords of `Searcher.search`, the options of ``visterm search``, the parameters of the API and the names in the
 page's addresses come from it. A new option is a line in `SearchOptions` and one in `SearchRequest`. Nothing heavy is
@@ -139,7 +139,7 @@ def _share(help: str, command: str) -> Any:
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a search asks for, besides its queries; `of` makes one of the keywords of `Searcher.search`.
+    """Options of a search, besides its queries; `of` makes one of the keywords of `Searcher.search`.
 
     Parameters
     ----------

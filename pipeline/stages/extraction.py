@@ -38,7 +38,7 @@ _IMAGES_PER_THREAD = 32  # at a time, of one segment
 
 
 class Source(Protocol):
-    """What the vectors of a segment are made from."""
+    """Inputs of the vectors of a segment."""
 
     title: ClassVar[str]  # of the progress bar
     noun: ClassVar[str]

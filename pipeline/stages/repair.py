@@ -23,7 +23,7 @@ from .features import FeaturesSummary, features
 
 
 class Repaired(TypedDict):
-    """What `repair` found and did, as lines."""
+    """Findings and results of `repair`, as lines."""
 
     catalogue: bool  # whether it was damaged
     kept: list[str]

@@ -1,4 +1,4 @@
-"""What a training says at its end: how much of the learned similarity counts, and what may improve it."""
+"""Messages at the end of a training: the weight of the learner, and settings that may improve it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _PERIOD = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?)(?:[T ](\d\d?):(\d\d)(?::(\d
 
 
 class FieldsRow(NamedTuple):
-    """What the catalogue knows of an image beside its labels."""
+    """Fields of an image in the catalogue, beside its labels."""
 
     date: str  # ISO 8601, when the picture was taken, or the file changed
     date_source: str  # manifest, exif or file

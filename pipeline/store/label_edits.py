@@ -108,7 +108,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
             return list(_rows(db, f"WHERE step = (SELECT max(step) FROM edits WHERE {where}) ORDER BY number"))
 
     def before(self, edit: LabelEdit) -> int:
-        """What stood for an image and a label before an edit: 1, -1, or 0."""
+        """State of an image and a label before an edit: 1, -1, or 0."""
         undone = "SELECT undoes FROM edits WHERE undoes IS NOT NULL"
         where = f"path = ? AND label = ? AND number < ? AND undoes IS NULL AND number NOT IN ({undone})"
         with self._reading() as db:
@@ -137,7 +137,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
         return {path: edits for path, edits in last.items() if edits}
 
     def decided(self) -> Decided:
-        """What people decided: the edits that stand, by the id that their image had."""
+        """Edits in force, by the id that their image had."""
         of_change: dict[int, set[tuple[int, str]]] = {1: set(), -1: set()}
         for edits in self.standing().values():
             for edit in edits.values():

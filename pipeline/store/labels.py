@@ -29,7 +29,7 @@ Labels = Callable[[str], dict[str, float] | None]  # from a path
 
 
 class ReadLabels(NamedTuple):
-    """What folders and tables say of images."""
+    """Labels of images, from folders and tables."""
 
     labels: Labels
     fields: dict[str, dict[str, str]]  # of a table, by path

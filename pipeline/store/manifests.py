@@ -34,7 +34,7 @@ class _Entry(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a table says of the images of a collection."""
+    """Labels and fields of images, read from a table."""
 
     labels: dict[str, dict[str, float]] | None  # weights by path; None without labels, which the folders then have
     fields: dict[str, dict[str, str]]  # by path

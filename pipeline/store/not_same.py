@@ -1,4 +1,4 @@
-"""What people said are different pictures: kept beside the catalogue, so that duplicates never show them together."""
+"""Pictures marked as different: kept beside the catalogue, so that duplicates never show them together."""
 
 from __future__ import annotations
 

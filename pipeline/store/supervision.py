@@ -1,4 +1,4 @@
-"""What learners learn from: labelled images; or triplets, of a table, or of marks where no image has a label."""
+"""Training data of learners: labelled images; or triplets, of a table, or of marks where no image has a label."""
 
 from __future__ import annotations
 

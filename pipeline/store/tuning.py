@@ -1,4 +1,4 @@
-"""What a tuning has chosen for a learner."""
+"""Settings that a tuning has chosen for a learner."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
 
 
 def _quality(row: Mapping[str, Any]) -> float:
-    """What `recommend` compares."""
+    """Candidates that `recommend` compares."""
     return (row["map"] + row["p1"]) / 2
 
 

@@ -40,7 +40,7 @@ _RESUME = "finished work is kept; re-run the same command to resume"
 
 
 class _Place(NamedTuple):
-    """What a worker must see and have; sent with every task."""
+    """Files and versions that a worker must have; sent with every task."""
 
     token: Path  # in the run's folder, with a unique name: seen only on the same storage
     image: Path | None

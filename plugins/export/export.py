@@ -25,7 +25,7 @@ _MOST_FAISS = 8_000_000_000  # bytes of an index, which FAISS holds in memory
 
 
 class _Similarity(NamedTuple):
-    """What is written."""
+    """Contents of an export."""
 
     images: Sequence[Image]
     X: Any  # (n, n_features), CSR or dense
@@ -54,7 +54,7 @@ class _Similarity(NamedTuple):
 
 
 class Exported(TypedDict):
-    """What `export` has written."""
+    """Result of `export`."""
 
     run: str
     learner: str

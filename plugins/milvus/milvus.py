@@ -57,14 +57,14 @@ class StaleIndexError(MilvusError):
 
 
 class Scalars(NamedTuple):
-    """What searches may be filtered by, of each image."""
+    """Fields of each image that filters use."""
 
     folders: Sequence[str]
     labels: Sequence[Sequence[str]]
 
 
 class Entries(NamedTuple):
-    """What Milvus holds of images, but for scalars and embeddings: int64 (n,) each, by ascending id."""
+    """Ids and fingerprints of the images in Milvus: int64 (n,) each, by ascending id."""
 
     ids: np.ndarray
     fingerprints: np.ndarray
@@ -233,7 +233,7 @@ class MilvusIndex(ExactIndex):
         return self.n_gallery
 
     def _index_parameters(self) -> Any:
-        """What Milvus makes its index by."""
+        """Parameters of the index in Milvus."""
         own: dict[str, Any] = {
             "hnsw": {"M": LINKS, "efConstruction": 2 * BREADTH},
             "ivf": {"nlist": self._n_lists()},

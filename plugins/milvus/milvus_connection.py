@@ -11,7 +11,7 @@ from typing import Any
 from visterm.pipeline.console import without_password
 
 CONNECT_SECONDS = 5.0
-# A file is served by this process. Of pymilvus' pings, every 10 seconds, there come too many for its server, and gRPC
+# A file is served by this process. pymilvus pings every 10 seconds, too often for its server, and gRPC
 # prints that.
 _FILE_OPTIONS = {"grpc.keepalive_time_ms": 2**31 - 1}  # never
 

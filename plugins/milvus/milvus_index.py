@@ -140,7 +140,7 @@ def _uri(run: Run, config: Config) -> str:
 
 
 def _last_entries(folder: Path) -> Entries | None:
-    """What Milvus held after the last update; None if that is not known."""
+    """Read the entries after the last update; None if they are unknown."""
     try:
         if damage(folder, read_record(folder) or {}):
             return None
