@@ -149,16 +149,12 @@ def test_refuses_a_run_without_labels(write_images, tmp_path):
         (["a", "a", "a", "b", "b"], "no class has so many"),  # five images
         (["a", "b", "c", "d", "e", "f", "g", "h"], "no class has so many"),  # classes of one image
         (["a"] * 9 + ["b"], "only one class has so many"),
+        (sparse.csr_matrix(np.ones((5, 2))), "5 labelled training images are too few"),  # of several labels
     ],
 )
 def test_refuses_labels_that_folds_cannot_be_made_of(labels, words):
     with pytest.raises(UserError, match=words):
-        stage._folds(np.array(labels), 0, "fruit")
-
-
-def test_refuses_few_images_of_several_labels():
-    with pytest.raises(UserError, match="5 labelled training images are too few"):
-        stage._folds(sparse.csr_matrix(np.ones((5, 2))), 0, "fruit")
+        stage._folds(labels if sparse.issparse(labels) else np.array(labels), 0, "fruit")
 
 
 @pytest.mark.slow
