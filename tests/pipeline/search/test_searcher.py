@@ -67,6 +67,9 @@ def test_a_share_of_what_was_learned(searcher, name):
     assert {(row["id"], row["score"]) for row in few["results"]} <= {
         (row["id"], row["score"]) for row in mixed["results"]
     }
+    (few,) = searcher.search("id:7", 29, name, learned_weight=0.1, label="plum")  # the same, ranked by another weight
+    scores = {row["id"]: row["score"] for row in searcher.search("id:7", 29, name, learned_weight=0.1)[0]["results"]}
+    assert [row["score"] for row in few["results"]] == [scores[row["id"]] for row in few["results"]]
     (several,) = searcher.search("id:7", 5, name, example="id:9@0.5", learned_weight=0.3)
     assert len(several["results"]) == 5
 
