@@ -40,7 +40,7 @@ def draw(y: np.ndarray, n_train: int, n_test: int, seed: int) -> list[np.ndarray
     return of_each_class(y, np.random.default_rng(seed), n_train, n_test)
 
 
-def curve(X: Any, y: np.ndarray, learned_weight: np.ndarray, queries: np.ndarray, **parameters: Any) -> np.ndarray:
+def curve(X: Any, y: np.ndarray, learned: np.ndarray, queries: np.ndarray, **parameters: Any) -> np.ndarray:
     """Seconds of learning, and mAP of the queries among each other, at some steps up to the last: (LOOKS, 2)."""
     points = []
     learner = OASIS(whiten=False, random_state=0, **parameters)
@@ -49,7 +49,7 @@ def curve(X: Any, y: np.ndarray, learned_weight: np.ndarray, queries: np.ndarray
     def look(found: OASIS, spent: float) -> None:
         points.append((spent, quality(found, X[queries], y[queries])))
 
-    fit_seconds(learner, X[learned_weight], y[learned_weight], look)
+    fit_seconds(learner, X[learned], y[learned], look)
     return np.array(points)
 
 

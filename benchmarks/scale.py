@@ -119,7 +119,7 @@ def unwatched(learner, size: Size) -> dict:
     queries = np.sort(np.random.default_rng(0).permutation(len(rows))[:QUERIES])
     relevance = relevance_from_labels(y[queries], y, exclude=queries)
     found = {}
-    for name, system in (("learned_weight", learner), ("cosine", Cosine().fit(X))):
+    for name, system in (("learned", learner), ("cosine", Cosine().fit(X))):
         ranked = evaluate_index(ExactIndex(system, X), X[queries], relevance, exclude=queries, max_k=KS[-1])
         found[name] = {str(k): ranked.precision_at(k) for k in KS}
     return found
@@ -308,7 +308,7 @@ def run(quick: bool = False) -> list[dict]:
         ),
     ]
     if "unwatched" in found:  # a training that was kept from before has none
-        own, cosine = found["unwatched"]["learned_weight"], found["unwatched"]["cosine"]
+        own, cosine = found["unwatched"]["learned"], found["unwatched"]["cosine"]
         records.append(
             record(
                 "webscale-unwatched",

@@ -84,9 +84,9 @@ outputs["precision"] = precision_at_1(model, np.flatnonzero(~inputs["train"]))
 LIGHTFM_QUALITY = (
     LIGHTFM_HEAD
     + """
-found = np.zeros((len(inputs["rates"]), len(inputs["learned_weight"]), len(inputs["seeds"]), len(inputs["epochs"])))
+found = np.zeros((len(inputs["rates"]), len(inputs["learned"]), len(inputs["seeds"]), len(inputs["epochs"])))
 for i, rate in enumerate(inputs["rates"]):
-    for j, (learned, asked) in enumerate(zip(inputs["learned_weight"], inputs["asked"])):
+    for j, (learned, asked) in enumerate(zip(inputs["learned"], inputs["asked"])):
         for k, seed in enumerate(inputs["seeds"]):
             model, done = make(rate, seed), 0
             for m, epochs in enumerate(inputs["epochs"]):
@@ -186,7 +186,7 @@ def precision_at_1(learner, X, y) -> float:
     return float(np.mean(learner.classes_[learner.annotate(X, 1)[0][:, 0]] == y))
 
 
-def wsabie_after(X, y, learned_weight, asked, steps, **params):
+def wsabie_after(X, y, learned, asked, steps, **params):
     """Precision at 1 after each of these numbers of steps."""
     found = []
 
@@ -196,7 +196,7 @@ def wsabie_after(X, y, learned_weight, asked, steps, **params):
 
     every = int(np.gcd.reduce(steps))
     learner = WSABIE(**params | {"n_steps": max(steps), "pass_steps": every})
-    learner.fit(X[learned_weight], y[learned_weight], callback=look)
+    learner.fit(X[learned], y[learned], callback=look)
     return found
 
 
@@ -238,13 +238,13 @@ def compare(d: int, fold: int, seeds, quick: bool):
         chosen[name] = params | {"cross-validation": round(best, 4)}
         found[name] = test(params)
 
-    given = arrays(X, y, train, rates=LIGHTFM_RATES, learned_weight=learned, asked=asked, seeds=[0], epochs=EPOCHS)
+    given = arrays(X, y, train, rates=LIGHTFM_RATES, learned=learned, asked=asked, seeds=[0], epochs=EPOCHS)
     try:
         (i, j), best = choose(run_in("lightfm", LIGHTFM, LIGHTFM_QUALITY, given)["found"])
         chosen["LightFM"] = {"learning_rate": LIGHTFM_RATES[i], "epochs": EPOCHS[j], "cross-validation": round(best, 4)}
         given |= {
             "rates": [LIGHTFM_RATES[i]],
-            "learned_weight": train[None],
+            "learned": train[None],
             "asked": ~train[None],
             "seeds": seeds,
             "epochs": [EPOCHS[j]],

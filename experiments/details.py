@@ -61,7 +61,7 @@ def facts(results: Results) -> dict[str, Any]:
         "fits": fits,
         "fit_rows": [[name, plus_minus(own["train"]), plus_minus(own["test"])] for name, own in fits.items()],
         "mistakes": (mistakes := select(results, part="theorem")),
-        "bounded": all(one["mistakes"] <= min(one["identity"], one["learned_weight"]) for one in mistakes),
+        "bounded": all(one["mistakes"] <= min(one["identity"], one["learned"]) for one in mistakes),
     }
 
 

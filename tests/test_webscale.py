@@ -64,4 +64,4 @@ def test_images_that_were_never_watched_are_ranked_in_the_end(small, monkeypatch
     some = related.sum(axis=1) > 1
     nearest = related[np.arange(500), scores.argmax(axis=1)]
     assert found["cosine"]["1"] == pytest.approx(nearest[some].mean(), abs=0.005)
-    assert found["learned_weight"]["10"] > found["cosine"]["10"] > 0
+    assert found["learned"]["10"] > found["cosine"]["10"] > 0

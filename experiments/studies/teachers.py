@@ -37,7 +37,7 @@ def falls(name: str, kind: str, n_pairs: int) -> dict[str, list[float]]:
         own = np.flatnonzero(y[training] == y[q])
         result = own[learner.similarity(X[[q]], X[training[own]])[0].argmax()]
         pair = X[[q]], X[[training[result]]]
-        learned = teachers.of_pair(*pair).learned_weight
+        learned = teachers.of_pair(*pair).learned
         taught = teachers.of_images(*pair)
         taught[result] = -np.inf  # the result itself stays
         best = np.argsort(-taught)[:N_STRONGEST]
@@ -84,7 +84,7 @@ def without(X: Any, y: np.ndarray, training: np.ndarray, gone: np.ndarray, pair:
     """What is learned about a pair in a training without some images."""
     kept = np.delete(training, gone)
     learner = fit(X[kept], y[kept])
-    return Teachers(learner, X[kept]).of_pair(*pair).learned_weight
+    return Teachers(learner, X[kept]).of_pair(*pair).learned
 
 
 def run(quick: bool = False) -> list[dict]:

@@ -165,11 +165,11 @@ def test_examples_of_labels_and_images(split, monkeypatch):
 
 def test_a_trace_is_looked_at_after_the_steps_named(split):
     learner = WSABIE(n_components=10, random_state=0)
-    found = words.trace(learner, *split[:2], {"learned_weight": split[:2], "test": split[2:]}, (20, 1000))
-    assert set(found) == {"seconds", "learned_weight", "test"}
+    found = words.trace(learner, *split[:2], {"learned": split[:2], "test": split[2:]}, (20, 1000))
+    assert set(found) == {"seconds", "learned", "test"}
     assert len(found["test"]) == 2
     assert found["test"][1] > found["test"][0]
-    assert found["learned_weight"][1] >= found["test"][1]
+    assert found["learned"][1] >= found["test"][1]
     assert 0 < found["seconds"][0] < found["seconds"][1]
 
 

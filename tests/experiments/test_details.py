@@ -23,7 +23,7 @@ def made_up(*, eta=0.001, dissim=2.5, overfit=0.2, mistakes=100):
         elif job["part"] == "dissim":
             found = {"step_us": (5 * dissim if job["variant"] else 5) * (1 + fold), "violating": 0.1}
         elif job["part"] == "theorem":
-            found = {"mistakes": mistakes, "triplets": 2000, "identity": 400.0, "learned_weight": 500.0}
+            found = {"mistakes": mistakes, "triplets": 2000, "identity": 400.0, "learned": 500.0}
         else:
             found = fit_of(job["system"], fold, overfit)
         results.append(job | found | {"seconds": 1.0})
@@ -81,9 +81,9 @@ def test_mistakes_are_bounded_and_counted_on_the_triplets_that_were_learned(monk
     monkeypatch.setattr(measured, "THEOREM_STEPS", 50)
     found = measured.measure_mistakes(X, y, X, y, fold=0)
     assert 0 < found["mistakes"] <= 50
-    assert found["mistakes"] <= min(found["identity"], found["learned_weight"])
+    assert found["mistakes"] <= min(found["identity"], found["learned"])
     # Where nothing is learned, the losses are those of the identity: its bound is twice their sum.
     losses = []
     learner = measured.OASIS(C=1e-12, n_steps=50, pass_steps=1, random_state=0, **measured.ONE_PAIR)
-    learner.fit(X, y, callback=lambda learned_weight: losses.append(learned_weight.history_[-1]["loss"]))
+    learner.fit(X, y, callback=lambda learned: losses.append(learned.history_[-1]["loss"]))
     assert found["identity"] == pytest.approx(2 * sum(losses), rel=1e-4)
