@@ -130,7 +130,7 @@ class HistoryRecorder:
 class TrainingLoop:
     """Runs a learner's phases until it is done: a search with early stopping and its refit, or a plain training.
 
-    All that a checkpoint needs is state of the learner; the loop is made anew for each call.
+    All that a checkpoint needs is state of the learner; each call makes a new loop.
 
     Parameters
     ----------

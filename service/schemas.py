@@ -94,7 +94,7 @@ class SearchParameters(ImageRequest, FilterRequest):
 
     @cached_property
     def request(self) -> SearchRequest:
-        """Return what is asked for, besides the query.
+        """Return the options of the search, without its queries.
 
         InvalidQuery if the weight of an example is out of bounds, or the region does not lie within the image.
         """

@@ -28,6 +28,7 @@ class _GroupedHelp(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and (addition := load_command(cmd_name)) is not None:
             _add(addition, cmd_name)
+            # app is a group, though Typer declares a command.
             self.commands[cmd_name] = typer.main.get_command(app).commands[cmd_name]  # type: ignore[attr-defined]
         return super().get_command(ctx, cmd_name)
 

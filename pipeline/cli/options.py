@@ -128,6 +128,7 @@ def with_options(*names: str) -> Callable[[Callable], Callable]:
             unused = {name for name in names if keywords[name] is None or keywords[name] is False}
             return function(**{name: value for name, value in keywords.items() if name not in unused})
 
+        # Typer reads the signature that inspect does, of which the types of functions know nothing.
         wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return wrapped
 
