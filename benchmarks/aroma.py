@@ -110,8 +110,7 @@ class Factored:
         X, y, train = load_vectors(d)
         self.rows, self.sampler = as_rows(X[train]), TripletSampler(y[train])
         self.d = d
-        self.U, self.V = np.empty((2, _PENDING, d), np.float32)
-        self.weights = np.empty(_PENDING, np.float32)
+        self.updates = *np.empty((2, _PENDING, d), np.float32), np.empty(_PENDING, np.float32)
         self.state = self.start(np.float32)
 
     def start(self, dtype: type) -> tuple[np.ndarray, ...]:
@@ -123,8 +122,9 @@ class Factored:
         triplets, updates = self.sampler.draw(stream(k), n_steps), 0
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
             while len(triplets):
-                seen, n, _, violating = factored_pass(self.rows, triplets, R, *self.state, self.U, self.V, self.weights)
-                fold(*self.state, self.U[:n], self.V[:n], self.weights[:n], map if n_threads == 1 else pool.map)
+                seen, n, _, violating = factored_pass(self.rows, triplets, R, self.state, self.updates)
+                made = tuple(array[:n] for array in self.updates)
+                fold(self.state, made, map if n_threads == 1 else pool.map)
                 triplets, updates = triplets[seen:], updates + violating
         return updates
 
@@ -137,7 +137,8 @@ class Factored:
     def product_time(self) -> float:
         """Seconds that the matrix products alone of one update take, on one thread: 4 d^2 operations."""
         with threadpool_limits(1, user_api="blas"):
-            times = [seconds(np.matmul, self.U.T, self.V) for _ in range(5)]
+            U, V, _ = self.updates
+            times = [seconds(np.matmul, U.T, V) for _ in range(5)]
         return 2 * float(np.median(times)) / _PENDING
 
 

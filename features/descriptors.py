@@ -95,17 +95,17 @@ def _count_blocks(
     colors: np.ndarray,
     gray: np.ndarray,
     shapes: np.ndarray,
-    n_colors: int,
     uniform_patterns: np.ndarray,
-    block_size: int,
-    stride: int,
-    cell: int,
+    grid: tuple[int, int, int],
     out: np.ndarray,
 ) -> None:
     """Fill `out` (n_blocks, n_colors + 59) with the counts of all levels.
 
-    colors : palette colours (H, W) and gray : grey levels (H, W) of the finest level, shapes : (n_levels, 2).
+    colors : palette colours (H, W) and gray : grey levels (H, W) of the finest level, shapes : (n_levels, 2),
+    grid : block size, stride, and their greatest common divisor.
     """
+    block_size, stride, cell = grid
+    n_colors = out.shape[1] - uniform_patterns.size - 1
     all_but_last = np.arange(n_colors - 1)
     row = 0
     for level in range(shapes.shape[0]):
@@ -206,9 +206,8 @@ def describe(
     n_blocks = sum(blocks_in(height, width, block_size, stride) for height, width in shapes)
     n_colors = len(palette.colors_)
     counts = np.empty((n_blocks, n_colors + N_PATTERNS), dtype=np.int32)
-    _count_blocks(
-        palette.predict(image), cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.array(shapes), n_colors, UNIFORM_PATTERNS,
-        block_size, stride, math.gcd(block_size, stride), counts,
-    )  # fmt: skip
+    grid = block_size, stride, math.gcd(block_size, stride)
+    gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    _count_blocks(palette.predict(image), gray, np.array(shapes), UNIFORM_PATTERNS, grid, counts)
     shares = counts.astype(np.float32) / np.float32(block_size**2)
     return NORMALIZATIONS[normalization](shares)

@@ -35,6 +35,7 @@ from .loop import StepCost, Training
 from .online import OnlineLearner
 from .rows import (
     FASTMATH,
+    Arrays,
     Float,
     Int,
     Rows,
@@ -149,49 +150,20 @@ def _update_row(W: np.ndarray, Sigma: np.ndarray, q: Float, pending: np.ndarray,
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sum_one(
-    W0: np.ndarray,
-    W1: np.ndarray,
-    W2: np.ndarray,
-    W3: np.ndarray,
-    S0: np.ndarray,
-    S1: np.ndarray,
-    S2: np.ndarray,
-    S3: np.ndarray,
-    q0: Float,
-    q1: Float,
-    q2: Float,
-    q3: Float,
-    w: np.ndarray,
-    y: np.ndarray,
-) -> None:
+def _sum_one(W: Arrays, Sigma: Arrays, q: tuple[Float, ...], sums: np.ndarray) -> None:
     """Add four rows to the sums that a query with one pair needs; one by one, these would be loaded four times."""
+    (W0, W1, W2, W3), (S0, S1, S2, S3), (q0, q1, q2, q3) = W, Sigma, q
+    w, y = sums[_W], sums[_Y]
     for j in range(len(w)):
         w[j] += q0 * W0[j] + q1 * W1[j] + q2 * W2[j] + q3 * W3[j]
         y[j] += q0 * q0 * S0[j] + q1 * q1 * S1[j] + q2 * q2 * S2[j] + q3 * q3 * S3[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sum_several(
-    W0: np.ndarray,
-    W1: np.ndarray,
-    W2: np.ndarray,
-    W3: np.ndarray,
-    S0: np.ndarray,
-    S1: np.ndarray,
-    S2: np.ndarray,
-    S3: np.ndarray,
-    q0: Float,
-    q1: Float,
-    q2: Float,
-    q3: Float,
-    w: np.ndarray,
-    y: np.ndarray,
-    y2: np.ndarray,
-    y3: np.ndarray,
-    top: np.ndarray,
-) -> None:
+def _sum_several(W: Arrays, Sigma: Arrays, q: tuple[Float, ...], sums: np.ndarray) -> None:
     """Add four rows to the sums that a query with several pairs needs."""
+    (W0, W1, W2, W3), (S0, S1, S2, S3), (q0, q1, q2, q3) = W, Sigma, q
+    w, y, y2, y3, top = sums[_W], sums[_Y], sums[_Y2], sums[_Y3], sums[_TOP]
     for j in range(len(w)):
         w[j] += q0 * W0[j] + q1 * W1[j] + q2 * W2[j] + q3 * W3[j]
         s0, s1, s2, s3 = q0 * q0 * S0[j], q1 * q1 * S1[j], q2 * q2 * S2[j], q3 * q3 * S3[j]
@@ -205,20 +177,19 @@ def _sum_several(
 def sweep(
     W: np.ndarray,
     Sigma: np.ndarray,
-    updates: bool,
-    q: np.ndarray,
-    pending: np.ndarray,
-    least: Float,
+    waiting: tuple[bool, np.ndarray, np.ndarray, Float],
     queries: np.ndarray,
     several: np.ndarray,
     first: Int,
     last: Int,
     sums: np.ndarray,
 ) -> None:
-    """Add the pending updates of query q to rows first to last of W and Sigma, and sum these rows for other queries.
+    """Add the pending updates of a query to rows first to last of W and Sigma, and sum these rows for other queries.
 
-    `queries` (n, d), and `several` tells which of them have several pairs; `sums` (n, 5, d) receives the sums.
+    `waiting` tells whether there are any, the query, its pending updates, and the least share of a variance. `queries`
+    (n, d), and `several` tells which of them have several pairs; `sums` (n, 5, d) receives the sums.
     """
+    updates, q, pending, least = waiting
     sums[:] = np.float32(0.0)
     for i in range(first, last, 4):
         rows = min(i + 4, last) - i
@@ -229,17 +200,13 @@ def sweep(
         i1, i2, i3 = i + min(1, rows - 1), i + min(2, rows - 1), i + min(3, rows - 1)
         n1, n2, n3 = np.float32(rows > 1), np.float32(rows > 2), np.float32(rows > 3)
         for n in range(len(queries)):
-            x, out = queries[n], sums[n]
-            x0, x1, x2, x3 = x[i], n1 * x[i1], n2 * x[i2], n3 * x[i3]
-            W0, W1, W2, W3 = W[i], W[i1], W[i2], W[i3]
-            S0, S1, S2, S3 = Sigma[i], Sigma[i1], Sigma[i2], Sigma[i3]
+            x = queries[n]
+            weights = x[i], n1 * x[i1], n2 * x[i2], n3 * x[i3]
+            W_rows, S_rows = (W[i], W[i1], W[i2], W[i3]), (Sigma[i], Sigma[i1], Sigma[i2], Sigma[i3])
             if several[n]:
-                _sum_several(
-                    *(W0, W1, W2, W3, S0, S1, S2, S3, x0, x1, x2, x3),
-                    *(out[_W], out[_Y], out[_Y2], out[_Y3], out[_TOP]),
-                )
+                _sum_several(W_rows, S_rows, weights, sums[n])
             else:
-                _sum_one(W0, W1, W2, W3, S0, S1, S2, S3, x0, x1, x2, x3, out[_W], out[_Y])
+                _sum_one(W_rows, S_rows, weights, sums[n])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
@@ -342,7 +309,8 @@ def dense_diagonal_pass(
         first = np.searchsorted(starts, seen, side="right") - 1 if seen < len(triplets) else len(starts)
         queries = X[triplets[starts[first : first + ahead], 0]]
         n_queries = len(queries)
-        common = W, Sigma, updates > 0, q, pending, np.float32(least), queries, several[first : first + n_queries]
+        waiting = updates > 0, q, pending, np.float32(least)
+        common = W, Sigma, waiting, queries, several[first : first + n_queries]
         for _ in run(partial(sweep, *common), first_rows, last_rows, sums[:, :n_queries]):
             pass
         if seen == len(triplets):
@@ -380,17 +348,13 @@ def factored_pass(
     rows: Rows,
     triplets: np.ndarray,
     r: Float,
-    W: np.ndarray,
-    Lambda: np.ndarray,
-    Omega: np.ndarray,
-    U: np.ndarray,
-    V: np.ndarray,
-    weights: np.ndarray,
+    state: Arrays,
+    updates: Arrays,
 ) -> tuple[int, int, float, int]:
     """Learn from the triplets in turn (figure 2) until U and V are full.
 
-    W, Lambda and Omega are only read; U and V, (n_pending, d), and `weights` receive what is to be added to them: in
-    truth they are W + U' diag(weights) V, Lambda - U' U and Omega - V' V.
+    `state`, W, Lambda and Omega, is only read; `updates`, U and V, (n_pending, d), and their weights, receive what is
+    to be added: in truth the matrices are W + U' diag(weights) V, Lambda - U' U and Omega - V' V.
 
     Returns
     -------
@@ -398,6 +362,8 @@ def factored_pass(
         Number of triplets seen, number of rows pending, sum of the losses, number of violating triplets.
     """
     indptr, indices, data, norms = rows
+    W, Lambda, Omega = state
+    U, V, weights = updates
     n_pending, d = U.shape
     width = 2 * widest_row(indptr)
     columns, delta = np.empty(width, np.uint32), np.empty(width, np.float32)
@@ -444,19 +410,12 @@ def factored_pass(
     return len(triplets), k, losses, violating
 
 
-def fold(
-    W: np.ndarray,
-    Lambda: np.ndarray,
-    Omega: np.ndarray,
-    U: np.ndarray,
-    V: np.ndarray,
-    weights: np.ndarray,
-    run: Callable[..., Iterable],
-) -> None:
+def fold(state: Arrays, updates: Arrays, run: Callable[..., Iterable]) -> None:
     """Add the pending updates: W += U' diag(weights) V, Lambda -= U' U, Omega -= V' V, in place.
 
     `run` maps a function over the tiles of the three matrices, in any order or at once: none depends on another.
     """
+    (W, Lambda, Omega), (U, V, weights) = state, updates
     if not len(U):
         return
     weighted = U * weights[:, None]
@@ -509,24 +468,22 @@ def factored_block(
     margins: np.ndarray,
     D: np.ndarray,
     E: np.ndarray,
-    q_norms: np.ndarray,
-    p_norms: np.ndarray,
+    norms: tuple[np.ndarray, np.ndarray],
     r: Float,
     d: Int,
-    of_S: np.ndarray,
-    of_T: np.ndarray,
-    weights: np.ndarray,
+    updates: Arrays,
 ) -> tuple[np.ndarray, float, int]:
     """Learn from a block of triplets in turn (figure 2), in inner products.
 
-    The k updates are U = of_S[:k, :k] S[chosen] and V = of_T[:k, :k] T[chosen], with `weights`, as `fold` takes them.
+    `norms` are the squared ones of the queries and of the differences. `updates` receives of_S, of_T and `weights`: the
+    k updates are U = of_S[:k, :k] S[chosen] and V = of_T[:k, :k] T[chosen], with the weights, as `fold` takes them.
 
     Returns
     -------
     tuple
         Which triplets are the updates (k,), sum of the losses, number of violating triplets.
     """
-    n = len(margins)
+    n, (q_norms, p_norms), (of_S, of_T, weights) = len(margins), norms, updates
     C, F = np.empty((n, n), np.float32), np.empty((n, n), np.float32)  # Q U' and P V', transposed
     c_here, f_here = np.empty(n, np.float32), np.empty(n, np.float32)
     chosen = np.empty(n, np.int64)
@@ -579,18 +536,13 @@ def _products(pairs: list[tuple[np.ndarray, np.ndarray]], run: Callable[..., Ite
 
 
 def dense_factored_pass(
-    X: np.ndarray,
-    triplets: np.ndarray,
-    r: float,
-    W: np.ndarray,
-    Lambda: np.ndarray,
-    Omega: np.ndarray,
-    run: Callable[..., Iterable],
+    X: np.ndarray, triplets: np.ndarray, r: float, state: Arrays, run: Callable[..., Iterable]
 ) -> tuple[float, int]:
     """Learn from the triplets of dense vectors in turn, a block at a time; sum of the losses, violating triplets.
 
     `run` maps a function over tiles of the matrices, in any order or at once: none depends on another.
     """
+    W, Lambda, Omega = state
     of_S, of_T = np.empty((2, _BLOCK, _BLOCK), np.float32)
     weights = np.empty(_BLOCK, np.float32)
     losses, violating = 0.0, 0
@@ -600,13 +552,11 @@ def dense_factored_pass(
         Q, P = X[query], X[positive] - X[negative]
         QW, S, T = _products([(Q, W), (Q, Lambda), (P, Omega)], run)
         D, E = (S @ Q.T)[place][:, place], T @ P.T
-        margins, q_norms = inner_products(QW[place], P), inner_products(Q, Q)[place]
-        chosen, loss, n = factored_block(
-            margins, D, E, q_norms, inner_products(P, P), r, X.shape[1], of_S, of_T, weights
-        )
+        margins, norms = inner_products(QW[place], P), (inner_products(Q, Q)[place], inner_products(P, P))
+        chosen, loss, n = factored_block(margins, D, E, norms, r, X.shape[1], (of_S, of_T, weights))
         k = len(chosen)
         U, V = _products([(of_S[:k, :k], S[place[chosen]]), (of_T[:k, :k], T[chosen])], run)
-        fold(W, Lambda, Omega, U, V, weights[:k], run)
+        fold(state, (U, V, weights[:k]), run)
         losses, violating = losses + loss, violating + n
     return losses, violating
 
@@ -806,8 +756,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
             if X is None:
                 return self._sparse_factored_pass(rows, triplets, run)
             if self._is_factored():
-                W, Lambda, Omega = self.distribution_
-                return dense_factored_pass(X, triplets, r, W, Lambda, Omega, run)
+                return dense_factored_pass(X, triplets, r, tuple(self.distribution_), run)
             W, Sigma = (np.ascontiguousarray(self.distribution_[..., k]) for k in (0, 1))
             losses, violating = dense_diagonal_pass(X, triplets, r, W, Sigma, run)
             self.distribution_[..., 0], self.distribution_[..., 1] = W, Sigma
@@ -816,12 +765,12 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
     def _sparse_factored_pass(
         self, rows: Rows, triplets: np.ndarray, run: Callable[..., Iterable]
     ) -> tuple[float, float]:
-        W, Lambda, Omega = self.distribution_
+        state = tuple(self.distribution_)
         U, V = np.empty((2, _PENDING, self.n_features_in_), np.float32)
         weights = np.empty(_PENDING, np.float32)
         losses, violating = 0.0, 0.0
         while len(triplets):
-            seen, k, loss, n = factored_pass(rows, triplets, float(self.r), W, Lambda, Omega, U, V, weights)
-            fold(W, Lambda, Omega, U[:k], V[:k], weights[:k], run)
+            seen, k, loss, n = factored_pass(rows, triplets, float(self.r), state, (U, V, weights))
+            fold(state, (U[:k], V[:k], weights[:k]), run)
             triplets, losses, violating = triplets[seen:], losses + loss, violating + n
         return losses, violating

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from .rows import FASTMATH, Float, Int, Rows, dense_rows, difference
+from .rows import FASTMATH, Arrays, Float, Int, Rows, dense_rows, difference
 
 Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
 
@@ -51,7 +51,7 @@ def block_size(rows: Rows, n_features: int, pairs: int) -> int:
 
 
 class Block(NamedTuple):
-    """Queries that follow each other, and what they learn."""
+    """Queries that follow each other, and what they learn; kernels take it as a plain tuple: triplets.py says why."""
 
     triplets: np.ndarray  # (n, 3) int32
     starts: np.ndarray  # (B + 1,) int64, where the triplets of each query begin
@@ -143,21 +143,11 @@ def _add(out: np.ndarray, weight: Float, x: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sparse_steps(
-    rows: Rows,
-    C: Float,
-    earlier: np.ndarray,
-    earlier_G: np.ndarray,
-    earlier_moved: np.ndarray,
-    triplets: np.ndarray,
-    starts: np.ndarray,
-    V: np.ndarray,
-    G: np.ndarray,
-    moved: np.ndarray,
-    taus: np.ndarray,
-) -> tuple[float, int]:
+def _sparse_steps(rows: Rows, C: Float, before: tuple[Any, ...], block: tuple[Any, ...]) -> tuple[float, int]:
     """Learn the triplets of a block; sum of the losses and number of violating triplets."""
     indptr, indices, data, norms = rows
+    _, _, earlier, _, earlier_G, earlier_moved, _ = before
+    triplets, starts, _, V, G, moved, taus = block
     d = V.shape[1]
     columns, delta = np.empty(d, np.uint32), np.empty(d, np.float32)
     one, zero = np.float32(1.0), np.float32(0.0)
@@ -208,33 +198,15 @@ def _sparse_steps(
 
 # Rows of W are read from memory, four at a time: as many requests wait at once, and sums are loaded a quarter as often.
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _add_four(
-    out: np.ndarray,
-    x0: Float,
-    w0: np.ndarray,
-    x1: Float,
-    w1: np.ndarray,
-    x2: Float,
-    w2: np.ndarray,
-    x3: Float,
-    w3: np.ndarray,
-) -> None:
+def _add_four(out: np.ndarray, x: tuple[Float, ...], rows: Arrays) -> None:
+    (x0, x1, x2, x3), (w0, w1, w2, w3) = x, rows
     for c in range(len(out)):
         out[c] += (x0 * w0[c] + x1 * w1[c]) + (x2 * w2[c] + x3 * w3[c])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _add_to_four(
-    w0: np.ndarray,
-    x0: Float,
-    w1: np.ndarray,
-    x1: Float,
-    w2: np.ndarray,
-    x2: Float,
-    w3: np.ndarray,
-    x3: Float,
-    g: np.ndarray,
-) -> None:
+def _add_to_four(rows: Arrays, x: tuple[Float, ...], g: np.ndarray) -> None:
+    (x0, x1, x2, x3), (w0, w1, w2, w3) = x, rows
     for c in range(len(g)):
         w0[c] += x0 * g[c]
         w1[c] += x1 * g[c]
@@ -248,14 +220,13 @@ def _sparse_tile(
     W: np.ndarray,
     left: Int,
     right: Int,
-    old: np.ndarray,
-    G: np.ndarray,
-    moved: np.ndarray,
-    new: np.ndarray,
-    V: np.ndarray,
+    before: tuple[Any, ...],
+    following: tuple[Any, ...],
 ) -> None:
-    """W <- W + Q' G of the queries `old`, then V = Q W of the queries `new`, in the columns from left to right."""
+    """W <- W + Q' G of the block before, then V = Q W of the following one, in the columns from left to right."""
     indptr, indices, data, _ = rows
+    _, _, old, _, G, moved, _ = before
+    _, _, new, V, _, _, _ = following
     for a in range(len(old)):
         if not moved[a]:
             continue
@@ -263,7 +234,7 @@ def _sparse_tile(
         while i + 3 < end:
             w0, w1 = W[indices[i], left:right], W[indices[i + 1], left:right]
             w2, w3 = W[indices[i + 2], left:right], W[indices[i + 3], left:right]
-            _add_to_four(w0, data[i], w1, data[i + 1], w2, data[i + 2], w3, data[i + 3], g)
+            _add_to_four((w0, w1, w2, w3), (data[i], data[i + 1], data[i + 2], data[i + 3]), g)
             i += 4
         while i < end:
             _add(W[indices[i], left:right], data[i], g)
@@ -274,7 +245,7 @@ def _sparse_tile(
         while i + 3 < end:
             w0, w1 = W[indices[i], left:right], W[indices[i + 1], left:right]
             w2, w3 = W[indices[i + 2], left:right], W[indices[i + 3], left:right]
-            _add_four(v, data[i], w0, data[i + 1], w1, data[i + 2], w2, data[i + 3], w3)
+            _add_four(v, (data[i], data[i + 1], data[i + 2], data[i + 3]), (w0, w1, w2, w3))
             i += 4
         while i < end:
             _add(v, data[i], W[indices[i], left:right])
@@ -293,14 +264,11 @@ class _Sparse:
         return Block(triplets, starts, triplets[starts[:-1], 0], V[:n], G[:n], np.zeros(n, bool), taus)
 
     def steps(self, before: Block | None, block: Block) -> tuple[float, int]:
-        before = before or self._nothing()
-        return _sparse_steps(self._rows, self._C, before.vectors, before.G, before.moved, *block[:2], *block[3:])
+        return _sparse_steps(self._rows, self._C, tuple(before or self._nothing()), tuple(block))
 
     def tile(self, columns: slice, before: Block | None, following: Block | None) -> None:
-        before, following = before or self._nothing(), following or self._nothing()
-        limits = columns.start, min(columns.stop, len(self._W))
-        old, new = (before.vectors, before.G, before.moved), (following.vectors, following.V)
-        _sparse_tile(self._rows, self._W, *limits, *old, *new)
+        blocks = tuple(before or self._nothing()), tuple(following or self._nothing())
+        _sparse_tile(self._rows, self._W, columns.start, min(columns.stop, len(self._W)), *blocks)
 
     def _nothing(self) -> Block:
         none = np.zeros((0, len(self._W)), np.float32)
@@ -312,18 +280,10 @@ class _Sparse:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def _dense_steps(
-    X: np.ndarray,
-    norms: np.ndarray,
-    C: Float,
-    triplets: np.ndarray,
-    starts: np.ndarray,
-    products: np.ndarray,
-    V: np.ndarray,
-    G: np.ndarray,
-    moved: np.ndarray,
-    taus: np.ndarray,
+    X: np.ndarray, norms: np.ndarray, C: Float, block: tuple[Any, ...], products: np.ndarray
 ) -> tuple[float, int]:
     """Learn the triplets of a block; `products` (B, B) are the queries' inner products."""
+    triplets, starts, _, V, G, moved, taus = block
     one, zero = np.float32(1.0), np.float32(0.0)
     losses, violating = 0.0, 0
     for b in range(len(starts) - 1):
@@ -380,7 +340,7 @@ class _Dense:
         if before is not None:
             block.V[:] += (block.vectors @ before.vectors.T) @ before.G
         products = block.vectors @ block.vectors.T
-        return _dense_steps(self._X, self._norms, self._C, *block[:2], products, *block[3:])
+        return _dense_steps(self._X, self._norms, self._C, tuple(block), products)
 
     def tile(self, columns: slice, before: Block | None, following: Block | None) -> None:
         W = self._W[:, columns]

@@ -17,6 +17,7 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 # array with sorted columns, and the rows' squared norms (n,) float32. For images that are read by rows `indices` is
 # empty: `dense_rows` has all that kernels need. A plain tuple: triplets.py says why.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Arrays = tuple[np.ndarray, ...]  # others that belong together
 
 # A number in a kernel, of any width: what Python hands in, or what an array of NumPy gives.
 Int = int | np.integer[Any]

@@ -22,7 +22,7 @@ from numba import njit
 from sklearn.preprocessing import normalize
 from threadpoolctl import ThreadpoolController
 
-from .rows import Int, readonly
+from .rows import Arrays, Int, readonly
 
 # A tile of B, 128 KB, stays in the cache while all rows of A pass over it.
 _COLUMNS = 512
@@ -49,22 +49,9 @@ def _add_one_row(a: np.ndarray, B: np.ndarray, top: Int, bottom: Int, left: Int,
 
 
 @njit(cache=True, nogil=True)
-def _add_four_rows(
-    a: np.ndarray,
-    b: np.ndarray,
-    c: np.ndarray,
-    d: np.ndarray,
-    B: np.ndarray,
-    top: Int,
-    bottom: Int,
-    left: Int,
-    right: Int,
-    a_out: np.ndarray,
-    b_out: np.ndarray,
-    c_out: np.ndarray,
-    d_out: np.ndarray,
-) -> None:
+def _add_four_rows(rows: Arrays, B: np.ndarray, top: Int, bottom: Int, left: Int, right: Int, out: Arrays) -> None:
     """The same for four rows at once, of an even number of entries: what is loaded of B serves all of them."""
+    (a, b, c, d), (a_out, b_out, c_out, d_out) = rows, out
     for k in range(top, bottom, 2):
         a0, b0, c0, d0 = a[k], b[k], c[k], d[k]
         a1, b1, c1, d1 = a[k + 1], b[k + 1], c[k + 1], d[k + 1]
@@ -92,7 +79,7 @@ def _multiply(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
             for i in range(0, n - 3, 4):
                 a, b, c, d = out[i], out[i + 1], out[i + 2], out[i + 3]
                 sums = a[left:right], b[left:right], c[left:right], d[left:right]
-                _add_four_rows(A[i], A[i + 1], A[i + 2], A[i + 3], B, top, even, left, right, *sums)
+                _add_four_rows((A[i], A[i + 1], A[i + 2], A[i + 3]), B, top, even, left, right, sums)
                 if even < bottom:
                     for row in range(i, i + 4):
                         _add_one_row(A[row], B, even, bottom, left, right, out[row, left:right])

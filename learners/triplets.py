@@ -177,19 +177,10 @@ def _draw_unrelated(query: Int, tables: tuple[Any, ...], state: np.ndarray) -> I
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_by_class(
-    class_of: np.ndarray,
-    class_start: np.ndarray,
-    by_class: np.ndarray,
-    place: np.ndarray,
-    check_negatives: bool,
-    state: np.ndarray,
-    usable: np.ndarray,
-    queries: np.ndarray,
-    triplets: np.ndarray,
-) -> None:
+def _draw_by_class(tables: tuple[Any, ...], state: np.ndarray, queries: np.ndarray, triplets: np.ndarray) -> None:
     """Triplets from labels, of `queries` or, if these are none, of a query drawn for each: a few reads each."""
-    n_images = len(class_of)
+    class_of, class_start, by_class = tables[CLASS_OF], tables[CLASS_START], tables[BY_CLASS]
+    usable, place, n_images = tables[USABLE], tables[PLACE], len(class_of)
     for step in range(len(triplets)):
         query = queries[step] if len(queries) else usable[draw_below(len(usable), state)]
         start = class_start[class_of[query]]
@@ -197,7 +188,7 @@ def _draw_by_class(
         # Uniform over the places of the class, with the query's place cut out ...
         i = start + draw_below(size - 1, state)
         positive = by_class[i + (i >= place[query])]
-        if check_negatives:
+        if tables[CHECK_NEGATIVES]:
             # ... and over all places, with the query's class cut out.
             i = draw_below(n_images - size, state)
             negative = by_class[i + (size if i >= start else 0)]
@@ -385,11 +376,8 @@ class TripletSampler:
 
     def _draw(self, tables: TripletTables, state: np.ndarray, queries: np.ndarray, n: int) -> np.ndarray:
         triplets = np.empty((n, 3), np.int32)
-        if tables.has_classes:
-            classes = (tables.class_of, tables.class_start, tables.by_class, tables.place)
-            _draw_by_class(*classes, tables.check_negatives, state, tables.usable, queries, triplets)
-        else:
-            _draw_by_walking(tuple(tables), state, queries, triplets)
+        draw = _draw_by_class if tables.has_classes else _draw_by_walking
+        draw(tuple(tables), state, queries, triplets)
         return triplets
 
     def sample(self, n: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -158,21 +158,20 @@ def warp_pass(
     weights: np.ndarray,
     rates: np.ndarray,
     max_norm: Float,
-    first: Int,
-    last: Int,
-    V: np.ndarray,
-    W: np.ndarray,
+    model: tuple[Int, Int, np.ndarray, np.ndarray],
 ) -> tuple[float, int]:
     """Learn from the pairs in turn; sum of the losses and number of violating pairs.
 
-    `weights[N]` is L where the N-th draw is the first to violate, and its length bounds the draws. Row j of V is the
-    vector of visterm j, row i of W that of label i; of both the components `first` to `last` are a model of their own.
+    `weights[N]` is L where the N-th draw is the first to violate, and its length bounds the draws. `model`: `first`,
+    `last`, V and W. Row j of V is the vector of visterm j, row i of W that of label i; of both the components `first`
+    to `last` are a model of their own.
 
     Where the first few draws do not violate, all labels are scored; then N and the label that violates are drawn from
     the distribution that they have if drawing goes on.
     """
     indptr, indices, data, _ = rows
     label_start, label_numbers, _ = labels
+    first, last, V, W = model
     n_labels, size = len(W), np.uint64(last - first)
     (V, width), (W, _) = _flat(V, first), _flat(W, first)
     z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
@@ -221,10 +220,7 @@ def owpc_pass(
     harmonic: np.ndarray,
     rates: np.ndarray,
     max_norm: Float,
-    first: Int,
-    last: Int,
-    V: np.ndarray,
-    W: np.ndarray,
+    model: tuple[Int, Int, np.ndarray, np.ndarray],
 ) -> tuple[float, int]:
     """Learn from the pairs in turn, each with all labels that violate it (OWPC-SGD, section 6.4).
 
@@ -232,6 +228,7 @@ def owpc_pass(
     """
     indptr, indices, data, _ = rows
     label_start, label_numbers, _ = labels
+    first, last, V, W = model
     n_labels, size = len(W), np.uint64(last - first)
     (V, width), (W, _) = _flat(V, first), _flat(W, first)
     z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
@@ -489,11 +486,11 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         pairs = np.empty((len(rates), 2), np.int32)
         draw_pairs(*labels, state, pairs)
         n_others = len(self.classes_) - 1
-        model = np.float32(self.max_norm), first, last, self.visterm_vectors_, self.label_vectors_
+        max_norm, model = np.float32(self.max_norm), (first, last, self.visterm_vectors_, self.label_vectors_)
         if self.loss == "owpc":
-            return owpc_pass(rows, labels, pairs, harmonic_numbers(n_others), rates, *model)
+            return owpc_pass(rows, labels, pairs, harmonic_numbers(n_others), rates, max_norm, model)
         weights = np.ones(2, np.float32) if self.loss == "auc" else warp_weights(n_others)
-        return warp_pass(rows, labels, pairs, state, weights, rates, *model)
+        return warp_pass(rows, labels, pairs, state, weights, rates, max_norm, model)
 
     # -- the weights of an ensemble ------------------------------------------------------------------------------------
 

@@ -169,9 +169,7 @@ def _keep_best(
 
 @njit(cache=True, nogil=True)
 def _search_sparse(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
+    gallery: tuple[np.ndarray, np.ndarray, np.ndarray],
     first: int,
     last: int,
     queries: np.ndarray,
@@ -192,9 +190,9 @@ def _search_sparse(
     for start in range(first, last, ROWS_AT_ONCE):
         scores = buffer[: min(ROWS_AT_ONCE, last - start)]
         if queries.shape[1] == 1:
-            _score_sparse_one(indptr, indices, data, start, query, scores)
+            _score_sparse_one(*gallery, start, query, scores)
         else:
-            _score_sparse(indptr, indices, data, start, queries, scores)
+            _score_sparse(*gallery, start, queries, scores)
         if not _keep_best(scores, start, exclude, n_kept, bar, top_scores, top_indices):
             return False
     return True
@@ -435,7 +433,7 @@ class ExactIndex:
             indices = np.full((len(skip), size), -1, np.int32)
             if sp.issparse(gallery):
                 arrays = gallery.indptr, gallery.indices, gallery.data
-                ok = _search_sparse(*arrays, first, last, columns, skip, scores, indices)
+                ok = _search_sparse(arrays, first, last, columns, skip, scores, indices)
             elif isinstance(gallery, StoredVectors):
                 shifted = np.where(skip < first, -1, skip - first)
                 ok = _search_dense(gallery[first:last], 0, last - first, columns, shifted, scores, indices)

@@ -37,8 +37,8 @@ def learn_factored(X, triplets, r, n_pending=7, run=map):
     weights = np.full(n_pending, np.nan, np.float32)
     losses, violating, folds = 0.0, 0, 0
     while len(triplets):
-        seen, k, loss, n = factored_pass(as_rows(sp.csr_array(X)), triplets, r, *state, U, V, weights)
-        fold(*state, U[:k], V[:k], weights[:k], run)
+        seen, k, loss, n = factored_pass(as_rows(sp.csr_array(X)), triplets, r, state, (U, V, weights))
+        fold(state, (U[:k], V[:k], weights[:k]), run)
         triplets, losses, violating, folds = triplets[seen:], losses + loss, violating + n, folds + 1
     return *state, losses, violating, folds
 
@@ -54,7 +54,7 @@ def learn_dense_factored(X, triplets, r, run=map):
     """W, Lambda, Omega, sum of losses, number of violations."""
     X, triplets = np.asarray(X, np.float32), np.asarray(triplets, np.int32)
     state = np.zeros((X.shape[1],) * 2, np.float32), *np.tile(np.eye(X.shape[1], dtype=np.float32), (2, 1, 1))
-    return *state, *dense_factored_pass(X, triplets, r, *state, run)
+    return *state, *dense_factored_pass(X, triplets, r, state, run)
 
 
 def diagonal_reference(X, triplets, r, undecided=None):

@@ -34,7 +34,7 @@ class TestHandWorkedUpdate:
     def learn(self, V, W, *, max_norm=10.0, x=x):
         rows, labels, pairs = as_rows(sp.csr_array(x)), labels_of([0]), np.array([[0, 0]], np.int32)
         weights = np.array([0, 1], np.float32)  # L(floor((2 - 1) / 1)) = L(1) = 1
-        return warp_pass(rows, labels, pairs, stream(0), weights, self.rate, np.float32(max_norm), 0, 2, V, W)
+        return warp_pass(rows, labels, pairs, stream(0), weights, self.rate, np.float32(max_norm), (0, 2, V, W))
 
     def test_warp(self):
         V, W = self.model()
@@ -79,13 +79,13 @@ def test_owpc_worked_by_hand():
     rows, labels, pairs = as_rows(sp.csr_array(np.ones((1, 1), np.float32))), labels_of([0]), np.zeros((1, 2), np.int32)
     harmonic, rate, max_norm = np.array([0, 1, 1.5], np.float32), np.full(1, 0.1, np.float32), np.float32(10)
     V, W = np.array([[1.0]], np.float32), np.array([[0.5], [0.25], [-2]], np.float32)
-    assert owpc_pass(rows, labels, pairs, harmonic, rate, max_norm, 0, 1, V, W) == (0.75, 1)
+    assert owpc_pass(rows, labels, pairs, harmonic, rate, max_norm, (0, 1, V, W)) == (0.75, 1)
     np.testing.assert_allclose(W.ravel(), [0.6, 0.15, -2], rtol=1e-6)
     np.testing.assert_allclose(V, [[1 + 0.1 * (0.5 - 0.25)]], rtol=1e-6)
 
     # Rank 2: each has the weight L(2) / 2 = 0.75, label 0 moves by both.
     V, W = np.array([[1.0]], np.float32), np.array([[0.5], [0.25], [0.0]], np.float32)
-    loss, _ = owpc_pass(rows, labels, pairs, harmonic, rate, max_norm, 0, 1, V, W)
+    loss, _ = owpc_pass(rows, labels, pairs, harmonic, rate, max_norm, (0, 1, V, W))
     assert loss == pytest.approx(0.75 * (0.75 + 0.5))
     np.testing.assert_allclose(W.ravel(), [0.5 + 2 * 0.075, 0.25 - 0.075, -0.075], rtol=1e-6)
     np.testing.assert_allclose(V, [[1 + 0.075 * (0.25 + 0.5)]], rtol=1e-6)
@@ -181,7 +181,7 @@ def test_rank_is_estimated_by_the_number_of_draws(n_others, n_wrong, linear):
     weights, pairs, rates = warp_weights(n_others), np.zeros((n_steps, 2), np.int32), np.zeros(n_steps, np.float32)
     V, W = np.ones((1, 1), np.float32), scores[:, None].astype(np.float32)
     common = rows, labels, pairs, stream(0), weights, rates, np.float32(9)
-    loss, violating = linear_warp_pass(*common, False, W) if linear else warp_pass(*common, 0, 1, V, W)
+    loss, violating = linear_warp_pass(*common, False, W) if linear else warp_pass(*common, (0, 1, V, W))
     share = n_wrong / n_others
     n = np.arange(1, n_others + 1)
     chance = (1 - share) ** (n - 1) * share
