@@ -232,6 +232,12 @@ class IndexConfig(Section):
         return self
 
 
+class SearchConfig(Section):
+    """How results are ranked."""
+
+    neighbours: Literal["auto", "none"] = "auto"  # also by the photos that a query and a result are both near to
+
+
 class ComputeConfig(Section):
     """Parallel work; no setting here changes a result."""
 
@@ -304,6 +310,7 @@ class Config(_WithLearners):
 
     evaluate: EvaluateConfig = EvaluateConfig()
     index: IndexConfig = IndexConfig()
+    search: SearchConfig = SearchConfig()
     compute: ComputeConfig = ComputeConfig()
     cluster: ClusterConfig = ClusterConfig()
 

@@ -157,6 +157,8 @@ def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
         "r_precision": evaluation.mean_r_precision,
         "map_at_r": evaluation.mean_map_at_r,
     }
+    if system.alone is not None:
+        figures |= {"map_alone": system.alone.mean_average_precision, "p1_alone": system.alone.precision_at(1)}
     if system.accuracy is not None:
         figures["knn_accuracy"] = system.accuracy
     if system.annotation is not None:
@@ -225,6 +227,7 @@ def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str
                 name,
                 figures["map"],
                 interval=tuple(figures["map_interval"]) if "map_interval" in figures else None,
+                map_alone=figures.get("map_alone"),
                 precision_at={int(k): value for k, value in figures["precision_at"].items()},
                 more_measures=_more_measures(figures),
                 precision_curve=curves[name].tolist(),

@@ -60,6 +60,7 @@ class OpenFigures:
     map: float
     p1: float
     map_sd: float | None = None
+    map_alone: float | None = None  # without neighbours
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class System:
     learned_weight: float = 1.0  # of the learner beside cosine
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
     more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
+    map_alone: float | None = None  # without neighbours, where results are ranked by them
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from visterm.pipeline.store.segments import as_stored
 
 from .explanation_regions import RegionAnswer, cells_of_grid, cells_of_map, describe_regions, say_where
 from .matched_words import words_in_common
+from .neighbours import SharedNeighbours, explain_neighbours
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,6 +94,9 @@ class Explanation(TypedDict):
             description="Pairs of regions that carry half of the score together, the strongest first; none if it is 0, "
             "or of a learner that compares bits"
         ),
+    ]
+    neighbours: NotRequired[
+        Annotated[SharedNeighbours | None, Field(description="What photos that both are near to add to the ranking")]
     ]
     rest: Annotated[float, Field(description="Of the score, what all other pairs of cells add")]
     pairs: Annotated[list[ExplainedPair], Field(description="Pairs of blocks, the strongest first")]
@@ -256,6 +260,8 @@ def explain_with_pixels(
             for pair in parts.pairs
         ]
     explanation["sentence"] = say_where(explanation)
+    if row >= 0 and (shared := explain_neighbours(searcher, query, result, name, learned_weight=learned_weight)):
+        explanation["neighbours"] = shared
     if n_teachers:
         explanation["teachers"] = load("teachers").explain_teachers(
             searcher, query, result, name, learned_weight=learned_weight, n_teachers=n_teachers

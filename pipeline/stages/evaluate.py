@@ -154,7 +154,7 @@ def evaluation_record(run: OpenedRun, names: Sequence[str]) -> Record:
         del settings["class_splits"]
     return make_record(
         "evaluate",
-        {"evaluate": settings},
+        {"evaluate": settings, "search": run.config.search.model_dump()},
         inputs
         | {
             "extractor": extractor_content(run),
