@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Self, TypedDict
 
-import cv2
 import joblib
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from .descriptors import as_rgb
 from .images import MAX_PIXELS, StrPath, printable, read_file
 from .onnx_graph import cells_of, parse, suggest, with_outputs
 from .presets import PRESETS, RESIZES, mean_and_scale
+from .resizing import VERSION, resize, resize_as_before
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
@@ -97,10 +97,12 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         Height and width of the input.
     sha256_ : str
         Of the model file, in hexadecimal.
+    resizing_ : int
+        Version of `visterm.features.resizing`, which an embedder saved earlier keeps.
 
     Notes
     -----
-    - Images are reduced by averaging over areas, and enlarged by linear interpolation. JPEG files that are much larger
+    - A side that shrinks is averaged over areas, one that grows is interpolated linearly. JPEG files much larger
       than the input are decoded at 1/2, 1/4 or 1/8 of their size.
     - With ``batch=1`` the vector of an image does not depend on the other images. With larger batches ONNX Runtime may
       sum in another order, which can change the last digits.
@@ -163,7 +165,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         data = self._read_model()
         self.sha256_ = hashlib.sha256(data).hexdigest()
         self._open(data)
-        self.size_ = self._input_size()
+        self.size_, self.resizing_ = self._input_size(), VERSION
         noise = np.random.default_rng(0).integers(0, 256, (self.batch, *self.size_, 3), dtype=np.uint8)
         rows = self._run(np.stack([self._prepare(pixels) for pixels in noise]))
         self.n_features_out_ = rows.shape[1]
@@ -487,9 +489,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             factor = max(old_height / height, old_width / width)
             inner = max(1, round(old_height / factor)), max(1, round(old_width / factor))
             top, left = (height - inner[0]) // 2, (width - inner[1]) // 2
-        shrinks = pixels.shape[0] > inner[0] or pixels.shape[1] > inner[1]
-        interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR_EXACT  # the same on every processor
-        small = cv2.resize(np.ascontiguousarray(pixels), inner[::-1], interpolation=interpolation)
+        small = (resize if self.resizing_ == VERSION else resize_as_before)(pixels, *inner)
         with np.errstate(over="ignore"):  # reported when the model gives numbers that are not finite
             mean, scale = (np.asarray(value, np.float32) for value in self._mean_and_scale())
             values = (small.astype(np.float32) - mean) * scale
@@ -526,7 +526,10 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             if hashlib.file_digest(stream, "sha256").hexdigest() != self.sha256_:
                 raise self._error("the model has changed since fit")
         settings = {name: _plain(value) for name, value in self.get_params().items() if name not in ("model", "n_jobs")}
-        state = {"size": list(self.size_), "n_features_out": self.n_features_out_, "sha256": self.sha256_}
+        state = {
+            "size": list(self.size_), "n_features_out": self.n_features_out_, "sha256": self.sha256_,
+            "resizing": self.resizing_,
+        }  # fmt: skip
         record = {"format": FORMAT, "settings": settings, "fitted": state}
         (folder / "embedder.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
@@ -557,6 +560,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             embedder.size_ = int(height), int(width)
             embedder.n_features_out_ = int(record["fitted"]["n_features_out"])
             embedder.sha256_ = str(record["fitted"]["sha256"])
+            embedder.resizing_ = int(record["fitted"].get("resizing", 1))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder} holds no readable embedder: {error}") from None
         return embedder

@@ -411,7 +411,7 @@ class _ModelVectors(_ImageVectors):
             except (ValueError, ImportError) as error:
                 raise UserError(str(error)) from None
             record["n_features"] = embedder.n_features_out_
-            record["content"] = fingerprint(record["config"], embedder.sha256_)
+            record["content"] = fingerprint(record["config"], embedder.sha256_, embedder.resizing_)
         console.say(in_words(embedder.describe()))
 
     def _embedder(self) -> OnnxEmbedder:
