@@ -8,7 +8,6 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-
 VERSION = 2  # of `resize`: 1 is what `resize_as_before` does
 
 

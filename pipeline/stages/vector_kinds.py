@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.models import Config, Settings
-from visterm.pipeline.console import Console, count, told_of_compiling
+from visterm.pipeline.console import Console, count, one_line, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.catalogue import Outcome
@@ -180,7 +180,7 @@ class VectorKind(ABC):
         record, changes = make_record("extractor", self.settings(), self.inputs()), ""
         if force or not is_up_to_date(self.run.extractor, record):
             try:
-                changes = changed_settings(self.run)
+                changes = changed_settings(self.run) or self._changed_model(record)
             except UserError:
                 if not force:  # which overwrites a damaged record
                     raise
@@ -188,6 +188,10 @@ class VectorKind(ABC):
                 console.say(f"run {self.run.name}: {changes}; {self.made_again}")
             self._make_extractor(record, root, console)
         return extractor_content(self.run)
+
+    def _changed_model(self, record: Record) -> str:
+        """Describe how the model differs from the one that the extractor of the run was made with; empty if not."""
+        return ""
 
     @abstractmethod
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
@@ -393,12 +397,30 @@ class _ModelVectors(_ImageVectors):
         settings["mean"], settings["scale"] = mean_and_scale(
             settings.pop("preprocess"), settings["mean"], settings["scale"]
         )
+        if settings["pool"] is None:  # as in runs made before there was one
+            del settings["pool"]
         return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
 
     def inputs(self) -> Settings:
-        sha256 = file_sha256(self.config.features.onnx.model or "")
+        from visterm.features.onnx_files import read_model
+
+        model = self.config.features.onnx.model or ""
+        try:
+            sha256 = read_model(model).sha256() if os.path.exists(model) else None
+        except ImportError as error:
+            raise UserError(str(error)) from None
+        except ValueError as error:
+            raise UserError(f"{one_line(model)}: {error}") from None
         old = self.run.record(self.run.extractor) if sha256 is None else None
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
+
+    def _changed_model(self, record: Record) -> str:
+        old = self.run.record(self.run.extractor)
+        if old is None or old["inputs"] == record["inputs"]:
+            return ""
+        if old["inputs"].get("model") == file_sha256(self.config.features.onnx.model or ""):
+            return "made by a version that looked for the weights of the model in the current folder"
+        return "made with another model"
 
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         from visterm.features import silence_decoders
