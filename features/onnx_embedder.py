@@ -21,7 +21,7 @@ from .decoding import Picture, decode_picture
 from .descriptors import as_rgb
 from .images import MAX_PIXELS, StrPath, printable, read_file
 from .onnx_files import ModelFile, read_model
-from .onnx_graph import cells_of, inputs_of, suggest, with_output
+from .onnx_graph import before_classifier, cells_of, inputs_of, suggest, with_output
 from .onnx_pooling import channels_first, n_before_patches, patch_grid, pooled
 from .onnx_session import as_input, batch_size, channels_last, image_input, one_line, open_session
 from .presets import POOLS, PRESETS, RESIZES, mean_and_scale
@@ -48,7 +48,8 @@ class ModelDescription(TypedDict):
     layer: str  # the tensor that is the vector
     pool: str | None
     n_features: int
-    suggested_layer: str | None  # the last pooled tensor
+    suggested_layer: str | None  # the last pooled tensor; where there is none, the input of a classifier
+    suggested_as: str
     cells: list[int] | None  # rows and columns of the map whose mean the vector is
 
 
@@ -268,9 +269,11 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             A dictionary, ready for JSON.
         """
         check_is_fitted(self)
-        cells, layer = None, None
+        cells, layer, classified = None, None, None
         with contextlib.suppress(ImportError, ValueError):  # no package onnx; no cells
-            layer = suggest(self._read_model().parsed())
+            graph = self._read_model().parsed()
+            layer = suggest(graph)
+            classified = before_classifier(graph, self._network[1]) if layer is None else None
             pixels = np.random.default_rng(0).integers(0, 256, (*self.size_, 3), dtype=np.uint8)
             self.block_vectors(pixels)
             cells = list(self._run_cells(self._prepare(pixels)[None]).shape[1:])
@@ -287,7 +290,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             "layer": self._network[1],
             "pool": self.pool,
             "n_features": self.n_features_out_,
-            "suggested_layer": layer,
+            "suggested_layer": layer or classified,
+            "suggested_as": "the input of the last layer" if classified else "the last pooled tensor",
             "cells": cells,
         }
 
@@ -583,11 +587,19 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             embedder.sha256_ = str(record["fitted"]["sha256"])
             embedder.resizing_ = int(record["fitted"].get("resizing", 1))
             if embedder.resizing_ == 1:  # saved by a version that left files of weights out
-                with contextlib.suppress(ImportError):
-                    read_model(embedder.model)
+                _check_whole(embedder.model)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder} holds no readable embedder: {error}") from None
         return embedder
+
+
+def _check_whole(model: StrPath) -> None:
+    try:
+        read_model(model)
+    except ImportError:  # needed for weights in files, which cannot be used without it
+        return
+    except ValueError as error:
+        raise ValueError(f"an earlier version left its weights out ({error})") from None
 
 
 def _plain(value: Any) -> Any:

@@ -122,6 +122,16 @@ def suggest(model: Any) -> str | None:
         layer = readers[0].output[0]
 
 
+def before_classifier(model: Any, layer: str) -> str | None:
+    """Return the tensor that the last layer turns into scores, if this is a fully connected one with a bias."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    node = makers.get(layer)
+    if node is not None and node.op_type == "Add":  # of a bias, to a product
+        node = next((makers[name] for name in node.input if name in makers), None)
+        return node.input[0] if node is not None and node.op_type == "MatMul" else None
+    return node.input[0] if node is not None and node.op_type == "Gemm" and len(node.input) > 2 else None
+
+
 def _pools(model: Any, node: Any) -> bool:
     """Whether a node averages over height and width."""
     if node.op_type == "GlobalAveragePool":

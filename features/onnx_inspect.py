@@ -14,7 +14,7 @@ from .onnx_files import ModelFile, read_model
 from .onnx_graph import inputs_of
 from .onnx_pooling import n_before_patches
 from .onnx_session import channels_last, image_input, one_line, open_session
-from .presets import PRESETS
+from .presets import PRESETS, mean_and_scale
 
 # Outputs of exporters that are vectors of images, the best first.
 _VECTORS = (
@@ -98,6 +98,28 @@ def inspect_model(
         "settings": settings,
         "preprocessor": None if beside is None else str(beside),
     }
+
+
+def unlike_file_beside(embedder: OnnxEmbedder) -> pathlib.Path | None:
+    """Return the file beside the model of a fitted embedder that asks for another mean, scale or order of channels.
+
+    A file that cannot be understood asks for nothing.
+    """
+    file = _preprocessor_file(embedder.model)
+    description = embedder.describe()
+    if file is None or description["preprocess"] == "none":
+        return None
+    try:
+        expected = _settings_of(file)
+    except ValueError:
+        return None
+    pairs = zip(
+        mean_and_scale(expected.get("preprocess", "0..1"), expected.get("mean"), expected.get("scale")),
+        (description["mean"], description["scale"]),
+        strict=True,
+    )
+    same = all(np.allclose(one, other, rtol=1e-4) for one, other in pairs)
+    return None if same and expected.get("channels", "rgb") == embedder.channels else file
 
 
 def propose(outputs: list[Output]) -> str | None:

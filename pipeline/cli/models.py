@@ -57,7 +57,7 @@ def inspect(
     print(f"vector:     {one_line(info['layer'])}{pooled}, {count(info['n_features'], 'number')}")
     if (suggested := info["suggested_layer"]) is not None:
         taken = " (taken)" if suggested == info["layer"] else ""
-        print(f"suggested:  {one_line(suggested)}, the last pooled tensor{taken}")
+        print(f"suggested:  {one_line(suggested)}, {info['suggested_as']}{taken}")
     elif len(info["outputs"]) > 1:
         print(f"suggested:  {one_line(info['layer'])}, of several outputs")
     else:

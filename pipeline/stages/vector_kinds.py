@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import os
+import shlex
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -72,7 +73,7 @@ def in_words(model: Mapping[str, Any]) -> str:
         + (f"the mean of {model['cells'][0]} x {model['cells'][1]} cells" if model["cells"] else "of the whole image")
     )
     if model["suggested_layer"] not in (None, model["layer"]):
-        line += f"; the last pooled tensor is another: --set features.onnx.layer={model['suggested_layer']}"
+        line += f"; {model['suggested_as']} is another: --set features.onnx.layer={model['suggested_layer']}"
     return line
 
 
@@ -424,6 +425,7 @@ class _ModelVectors(_ImageVectors):
 
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         from visterm.features import silence_decoders
+        from visterm.features.onnx_inspect import unlike_file_beside
 
         silence_decoders()
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
@@ -435,6 +437,11 @@ class _ModelVectors(_ImageVectors):
             record["n_features"] = embedder.n_features_out_
             record["content"] = fingerprint(record["config"], embedder.sha256_, embedder.resizing_)
         console.say(in_words(embedder.describe()))
+        if (file := unlike_file_beside(embedder)) is not None:
+            console.say(
+                f"{one_line(str(file))} asks for another mean, scale or order of channels: 'visterm model inspect "
+                f"{shlex.quote(os.fspath(embedder.model))}' prints the settings"
+            )
 
     def _embedder(self) -> OnnxEmbedder:
         from visterm.features import OnnxEmbedder
