@@ -39,11 +39,25 @@ class Output(TypedDict):
     needs: list[str]  # inputs beside the image
 
 
+class Settings(TypedDict, total=False):
+    """Settings of an `OnnxEmbedder` that are not the defaults."""
+
+    size: int | list[int]
+    resize: str
+    keep: float
+    preprocess: str
+    mean: list[float]
+    scale: list[float]
+    channels: str
+    layer: str
+    pool: str
+
+
 class Inspection(ModelDescription):
     """A model, its outputs and proposed settings; ready for JSON."""
 
     outputs: list[Output]
-    settings: dict[str, Any]  # of `OnnxEmbedder` that are proposed, beside the model
+    settings: Settings  # that are proposed
     preprocessor: str | None  # the file that says how images are to be prepared
 
 
@@ -76,7 +90,7 @@ def inspect_model(
     except ValueError as error:
         raise ValueError(f"{printable(model)}: {error}") from None
     beside = _preprocessor_file(model)
-    settings: dict[str, Any] = {} if beside is None else _settings_of(beside)
+    settings: Settings = {} if beside is None else _settings_of(beside)
     image = image_input(session)
     sides = image.shape[1:3] if channels_last(image) else image.shape[2:]
     if size is not None:
@@ -85,13 +99,15 @@ def inspect_model(
         settings.pop("size", None)  # the model says so itself
     if layer is None and len(outputs) > 1:
         layer = propose([output for output in outputs if not output["needs"]])
-    settings |= {} if layer is None else {"layer": layer}
+    if layer is not None:
+        settings["layer"] = layer
     if pool is None:
         unpooled = OnnxEmbedder(model, **settings)
         shape = unpooled.layer_shape()
         if len(shape) == 3:
             pool = "cls" if n_before_patches(shape[1], unpooled.size_) else "mean"
-    settings |= {} if pool is None else {"pool": pool}
+    if pool is not None:
+        settings["pool"] = pool
     return {
         **OnnxEmbedder(model, **settings).fit().describe(),
         "outputs": outputs,
@@ -161,7 +177,7 @@ def _preprocessor_file(model: StrPath) -> pathlib.Path | None:
     return next((file for file in (folder / _PREPROCESSOR, folder.parent / _PREPROCESSOR) if file.is_file()), None)
 
 
-def _settings_of(file: pathlib.Path) -> dict[str, Any]:
+def _settings_of(file: pathlib.Path) -> Settings:
     """Return the settings of `OnnxEmbedder` that are as a file of Hugging Face's image processors says."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -170,19 +186,22 @@ def _settings_of(file: pathlib.Path) -> dict[str, Any]:
         if content.get("do_normalize", True) and "image_mean" in content:
             mean = [float(value) / factor for value in content["image_mean"]]
             scale = [factor / float(value) for value in content["image_std"]]
-        settings: dict[str, Any] = {"mean": mean, "scale": scale}
+        settings: Settings = {"mean": mean, "scale": scale}
         for name, (of_mean, of_scale) in PRESETS.items():
             if np.allclose(mean, of_mean, rtol=1e-4) and np.allclose(scale, of_scale, rtol=1e-4):
                 settings = {"preprocess": name}
                 break
-        settings |= {"channels": "bgr"} if content.get("do_flip_channel_order", False) else {}
-        return settings | (_fit_of(content) if content.get("do_resize", True) else {})
+        if content.get("do_flip_channel_order", False):
+            settings["channels"] = "bgr"
+        if content.get("do_resize", True):
+            settings.update(_fit_of(content))
+        return settings
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
         reason = one_line(error) or type(error).__name__
         raise ValueError(f"{printable(file)}: cannot be understood ({reason}); remove it, or correct it") from None
 
 
-def _fit_of(content: dict[str, Any]) -> dict[str, Any]:
+def _fit_of(content: dict[str, Any]) -> Settings:
     """Return size, resize and keep."""
     cropped = content.get("do_center_crop", False)
     size, crop = content.get("size", {}), content.get("crop_size", {})
@@ -192,14 +211,18 @@ def _fit_of(content: dict[str, Any]) -> dict[str, Any]:
         crop = {"height": crop, "width": crop}
     edge = size.get("shortest_edge") or min(size.get("height", 0), size.get("width", 0))
     if cropped and edge:
-        keep = min(1.0, max(crop["height"], crop["width"]) / edge)
-        return {"size": _sides(crop), "resize": "crop"} | ({"keep": round(keep, 6)} if keep < 1 else {})
+        keep = round(min(1.0, max(crop["height"], crop["width"]) / edge), 6)
+        return _cropped(_sides(crop), keep)
     if "shortest_edge" not in size:
         return {"size": _sides(size), "resize": "stretch"} if edge else {}
     keep = float(content.get("crop_pct", 1.0))  # ConvNeXT, which stretches from 384 pixels
     if keep < 1 and edge >= 384:
         return {"size": int(edge), "resize": "stretch"}
-    return {"size": int(edge), "resize": "crop"} | ({"keep": keep} if keep < 1 else {})
+    return _cropped(int(edge), keep)
+
+
+def _cropped(size: int | list[int], keep: float) -> Settings:
+    return {"size": size, "resize": "crop", "keep": keep} if keep < 1 else {"size": size, "resize": "crop"}
 
 
 def _sides(size: dict[str, Any]) -> int | list[int]:

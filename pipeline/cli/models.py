@@ -66,7 +66,7 @@ def inspect(
     if info["cells"]:
         cells = f"yes, by {info['cells'][0]} x {info['cells'][1]} cells"
     print(f"explained:  {cells}")
-    settings = dict(info["settings"])
+    settings: dict[str, object] = {**info["settings"]}
     if info["preprocess"] == "none":
         print("preprocess: in the model, which takes pixels from 0 to 255")
     elif info["preprocessor"] is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from exports.make import export_all, networks, pixels
+from exports.make import pixels
 from running import json_of, set_all, visterm
 
 from visterm.pipeline import Searcher
@@ -104,7 +107,11 @@ def test_tokens_of_dinov2(photos):
 @pytest.mark.timeout(600)
 def test_vectors_are_those_of_the_pytorch_that_is_installed(photos):
     for package in ("torch", "onnxscript", "timm", "transformers"):
-        pytest.importorskip(package)
-    assert sorted(networks()) == sorted(NAMES)
-    for name in export_all(photos / "models"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    made = photos / "exports.zip"
+    subprocess.run([sys.executable, ARCHIVE.with_name("make.py"), made], check=True, stdout=subprocess.DEVNULL)
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(photos / "models")
+    for name in NAMES:
         as_pytorch(photos, name)
