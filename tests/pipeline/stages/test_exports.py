@@ -19,7 +19,7 @@ from running import json_of, set_all, visterm
 from visterm.pipeline import Searcher
 
 pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.slow
 
 ARCHIVE = Path(__file__).parents[2] / "exports/exports.zip"
@@ -70,6 +70,10 @@ def as_pytorch(folder, name):
     shutil.copy(folder / "photos/all/2.png", folder / "query.png")
     (answer,) = json_of("search", "query.png", "--run", name, cwd=folder)
     assert answer["results"][0]["path"] == "all/2.png"
+    visterm("export", "--to", "pixels", "--learner", "cosine", "--run", name, "--output", "out", cwd=folder)
+    session = onnxruntime.InferenceSession(folder / "out/pixels.onnx", providers=["CPUExecutionProvider"])
+    (q,) = session.run(["query"], {"image": pixels()[2:3]})
+    np.testing.assert_allclose(q[0], X[2] / np.linalg.norm(X[2]), atol=1e-5)
     return info
 
 
