@@ -323,12 +323,15 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
 
     def _mean_and_scale(self) -> tuple[Any, Any]:
         """Return mean and scale of the opened model, which takes pixels as they are where its input is uint8."""
-        if image_input(self._network[0]).type == "tensor(uint8)":
+        if self._takes_pixels():
             return 0.0, 1.0
         return mean_and_scale(self.preprocess, self.mean, self.scale)
 
+    def _takes_pixels(self) -> bool:
+        return image_input(self._network[0]).type == "tensor(uint8)"
+
     def _preprocess(self) -> str:
-        if image_input(self._network[0]).type == "tensor(uint8)":
+        if self._takes_pixels():
             return "none"
         return self.preprocess if self.mean is None and self.scale is None else "own"
 
@@ -341,6 +344,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         model = self._read_model()
         self.sha256_ = model.sha256()
         self._open(model)
+        if self._takes_pixels() and (self.preprocess, self.mean, self.scale) != ("0..1", None, None):
+            raise self._error("takes pixels from 0 to 255 (uint8): leave preprocess, mean and scale out")
         self.size_, self.resizing_ = self._input_size(), VERSION
 
     def layer_shape(self) -> tuple[int, ...]:

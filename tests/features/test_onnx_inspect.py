@@ -158,7 +158,8 @@ def test_inputs_of_other_types(tmp_path, kind, dtype):
         helper.make_node("Flatten", ["numbers"], ["flat"]),
     ]
     file = write(tmp_path / "m.onnx", nodes, {"flat": (TensorProto.FLOAT16, ["n", 3 * SIDE * SIDE])}, kind=kind)
-    embedder = OnnxEmbedder(file, unit=False, preprocess="tf").fit()
+    preprocess = {} if dtype == np.uint8 else {"preprocess": "tf"}
+    embedder = OnnxEmbedder(file, unit=False, **preprocess).fit()
     X = embedder.transform(IMAGES)
     assert X.dtype == np.float32
     pixels = np.stack(IMAGES).transpose(0, 3, 1, 2).reshape(3, -1).astype(np.float32)
@@ -166,6 +167,15 @@ def test_inputs_of_other_types(tmp_path, kind, dtype):
     np.testing.assert_array_equal(X, expected)
     embedder.save(tmp_path / "saved")
     np.testing.assert_array_equal(OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES), X)
+    if dtype == np.uint8:
+        with pytest.raises(
+            ValueError, match=r"takes pixels from 0 to 255 \(uint8\): leave preprocess, mean and scale out"
+        ):
+            OnnxEmbedder(file, preprocess="tf").fit()
+        (tmp_path / "preprocessor_config.json").write_text(
+            json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3})
+        )
+        assert inspect_model(file)["settings"] == {}
     described = embedder.describe()
     assert (described["preprocess"], described["scale"]) == (("none", 1.0) if dtype == np.uint8 else ("tf", 1 / 127.5))
 
