@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from visterm.features.presets import PRESETS, RESIZES
+from visterm.features.presets import POOLS, PRESETS, RESIZES
 from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
@@ -121,6 +121,7 @@ class OnnxConfig(Section):
     scale: float | list[float] | None = None  # null: as preprocess says
     channels: Literal["rgb", "bgr"] = "rgb"
     layer: str | None = None  # null: the model's output
+    pool: Literal[POOLS] | None = None  # type: ignore[valid-type]  # of tokens; computed, which mypy cannot read
     batch: int = Field(default=1, gt=0)
     unit: bool = True  # scale vectors to unit length
 

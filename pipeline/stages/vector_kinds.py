@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import os
+import shlex
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.models import Config, Settings
-from visterm.pipeline.console import Console, count, told_of_compiling
+from visterm.pipeline.console import Console, count, one_line, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.catalogue import Outcome
@@ -72,7 +73,7 @@ def in_words(model: Mapping[str, Any]) -> str:
         + (f"the mean of {model['cells'][0]} x {model['cells'][1]} cells" if model["cells"] else "of the whole image")
     )
     if model["suggested_layer"] not in (None, model["layer"]):
-        line += f"; the last pooled tensor is another: --set features.onnx.layer={model['suggested_layer']}"
+        line += f"; {model['suggested_as']} is another: --set features.onnx.layer={model['suggested_layer']}"
     return line
 
 
@@ -180,7 +181,7 @@ class VectorKind(ABC):
         record, changes = make_record("extractor", self.settings(), self.inputs()), ""
         if force or not is_up_to_date(self.run.extractor, record):
             try:
-                changes = changed_settings(self.run)
+                changes = changed_settings(self.run) or self._changed_model(record)
             except UserError:
                 if not force:  # which overwrites a damaged record
                     raise
@@ -188,6 +189,10 @@ class VectorKind(ABC):
                 console.say(f"run {self.run.name}: {changes}; {self.made_again}")
             self._make_extractor(record, root, console)
         return extractor_content(self.run)
+
+    def _changed_model(self, record: Record) -> str:
+        """Describe how the model differs from the one that the extractor of the run was made with; empty if not."""
+        return ""
 
     @abstractmethod
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
@@ -393,15 +398,34 @@ class _ModelVectors(_ImageVectors):
         settings["mean"], settings["scale"] = mean_and_scale(
             settings.pop("preprocess"), settings["mean"], settings["scale"]
         )
+        if settings["pool"] is None:  # as in runs made before there was one
+            del settings["pool"]
         return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
 
     def inputs(self) -> Settings:
-        sha256 = file_sha256(self.config.features.onnx.model or "")
+        from visterm.features.onnx_files import read_model
+
+        model = self.config.features.onnx.model or ""
+        try:
+            sha256 = read_model(model).sha256() if os.path.exists(model) else None
+        except ImportError as error:
+            raise UserError(str(error)) from None
+        except ValueError as error:
+            raise UserError(f"{one_line(model)}: {error}") from None
         old = self.run.record(self.run.extractor) if sha256 is None else None
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
 
+    def _changed_model(self, record: Record) -> str:
+        old = self.run.record(self.run.extractor)
+        if old is None or old["inputs"] == record["inputs"]:
+            return ""
+        if old["inputs"].get("model") == file_sha256(self.config.features.onnx.model or ""):
+            return "made by a version that looked for the weights of the model in the current folder"
+        return "made with another model"
+
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         from visterm.features import silence_decoders
+        from visterm.features.onnx_inspect import unlike_file_beside
 
         silence_decoders()
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
@@ -411,8 +435,13 @@ class _ModelVectors(_ImageVectors):
             except (ValueError, ImportError) as error:
                 raise UserError(str(error)) from None
             record["n_features"] = embedder.n_features_out_
-            record["content"] = fingerprint(record["config"], embedder.sha256_)
+            record["content"] = fingerprint(record["config"], embedder.sha256_, embedder.resizing_)
         console.say(in_words(embedder.describe()))
+        if (file := unlike_file_beside(embedder)) is not None:
+            console.say(
+                f"{one_line(str(file))} asks for another mean, scale or order of channels: 'visterm model inspect "
+                f"{shlex.quote(os.fspath(embedder.model))}' prints the settings"
+            )
 
     def _embedder(self) -> OnnxEmbedder:
         from visterm.features import OnnxEmbedder
