@@ -269,9 +269,9 @@ def info(
             for evaluation in value.values():
                 if "error" not in evaluation:  # a line of `damaged`
                     print(f"{'evaluated:':12} {_evaluation_in_words(evaluation)}")
-        elif key == "damaged":
+        elif key in ("damaged", "not_used"):
             for line in value:
-                print(f"{'damaged:':12} {one_line(line)}")
+                print(f"{key.replace('_', ' ') + ':':12} {one_line(line)}")
         elif key == "segments":
             if "error" not in value:
                 print(f"{'segments:':12} {_segments_in_words(value)}")

@@ -23,7 +23,7 @@ from .label_edits import (
     enter_edits,
     standing_edits,
 )
-from .labels import enter_labels, read_labels
+from .labels import enter_labels, read_labels, table_files
 from .paths import bounds, decoded, folder_below, relative
 from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
@@ -84,7 +84,8 @@ class EditableCatalogue(ScannedCatalogue):
             query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
             encoded = [(path, os.fsencode(path)) for path in paths]
             rows = [(id_, path, old) for path, name in encoded for id_, _, old in self.execute(query, (name,))]
-            read = read_labels(config.collection, _layout(self), self.root, paths, None)
+            named = list({*self.known(), *paths}) if table_files(config.collection) else paths
+            read = read_labels(config.collection, _layout(self), self.root, named, set(), strict=False)
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, rows))
             enter_fields(self, read.fields, [(id_, path) for id_, path, _ in rows])
             draw_splits(self, config, _layout(self))

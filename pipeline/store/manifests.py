@@ -1,36 +1,71 @@
 """Tables of images that users bring: path,label tables, metadata of Hugging Face datasets, COCO annotations.
 
-Whatever they say of an image beside its labels is a field, which searches filter by.
+Whatever they say of an image beside its labels is a field, which searches filter by. What is not used is counted.
 """
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import itertools
 import json
+import math
 import os
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .fields import parse_date
+from .image_names import ImageNames
 from .label_edits import unquoted
-from .tables import read_rows
+from .notes import Notes
+from .splits import SPLIT_FIELD, split_named
+from .tables import read_rows, readable
 
-_NAMES = ("path", "file_name")  # columns that name the image; the second one is that of Hugging Face and COCO
-_LABELS = ("label", "labels")
+# Columns by their names without spaces, underscores, hyphens and capitals; the first ones first.
+_NAMES = (
+    *("path", "filename", "filepath", "imagepath", "imgpath", "imagename", "imgname", "image", "img", "file", "photo"),
+    *("picture", "imageid", "imgid", "photoid", "id"),
+)
+_OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
+_LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")
+_LABEL_NAMES = ("labelname", "labelnames", "labeltext", "classname", "classnames", "categoryname")  # beside numbers
+_SPLITS = ("split", "subset", "partition", "set")
+_BOXES = {"xmin", "xmax", "bbox", "x1", "left", "box", "boxid", "annotationid", "objectid"}
+_OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "top", "right", "bottom", "area"}
+_OF_OBJECTS |= {"confidence", "score", "iscrowd", "segmentation"}
 _OWN_OF_COCO = ("id", "file_name", "width", "height")
+_NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
+_JOINED = re.compile(r"\s*[|;]\s*")
+_KEEPS_FOLDERS = "--set collection.label_column=none keeps the labels of the folders"
 
 
 class _Entry(NamedTuple):
-    where: str  # in the file, for errors
-    column: str  # that names the image
-    name: str
-    labels: list[str]
+    where: str  # in the file: line 7
+    name: str  # of the image
+    labels: list[Any]  # as the file has them
     fields: dict[str, Any]
+
+
+class _Table(NamedTuple):
+    column: str | None  # of the labels, in words; None without labels
+    folder: str | None  # of the names, below the root
+    entries: Iterator[_Entry]
+
+
+class _Columns(NamedTuple):
+    name: str
+    labels: list[str]  # the first one with a value counts
+    unused: list[str]
+
+    def others(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        taken = (self.name, *self.labels, *self.unused)
+        return {column: value for column, value in row.items() if column and column not in taken}
 
 
 class Manifest(NamedTuple):
@@ -38,39 +73,152 @@ class Manifest(NamedTuple):
 
     labels: dict[str, dict[str, float]] | None  # weights by path; None without labels, which the folders then have
     fields: dict[str, dict[str, str]]  # by path
-    n_known: int  # images of the collection that the table names
-    unknown: list[str]  # names in the table that are no files of the collection
+    column: str | None  # of the labels, in words
+    example: str | None  # a name in the table that no image has
 
 
-def read_manifest(file: Path, root: Path, paths: Collection[str], everything: Collection[str] | None) -> Manifest:
-    """Read a table of images: CSV, JSON lines or the JSON of COCO, by the ending of its name.
+def read_manifest(
+    file: Path,
+    root: Path,
+    paths: Collection[str],
+    everything: Collection[str],
+    settings: CollectionConfig,
+    notes: Notes,
+    split: str | None = None,
+) -> Manifest:
+    """Read a table of images: CSV, JSON lines, Parquet or the JSON of COCO, by the ending of its name.
 
     A ``path`` is relative to `root`, the directory of the images; a ``file_name`` is relative to the folder of the
     manifest, if that lies in the directory. `paths` are the images of the collection, `everything` all files below the
-    root; None: names of other files are not collected. UserError if the file cannot be read, names no images, gives an
-    image two values of one field, or a date that is none.
+    root. `notes` counts what is not used: rows, columns, and values. `split` is that of rows that do not say.
+
+    UserError if the file cannot be read or names no images, if it has no labels and the settings do not say so, and
+    for rows that make no sense unless the settings skip them.
     """
-    labels: dict[str, dict[str, float]] = defaultdict(dict)
-    fields: dict[str, dict[str, str]] = {}
-    unknown: list[str] = []
-    prefix = _prefix(file, root)
-    has_labels, entries = _READERS.get(file.suffix.lower(), _read_csv)(file)
-    for where, column, name, names_of_labels, values in entries:
-        path = _path_of(name, prefix if column == "file_name" else "", root)
-        own = {field: text for field, value in values.items() if (text := _text(value)) is not None}
+    table = _READERS.get(file.suffix.lower(), _read_csv)(file, settings, notes)
+    folder = _prefix(file, root)
+    names = ImageNames(paths, root, folder)
+    content = _Content(settings.label_separator, split, notes)
+    unmatched = []
+    for entry in table.entries:
+        path = names.exact(entry.name, folder if table.folder is None else table.folder)
+        if path is not None:
+            content.enter(path, entry)
+        elif everything and os.path.normpath(os.path.join(folder, entry.name)) in everything:
+            notes.add("row", "of a file that is no image of the collection", entry.name)
+        else:
+            unmatched.append(entry)
+    elsewhere = not content.fields
+    example = None
+    for entry in unmatched:
+        if (path := names.near(entry.name, notes, elsewhere=elsewhere)) is not None:
+            content.enter(path, entry)
+        else:
+            example = example or entry.name
+            if everything:
+                notes.add("row", "without an image of the collection", entry.name)
+    return content.manifest(table, example, file)
+
+
+class _Content:
+    """What the rows of a table say of the images."""
+
+    def __init__(self, separator: str, split: str | None, notes: Notes) -> None:
+        self.labels: dict[str, dict[str, float]] = defaultdict(dict)
+        self.fields: dict[str, dict[str, str]] = {}
+        self._separator, self._split, self._notes = separator, split, notes
+        self._of_objects: set[str] = set()  # columns that differ between the rows of an image
+        self._lists: set[str] = set()
+        self._wrong_date = ""
+
+    def enter(self, path: str, entry: _Entry) -> None:
+        """Enter a row of an image; UserError, or a note, if it makes no sense."""
+        try:
+            own = self._fields(entry)
+            labels = self._labels(entry)
+        except ValueError as error:
+            return self._notes.bad(f"{entry.where}: {error}")
+        if any(_key(name) == "confidence" and _is_zero(value) for name, value in own.items()):
+            self._notes.add("row", "with a confidence of 0", entry.where, "its label is skipped")
+            self._of_objects |= {name for name in own if _key(name) == "confidence"}
+            labels = []
+        before = self.fields.setdefault(path, own)
+        different = {name for name in before.keys() | own if before.get(name) != own.get(name)}
+        rest = different if any(_key(name) in _BOXES for name in own) else set()
+        rest |= {name for name in different if _key(name) in _OF_OBJECTS}
+        self._of_objects |= rest
+        for name in sorted(different - rest):
+            return self._notes.bad(
+                f"{entry.where}: {entry.name} stands here for the second time, with another {name}: {own.get(name)!r} "
+                f"after {before.get(name)!r}; keep one of them"
+            )
+        self.labels[path] |= dict.fromkeys(labels, 1.0)
+        return None
+
+    def _fields(self, entry: _Entry) -> dict[str, str]:
+        own = {}
+        for name, value in entry.fields.items():
+            if (text := _text(value)) is not None:
+                own[_checked(name)] = _checked(text)
+            elif isinstance(value, list | dict | bytes):
+                self._lists.add(name)
         if "date" in own:
-            own["date"] = _date(own["date"], where)
-        if path in paths:
-            labels[path] |= dict.fromkeys(names_of_labels, 1.0)
-            if (before := fields.setdefault(path, own)) != own:
-                field = next(field for field in before.keys() | own if before.get(field) != own.get(field))
-                raise UserError(
-                    f"{where}: {name} stands here for the second time, with another {field}: {own.get(field)!r} after "
-                    f"{before.get(field)!r}; keep one of them"
+            try:
+                own["date"] = parse_date(own["date"])[0].isoformat()
+            except ValueError as error:
+                self._wrong_date = self._wrong_date or f"{entry.where}: {error}"
+                self._notes.add("date", "that is none", f"{entry.where}, {own.pop('date')!r}")
+        if SPLIT_FIELD not in own:
+            for name in [name for name in own if _key(name) in _SPLITS]:
+                if (split := split_named(own[name])) is not None:
+                    own[SPLIT_FIELD] = split
+            if self._split is not None:
+                own.setdefault(SPLIT_FIELD, self._split)
+        return own
+
+    def _labels(self, entry: _Entry) -> list[str]:
+        labels = []
+        for value in entry.labels:
+            text = _text(value)
+            if text is None:
+                if value not in (None, ""):
+                    self._notes.add("label", "that is no value", f"{entry.where}, {value!r}")
+                continue
+            parts = [text]
+            if self._separator == "auto" and isinstance(value, str):
+                parts = _JOINED.split(text)
+            elif self._separator != "none":
+                parts = text.split(self._separator)
+            if len(parts) > 1:
+                self._notes.add(
+                    "label",
+                    "joined by | or ;" if self._separator == "auto" else "of several",
+                    text,
+                    "taken apart; --set collection.label_separator=none keeps such labels whole",
                 )
-        elif everything is not None and path not in everything:
-            unknown.append(name)
-    return Manifest(dict(labels) if has_labels else None, fields, len(fields), unknown)
+            labels += [_checked(part) for part in map(str.strip, parts) if part]
+        return labels
+
+    def manifest(self, table: _Table, example: str | None, file: Path) -> Manifest:
+        """Return what the rows said; UserError where a column says nothing."""
+        if self._wrong_date and not any("date" in own for own in self.fields.values()):
+            raise UserError(f"{file}, {self._wrong_date}")
+        for what, columns in (("of objects, as rows of an image differ", self._of_objects), ("of lists", self._lists)):
+            if columns:
+                self._notes.add("column", what, ", ".join(sorted(columns)), "no fields of the images", n=len(columns))
+        for own in self.fields.values() if self._of_objects else ():
+            for name in self._of_objects:
+                own.pop(name, None)
+        if table.column is None:
+            return Manifest(None, self.fields, None, example)
+        n_without = sum(not self.labels.get(path) for path in self.fields)
+        if self.fields and n_without == len(self.fields):
+            raise UserError(f"{file}: gives no label to any image of the collection ({table.column}); {_KEEPS_FOLDERS}")
+        if n_without:
+            path = next(path for path in self.fields if not self.labels.get(path))
+            self._notes.add("image", "that the table names without a label", path, "", n=n_without)
+        labels = {path: self.labels.get(path, {}) for path in self.fields}
+        return Manifest(labels, self.fields, table.column, example)
 
 
 def _prefix(file: Path, root: Path) -> str:
@@ -79,121 +227,249 @@ def _prefix(file: Path, root: Path) -> str:
     return "" if folder == os.curdir or folder.split(os.sep)[0] == os.pardir else folder
 
 
-def _path_of(name: str, prefix: str, root: Path) -> str:
-    """The path in the catalogue of an image that a table names."""
-    if os.path.isabs(name):
-        return os.path.normpath(name).removeprefix(os.path.join(root, ""))
-    return os.path.normpath(os.path.join(prefix, name))
-
-
 def _text(value: Any) -> str | None:
-    """The value of a field as text; None for no value, and for lists and objects, which are no fields."""
+    """The value of a cell as text; None for no value, and for lists and objects."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    return value if isinstance(value, str) and value else None
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if not isinstance(value, str) or value.strip().casefold() in _NO_VALUES:
+        return None
+    return value or None
 
 
-def _date(text: str, where: str) -> str:
+def _checked(text: str) -> str:
+    """Return a text in NFC; ValueError if it holds half a character, which no program can write."""
     try:
-        start, _ = parse_date(text)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from None
-    return start.isoformat()
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{ascii(text)[:100]} holds a lone surrogate, half of a character") from None
+    return readable(text)
 
 
-# Each returns whether the table has labels, and its entries.
+def _is_zero(text: str) -> bool:
+    try:
+        return float(text) == 0
+    except ValueError:
+        return False
 
 
-def _read_csv(file: Path) -> tuple[bool, Iterator[_Entry]]:
-    columns: list[str] = []
-    rows = read_rows(file, (), check=columns.extend)
-    first = next(rows, None)
-    name = _name_column(file, columns)
-    has_labels = "label" in columns
-
-    def entries() -> Iterator[_Entry]:
-        for line, row in itertools.chain([] if first is None else [first], rows):
-            where = f"{file}, line {line}"
-            if None in row:  # DictReader's key of cells beyond the header
-                raise UserError(f"{where}: more cells than the first line has columns")
-            if not row[name]:
-                raise UserError(f"{where}: an empty {name}")
-            if len(columns) == 2 and has_labels and not row["label"]:
-                raise UserError(f"{where}: an empty label")
-            others = {
-                column: unquoted(row[column] or "") for column in columns if column and column not in (name, "label")
-            }
-            own = [unquoted(row["label"])] if has_labels and row["label"] else []
-            yield _Entry(where, name, row[name], own, others)
-
-    return has_labels, entries()
+def _key(column: str) -> str:
+    """The name of a column as _NAMES and _LABELS have it."""
+    return re.sub(r"[\s_\-]+", "", column).casefold()
 
 
-def _name_column(file: Path | str, columns: list[str]) -> str:
-    for name in _NAMES:
+def _choose(
+    file: Path | str, columns: Sequence[str], first: Mapping[str, Any], settings: CollectionConfig, notes: Notes
+) -> _Columns:
+    """Choose the columns of names and labels; UserError if the table has none, or several that could be meant."""
+    name = _name_column(file, columns, settings.name_column)
+    rest = [column for column in columns if column != name]
+    if settings.label_column == "none":
+        return _Columns(name, [], [])
+    if settings.label_column is not None:
+        return _Columns(name, [_asked(file, rest, "label_column", settings.label_column)], [])
+    exact = [column for column in _LABELS[:2] if column in rest]
+    near = [column for column in rest if _key(column) in _LABELS]
+    texts = [column for column in rest if _key(column) in _LABEL_NAMES]
+    numbers = exact or near
+    if len(texts) == 1 and all(re.fullmatch(r"\d+", str(first.get(column, ""))) for column in numbers):
+        if numbers:
+            notes.add("column", f"of numbers beside the labels in {texts[0]}", ", ".join(numbers), n=len(numbers))
+        return _Columns(name, texts, numbers)
+    if exact:
+        return _Columns(name, exact, [])
+    if len(near) == 1:
+        return _Columns(name, near, [])
+    if near:
+        problem = f"which of the columns {', '.join(near)} holds the labels is unclear; name one"
+    else:
+        problem = f"no column label among {', '.join(map(str, columns))[:200]}; name the one of the labels"
+    raise UserError(f"{file}: {problem} by --set collection.label_column=NAME, or {_KEEPS_FOLDERS}")
+
+
+def _asked(file: Path | str, columns: Sequence[str], setting: str, column: str) -> str:
+    if column not in columns:
+        raise UserError(
+            f"{file}: no column {column} (collection.{setting}); its columns are {', '.join(columns)[:200]}"
+        )
+    return column
+
+
+def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) -> str:
+    if asked is not None:
+        return _asked(file, columns, "name_column", asked)
+    for name in ("path", "file_name"):
         if name in columns:
             return name
-    near = [found for name in _NAMES for found in difflib.get_close_matches(name, columns, n=1)]
-    hint = f"; is {near[0]} meant as file_name?" if near else f"; its columns are {', '.join(columns)[:200]}"
-    raise UserError(f"{file}: no column path or file_name that names the images{hint}")
+    for key in _NAMES:
+        for column in columns:
+            if _key(column) == key:
+                return column
+    near = [match for name in ("path", "file_name") for match in difflib.get_close_matches(name, columns, n=1)]
+    hint = f"is {near[0]} meant?" if near else f"its columns are {', '.join(columns)[:200]}:"
+    name = near[0] if near else "NAME"
+    raise UserError(
+        f"{file}: no column path or file_name that names the images; {hint} --set collection.name_column={name}"
+    )
 
 
-def _read_json_lines(file: Path) -> tuple[bool, Iterator[_Entry]]:
-    with system_errors_explained(file, "cannot be read", ""), open(file, encoding="utf-8-sig") as stream:
-        try:
-            lines = [(number, json.loads(line)) for number, line in enumerate(stream, start=1) if line.strip()]
-        except ValueError as error:
-            raise UserError(f"{file}: not JSON lines ({error})") from None
-    for number, row in lines:
-        if not isinstance(row, dict):
-            raise UserError(f"{file}, line {number}: not a JSON object")
-    has_labels = any(name in row for _, row in lines for name in _LABELS)
+# Readers of files. Each returns the columns in words, and the entries.
+
+
+def _table(columns: _Columns, entries: Iterator[_Entry]) -> _Table:
+    words = f"column {columns.labels[0]}" if columns.labels else None
+    if words and columns.name not in ("path", "file_name"):
+        words += f", images by the column {columns.name}"
+    return _Table(words, "" if _key(columns.name) in _OF_ROOT else None, entries)
+
+
+def _read_csv(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    names: list[str] = []
+    rows = read_rows(file, (), check=names.extend, notes=notes)
+    first = next(rows, None)
+    columns = _choose(file, names, {} if first is None else first[1], settings, notes)
 
     def entries() -> Iterator[_Entry]:
-        for number, row in lines:
-            where = f"{file}, line {number}"
-            column = _name_column(where, list(row))
-            if not isinstance(row[column], str) or not row[column]:
-                raise UserError(f"{where}: {column} is not the name of a file")
-            others = {name: value for name, value in row.items() if name not in (column, *_LABELS)}
-            yield _Entry(where, column, row[column], _names_of(row.get("label", row.get("labels"))), others)
+        unnamed = False
+        for line, row in itertools.chain([] if first is None else [first], rows):
+            where = f"line {line}"
+            if row.get("") and not unnamed:
+                unnamed = True
+                notes.add("column", "without a name", row[""])
+            if not row[columns.name]:
+                notes.bad(f"{where}: an empty {columns.name}")
+                continue
+            others = {column: _cell(value, notes) for column, value in columns.others(row).items()}
+            labels = [_cell(row[column], notes) for column in columns.labels if row[column]][:1]
+            yield _Entry(where, row[columns.name], labels, others)
 
-    return has_labels, entries()
+    return _table(columns, entries())
 
 
-def _names_of(given: Any) -> list[str]:
-    """The names of labels: one, or a list."""
-    return [text for value in (given if isinstance(given, list) else [given]) if (text := _text(value)) is not None]
+def _cell(cell: str, notes: Notes) -> str:
+    return unquoted(readable(cell, notes))
 
 
-def _read_coco(file: Path) -> tuple[bool, Iterator[_Entry]]:
+def _read_json_lines(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    rows = []
     with system_errors_explained(file, "cannot be read", ""), open(file, encoding="utf-8-sig") as stream:
         try:
-            content = json.load(stream)
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    rows.append((f"line {number}", _parsed(line)))
         except ValueError as error:
-            raise UserError(f"{file}: not JSON ({error})") from None
+            raise UserError(f"{file}: not JSON lines ({error})") from None
+    return _of_objects(file, rows, settings, notes)
+
+
+def _read_parquet(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
     try:
-        images, categories = content["images"], {one["id"]: one["name"] for one in content.get("categories", [])}
-        classes: dict[Any, dict[str, None]] = defaultdict(dict)  # of each image, in order
-        for annotation in content.get("annotations", []):
-            if "category_id" in annotation:  # captions have none
-                classes[annotation["image_id"]][categories[annotation["category_id"]]] = None
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UserError(f"{file}: Parquet files need pyarrow: pip install 'visterm[parquet]'") from None
+    try:
+        with system_errors_explained(file, "cannot be read", ""):
+            rows = pq.read_table(file).to_pylist()
+    except (pa.ArrowException, ValueError) as error:
+        raise UserError(f"{file}: not a Parquet table ({' '.join(str(error).split())[:200]})") from None
+    return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(rows)], settings, notes)
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON; the text of the ValueError where it cannot be parsed."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        return _Wrong(f"not JSON ({error})")
+    except RecursionError:
+        return _Wrong("nested too deeply")
+
+
+class _Wrong(str):
+    """Why a text is no JSON."""
+
+
+def _of_objects(file: Path, rows: Sequence[tuple[str, Any]], settings: CollectionConfig, notes: Notes) -> _Table:
+    """Return the table of rows that are dictionaries, each with its place."""
+    whole = []
+    for where, row in rows:
+        if isinstance(row, dict):
+            whole.append((where, row))
+        else:
+            notes.bad(f"{where}: {row if isinstance(row, _Wrong) else 'not a JSON object'}")
+    names = list(dict.fromkeys(name for _, row in whole for name in row))
+    first = {name: row[name] for _, row in reversed(whole) for name in row}
+    columns = _choose(file, names, first, settings, notes)
+
+    def entries() -> Iterator[_Entry]:
+        for where, row in whole:
+            name = row.get(columns.name)
+            if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
+                notes.bad(f"{where}: {columns.name} is not the name of a file")
+                continue
+            value = next((row[column] for column in columns.labels if row.get(column) is not None), None)
+            yield _Entry(where, str(name), value if isinstance(value, list) else [value], columns.others(row))
+
+    return _table(columns, entries())
+
+
+def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    with system_errors_explained(file, "cannot be read", ""), open(file, encoding="utf-8-sig") as stream:
+        try:
+            content = _parsed(stream.read())
+        except ValueError as error:  # of bytes that are not UTF-8
+            content = _Wrong(f"not JSON ({error})")
+    if isinstance(content, _Wrong):
+        raise UserError(f"{file}: {content}")
+    try:
+        names = {_id(one["id"]): _text(one.get("name")) for one in content.get("categories", [])}
+        images = {_id(image["id"]): image for image in content["images"]}
+        if not all(isinstance(image["file_name"], str) and image["file_name"] for image in images.values()):
+            raise ValueError
+        classes: dict[str, dict[str, None]] = defaultdict(dict)  # of each image, in order
+        for number, annotation in enumerate(content.get("annotations", [])):
+            if "category_id" not in annotation:  # captions have none
+                continue
+            where = f"annotation {annotation.get('id', f'{number} (from 0)')}"
+            image, category = _id(annotation["image_id"]), _id(annotation["category_id"])
+            if image not in images:
+                notes.add("annotation", "of no image in the file", f"{where}, image_id {image}")
+            elif not names.get(category):
+                why = "has no name" if category in names else "is not among the categories"
+                notes.bad(f"{where}: category {category} {why}")
+            else:
+                classes[image][names[category]] = None  # type: ignore[index]  # checked above
         entries = [
             _Entry(
-                f"{file}, image {image['id']}",
-                "file_name",
+                f"image {number}",
                 image["file_name"],
-                list(classes.get(image["id"], ())),
+                list(classes.get(number, ())),
                 {name: value for name, value in image.items() if name not in _OWN_OF_COCO},
             )
-            for image in images
+            for number, image in images.items()
         ]
-        if not all(isinstance(name, str) and name for _, _, name, _, _ in entries):
-            raise ValueError
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f": {error} is missing" if isinstance(error, KeyError) else ""
         raise UserError(f"{file}: not COCO annotations (images, annotations, categories){missing}") from None
-    return bool(classes), iter(entries)
+    if settings.label_column == "none":
+        return _Table(None, None, iter(entries))
+    return _Table("categories of the annotations", None, iter(entries))
 
 
-_READERS = {".jsonl": _read_json_lines, ".ndjson": _read_json_lines, ".json": _read_coco}
+def _id(value: Any) -> str:
+    """An id of COCO as text, as programs write numbers as 7, 7.0 or "7"; TypeError if it is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+_READERS: dict[str, Callable[[Path, CollectionConfig, Notes], _Table]] = {
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_coco,
+    ".parquet": _read_parquet,
+}
