@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,7 @@ class EditableCatalogue(ScannedCatalogue):
                     name = f"id:{id_}" if entry is None else decoded(entry[0])
                     raise UserError(f"image {name} was removed from the run; no label was changed")
                 path, sha256, text, _ = entry
-                if change == 1:
-                    label = check_label(label)
+                label = check_label(label) if change == 1 else unicodedata.normalize("NFC", label)
                 weight = (json.loads(text) if text else {}).get(label)
                 if confirm or (weight is None) == (change == 1):
                     image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}

@@ -35,6 +35,8 @@ class ImageNames:
 
     def exact(self, name: str, folder: str = "") -> str | None:
         """Return the path of the image with this path; None if there is none."""
+        if not folder and name in self._paths:  # as nearly all are
+            return name
         path = os.path.normpath(os.path.join(folder, name))
         path = path.removeprefix(self._root) if os.path.isabs(name) else path
         return path if path in self._paths else None
@@ -78,7 +80,8 @@ class ImageNames:
             inside = [path for path in self._paths if path.startswith(self._prefix)] or self._paths
             table = self._tables[key] = {}
             for path in inside:
-                table[name] = path if table.setdefault(name := key(path), path) == path else _SEVERAL
+                name = key(path)
+                table[name] = _SEVERAL if name in table else path
         return self._tables[key]
 
 

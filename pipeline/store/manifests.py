@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import functools
 import itertools
 import json
-import math
 import os
 import re
 from collections import defaultdict
@@ -58,7 +58,7 @@ class _Table(NamedTuple):
     entries: Iterator[_Entry]
 
 
-class _Columns(NamedTuple):
+class _Roles(NamedTuple):
     name: str
     labels: list[str]  # the first one with a value counts
     unused: list[str]
@@ -138,22 +138,26 @@ class _Content:
             labels = self._labels(entry)
         except ValueError as error:
             return self._notes.bad(f"{entry.where}: {error}")
-        if any(_key(name) == "confidence" and _is_zero(value) for name, value in own.items()):
-            self._notes.add("row", "with a confidence of 0", entry.where, "its label is skipped")
-            self._of_objects |= {name for name in own if _key(name) == "confidence"}
-            labels = []
+        for column in own:
+            if _key(column) == "confidence" and _is_zero(own[column]):
+                self._notes.add("row", "with a confidence of 0", entry.where, "its label is skipped")
+                self._of_objects.add(column)
+                labels = []
         before = self.fields.setdefault(path, own)
-        different = {name for name in before.keys() | own if before.get(name) != own.get(name)}
-        rest = different if any(_key(name) in _BOXES for name in own) else set()
-        rest |= {name for name in different if _key(name) in _OF_OBJECTS}
-        self._of_objects |= rest
-        for name in sorted(different - rest):
+        if before != own and (name := self._contradiction(before, own)) is not None:
             return self._notes.bad(
                 f"{entry.where}: {entry.name} stands here for the second time, with another {name}: {own.get(name)!r} "
                 f"after {before.get(name)!r}; keep one of them"
             )
         self.labels[path] |= dict.fromkeys(labels, 1.0)
         return None
+
+    def _contradiction(self, before: dict[str, str], own: dict[str, str]) -> str | None:
+        """Return a field that two rows of an image contradict each other in; not one of the objects in it."""
+        different = {name for name in before.keys() | own if before.get(name) != own.get(name)}
+        has_boxes = any(_key(name) in _BOXES for name in own)
+        self._of_objects |= {name for name in different if has_boxes or _key(name) in _OF_OBJECTS}
+        return min(different - self._of_objects, default=None)
 
     def _fields(self, entry: _Entry) -> dict[str, str]:
         own = {}
@@ -189,6 +193,9 @@ class _Content:
                 parts = _JOINED.split(text)
             elif self._separator != "none":
                 parts = text.split(self._separator)
+            if len(parts) == 1 and text == text.strip():
+                labels.append(_checked(text))
+                continue
             if len(parts) > 1:
                 self._notes.add(
                     "label",
@@ -229,19 +236,17 @@ def _prefix(file: Path, root: Path) -> str:
 
 def _text(value: Any) -> str | None:
     """The value of a cell as text; None for no value, and for lists and objects."""
-    if isinstance(value, float) and math.isnan(value):
-        return None
+    if isinstance(value, str):
+        return None if not value or value.strip().casefold() in _NO_VALUES else value
     if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if not isinstance(value, str) or value.strip().casefold() in _NO_VALUES:
-        return None
-    return value or None
+        return None if value != value else json.dumps(value)  # NaN is no value
+    return value.isoformat() if isinstance(value, datetime.date) else None
 
 
 def _checked(text: str) -> str:
     """Return a text in NFC; ValueError if it holds half a character, which no program can write."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -256,6 +261,7 @@ def _is_zero(text: str) -> bool:
         return False
 
 
+@functools.lru_cache(1000)
 def _key(column: str) -> str:
     """The name of a column as _NAMES and _LABELS have it."""
     return re.sub(r"[\s_\-]+", "", column).casefold()
@@ -263,14 +269,14 @@ def _key(column: str) -> str:
 
 def _choose(
     file: Path | str, columns: Sequence[str], first: Mapping[str, Any], settings: CollectionConfig, notes: Notes
-) -> _Columns:
+) -> _Roles:
     """Choose the columns of names and labels; UserError if the table has none, or several that could be meant."""
     name = _name_column(file, columns, settings.name_column)
     rest = [column for column in columns if column != name]
     if settings.label_column == "none":
-        return _Columns(name, [], [])
+        return _Roles(name, [], [])
     if settings.label_column is not None:
-        return _Columns(name, [_asked(file, rest, "label_column", settings.label_column)], [])
+        return _Roles(name, [_asked(file, rest, "label_column", settings.label_column)], [])
     exact = [column for column in _LABELS[:2] if column in rest]
     near = [column for column in rest if _key(column) in _LABELS]
     texts = [column for column in rest if _key(column) in _LABEL_NAMES]
@@ -278,11 +284,11 @@ def _choose(
     if len(texts) == 1 and all(re.fullmatch(r"\d+", str(first.get(column, ""))) for column in numbers):
         if numbers:
             notes.add("column", f"of numbers beside the labels in {texts[0]}", ", ".join(numbers), n=len(numbers))
-        return _Columns(name, texts, numbers)
+        return _Roles(name, texts, numbers)
     if exact:
-        return _Columns(name, exact, [])
+        return _Roles(name, exact, [])
     if len(near) == 1:
-        return _Columns(name, near, [])
+        return _Roles(name, near, [])
     if near:
         problem = f"which of the columns {', '.join(near)} holds the labels is unclear; name one"
     else:
@@ -319,7 +325,7 @@ def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) ->
 # Readers of files. Each returns the columns in words, and the entries.
 
 
-def _table(columns: _Columns, entries: Iterator[_Entry]) -> _Table:
+def _table(columns: _Roles, entries: Iterator[_Entry]) -> _Table:
     words = f"column {columns.labels[0]}" if columns.labels else None
     if words and columns.name not in ("path", "file_name"):
         words += f", images by the column {columns.name}"

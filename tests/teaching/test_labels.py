@@ -97,6 +97,12 @@ def test_what_export_writes_is_read_as_the_same(editor):
         assert {path: labels for path in paths if (labels := read(path))} == collection.labels()
 
 
+def test_export_says_how_labels_with_separators_are_read(editor, mine):
+    editor.add("red|round", ["apple/0.jpg"])
+    said = visterm("label", "export", "labels.csv", "--run", "fruit", cwd=mine).stderr
+    assert "1 label with | or ;, such as red|round: read the table with --set collection.label_separator=none" in said
+
+
 @pytest.mark.parametrize("cell", ["=a", "'=a", "''=a", "'a", "a", "'", "+1", "\ta"])
 def test_a_cell_is_the_same_again(cell):
     assert unquoted(quoted(cell)) == cell

@@ -43,8 +43,9 @@ ROWS = [("apple0.jpg", "apple1.jpg", "pear0.jpg"), ("pear0.jpg", "pear1.jpg", "p
 def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat, triplets):
     given = triplets(*ROWS, ("apple0.jpg", "gone.jpg", "pear0.jpg"))
     result = visterm("train", *given, cwd=flat)
-    assert "warning: triplets.csv: 1 row without an image of the run, such as gone.jpg; skipped" in result.stderr.replace(
-        f"{flat}/", ""
+    assert (
+        "warning: triplets.csv: 1 row without an image of the run, such as gone.jpg; skipped"
+        in result.stderr.replace(f"{flat}/", "")
     )
     assert "oasis learns from 40 triplets of" in result.stderr
     assert "Next: visterm search IMAGE" in result.stderr
