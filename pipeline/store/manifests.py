@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.pipeline.config.models import CollectionConfig
+from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .fields import parse_date
@@ -41,7 +42,9 @@ _OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "t
 _OF_OBJECTS |= {"confidence", "score", "iscrowd", "segmentation"}
 _OWN_OF_COCO = ("id", "file_name", "width", "height")
 _NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
+_BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
 _JOINED = re.compile(r"\s*[|;]\s*")
+ONE_HOT = "0/1"  # in place of a column of labels: a column per label
 _KEEPS_FOLDERS = "--set collection.label_column=none keeps the labels of the folders"
 
 
@@ -60,8 +63,15 @@ class _Table(NamedTuple):
 
 class _Roles(NamedTuple):
     name: str
-    labels: list[str]  # the first one with a value counts
+    labels: list[str]  # the first one with a value counts; of ONE_HOT all that hold a 1
     unused: list[str]
+    one_hot: bool = False
+
+    def labels_in(self, row: Mapping[str, Any]) -> list[Any]:
+        if self.one_hot:
+            return [column for column in self.labels if str(row.get(column)).strip() in ("1", "1.0", "True", "true")]
+        value = next((row[column] for column in self.labels if row.get(column) not in (None, "")), None)
+        return value if isinstance(value, list) else [value]
 
     def others(self, row: Mapping[str, Any]) -> dict[str, Any]:
         taken = (self.name, *self.labels, *self.unused)
@@ -234,10 +244,15 @@ def _prefix(file: Path, root: Path) -> str:
     return "" if folder == os.curdir or folder.split(os.sep)[0] == os.pardir else folder
 
 
+def has_value(text: str) -> bool:
+    """Whether a text is neither empty nor what programs write for a missing value."""
+    return bool(text) and text.strip().casefold() not in _NO_VALUES
+
+
 def _text(value: Any) -> str | None:
     """The value of a cell as text; None for no value, and for lists and objects."""
     if isinstance(value, str):
-        return None if not value or value.strip().casefold() in _NO_VALUES else value
+        return value if has_value(value) else None
     if isinstance(value, bool | int | float):
         return None if value != value else json.dumps(value)  # NaN is no value
     return value.isoformat() if isinstance(value, datetime.date) else None
@@ -275,6 +290,8 @@ def _choose(
     rest = [column for column in columns if column != name]
     if settings.label_column == "none":
         return _Roles(name, [], [])
+    if settings.label_column == ONE_HOT:
+        return _Roles(name, [column for column in rest if re.fullmatch(_BIT, str(first.get(column)))], [], one_hot=True)
     if settings.label_column is not None:
         return _Roles(name, [_asked(file, rest, "label_column", settings.label_column)], [])
     exact = [column for column in _LABELS[:2] if column in rest]
@@ -293,7 +310,8 @@ def _choose(
         problem = f"which of the columns {', '.join(near)} holds the labels is unclear; name one"
     else:
         problem = f"no column label among {', '.join(map(str, columns))[:200]}; name the one of the labels"
-    raise UserError(f"{file}: {problem} by --set collection.label_column=NAME, or {_KEEPS_FOLDERS}")
+    how = f"by --set collection.label_column=NAME ({ONE_HOT}: a column per label)"
+    raise UserError(f"{file}: {problem} {how}, or {_KEEPS_FOLDERS}")
 
 
 def _asked(file: Path | str, columns: Sequence[str], setting: str, column: str) -> str:
@@ -327,6 +345,7 @@ def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) ->
 
 def _table(columns: _Roles, entries: Iterator[_Entry]) -> _Table:
     words = f"column {columns.labels[0]}" if columns.labels else None
+    words = f"{count(len(columns.labels), 'column')} of 0 and 1" if columns.one_hot else words
     if words and columns.name not in ("path", "file_name"):
         words += f", images by the column {columns.name}"
     return _Table(words, "" if _key(columns.name) in _OF_ROOT else None, entries)
@@ -349,7 +368,7 @@ def _read_csv(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
                 notes.bad(f"{where}: an empty {columns.name}")
                 continue
             others = {column: _cell(value, notes) for column, value in columns.others(row).items()}
-            labels = [_cell(row[column], notes) for column in columns.labels if row[column]][:1]
+            labels = [value and _cell(value, notes) for value in columns.labels_in(row)]
             yield _Entry(where, row[columns.name], labels, others)
 
     return _table(columns, entries())
@@ -417,8 +436,7 @@ def _of_objects(file: Path, rows: Sequence[tuple[str, Any]], settings: Collectio
             if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
                 notes.bad(f"{where}: {columns.name} is not the name of a file")
                 continue
-            value = next((row[column] for column in columns.labels if row.get(column) is not None), None)
-            yield _Entry(where, str(name), value if isinstance(value, list) else [value], columns.others(row))
+            yield _Entry(where, str(name), columns.labels_in(row), columns.others(row))
 
     return _table(columns, entries())
 

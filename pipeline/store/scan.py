@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 
 from .database import Database, Known, gc_paused
@@ -19,6 +20,7 @@ from .fields import enter_fields
 from .files import image_sha256
 from .label_edits import catch_up
 from .labels import ReadLabels, enter_labels, read_labels, table_files
+from .manifests import has_value
 from .paths import bounds, decoded, folder_below
 from .splits import Layout, assign_splits, mistyped_split
 from .tables import readable
@@ -147,9 +149,12 @@ class ScannedCatalogue(Database):
                 )
             if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
                 by_path = {
-                    path: dict.fromkeys(map(readable, names), 1.0) for path, names in zip(ids, labels, strict=True)
+                    path: dict.fromkeys(map(readable, filter(has_value, names)), 1.0)
+                    for path, names in zip(ids, labels, strict=True)
                 }
-                read = ReadLabels(by_path.get, {})
+                n_missing = sum(not has_value(name) for names in labels for name in names)
+                line = f"{count(n_missing, 'label')} that is no value, such as nan; skipped"
+                read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
             else:
                 read = read_labels(config.collection, layout, root, ids, set(ids))
             self._note(root, read, layout, ids, (), changes)

@@ -130,6 +130,16 @@ def test_a_row_per_object(read):
     assert "4 columns of objects, as rows of an image differ, such as Confidence, IsOccluded, Source, XMin" in text
 
 
+def test_a_column_per_label(read):
+    """As Roboflow exports several labels per photo."""
+    content = "filename, red, round\n1.jpg, 1, 1\n2.jpg, 0, 1\n3.jpg, 0, 0\n"
+    labels, _ = read("t.csv", content, "collection.label_column=0/1")
+    assert labels == {"a/1.jpg": ["red", "round"], "a/2.jpg": ["round"], "b/3.jpg": [], "b/4.jpg": []}
+    lines = "".join(json.dumps({"path": p, "red": i < 2, "round": i != 1}) + "\n" for i, p in enumerate(PHOTOS))
+    labels, _ = read("t.jsonl", lines, "collection.label_column=0/1")
+    assert list(labels.values()) == [["red", "round"], ["red"], ["round"], ["round"]]
+
+
 def test_annotations_of_no_image_are_counted(read):
     labels, lines = read("t.json", coco(BATCHES, [*ALTERNATING, (77, 0), (77, 1)]))
     assert labels == RED_AND_BLUE
