@@ -53,7 +53,7 @@ def _describe(run: OpenedRun) -> Description:
         "pending": status["pending"],
         "skipped": status["skipped"],
         "classes": len(classes),
-        "labels": collection.label_source()[0] or "none",
+        **({"labels": collection.label_source()[0] or "none"} if collection["label_source"] else {}),
         "splits": {split or "none": n for split, n in splits.items()},
         **_describe_extractor(run, extractor),
         **_describe_checksums(run),

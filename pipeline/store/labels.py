@@ -108,10 +108,12 @@ def read_labels(
             raise UserError(
                 f"{file}: none of its rows names an image of the collection"
                 + (f", not even {one_line(example)[:200]}" if example is not None else "")
-                + "; paths are relative to its root"
+                + f"; paths are relative to {root}"
+                + (f" ({source}; --set collection.name_column=NAME takes another)" if ", images by" in source else "")
             )
         lines += [f"{file}: {line}" for line in notes.lines()]
-        sources += [f"{file.name}, {source}"] if source else []
+        if source and f"{file.name}, {source}" not in sources:
+            sources.append(f"{file.name}, {source}")
     n_without = len(known) - len(fields if config.clicks is None else labels)
     if n_without and sources:
         path = next(path for path in paths if path not in (fields if config.clicks is None else labels))

@@ -96,7 +96,7 @@ def read_manifest(
     notes: Notes,
     split: str | None = None,
 ) -> Manifest:
-    """Read a table of images: CSV, JSON lines, Parquet or the JSON of COCO, by the ending of its name.
+    """Read a table of images: CSV, JSON lines, a list in JSON, Parquet or COCO, by the ending of its name.
 
     A ``path`` is relative to `root`, the directory of the images; a ``file_name`` is relative to the folder of the
     manifest, if that lies in the directory. `paths` are the images of the collection, `everything` all files below the
@@ -449,6 +449,8 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
             content = _Wrong(f"not JSON ({error})")
     if isinstance(content, _Wrong):
         raise UserError(f"{file}: {content}")
+    if isinstance(content, list) and content:
+        return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(content)], settings, notes)
     try:
         names = {_id(one["id"]): _text(one.get("name")) for one in content.get("categories", [])}
         images = {_id(image["id"]): image for image in content["images"]}
@@ -484,6 +486,10 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
     return _Table("categories of the annotations", None, iter(entries))
 
 
+def _refuse_spreadsheet(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    raise UserError(f"{file}: spreadsheets are not read; save it as CSV")
+
+
 def _id(value: Any) -> str:
     """An id of COCO as text, as programs write numbers as 7, 7.0 or "7"; TypeError if it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -496,4 +502,5 @@ _READERS: dict[str, Callable[[Path, CollectionConfig, Notes], _Table]] = {
     ".ndjson": _read_json_lines,
     ".json": _read_coco,
     ".parquet": _read_parquet,
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), _refuse_spreadsheet),
 }

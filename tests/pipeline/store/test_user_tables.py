@@ -67,6 +67,7 @@ SAME = {
         "t.jsonl",
         "".join(json.dumps({"file_name": f"images/{p}", "category": r}) + "\n" for p, (r,) in RED_AND_BLUE.items()),
     ),
+    "a list in JSON": ("t.json", [{"path": path, "class": label} for path, (label,) in RED_AND_BLUE.items()]),
     "ids as texts": ("t.json", coco(BATCHES, [(str(i), str(category)) for i, category in ALTERNATING])),
     "ids as fractions": ("t.json", coco(BATCHES, [(float(i), float(category)) for i, category in ALTERNATING])),
 }
@@ -177,6 +178,12 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
         ("t.jsonl", '{"path": "a/1.jpg", "label": "\\ud800"}\n', "t.jsonl, line 1: .*lone surrogate"),
         ("t.jsonl", '{"path": "a/1.jpg", "label": "x", "\\ud800": 1}\n', "t.jsonl, line 1: .*lone surrogate"),
         ("t.jsonl", '{"path": "a/1.jpg", "label": "x", "y": "\\udcff"}\n', "t.jsonl, line 1: .*lone surrogate"),
+        (
+            "t.csv",
+            "id,url,label\n17,x,red\n",
+            "not even 17; .*by the column id; --set collection.name_column",
+        ),
+        ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
 )
