@@ -98,7 +98,7 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
     sizes, (source, _) = collection.label_sizes(), collection.label_source()
     if source and (sizes or changes.warnings):
         names = ", ".join(map(one_line, sorted(sizes)[:5])) + ", ..." * (len(sizes) > 5)
-        console.say(f"{count(len(sizes), 'label')} from {source}" + (f": {names}" if sizes else ""))
+        console.say(f"{count(len(sizes), 'label') if sizes else 'no label'} from {source}" + f": {names}" * bool(sizes))
     for warning in changes.warnings:
         console.warn(warning)
 

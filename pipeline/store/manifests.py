@@ -70,12 +70,24 @@ class _Roles(NamedTuple):
     def labels_in(self, row: Mapping[str, Any]) -> list[Any]:
         if self.one_hot:
             return [column for column in self.labels if str(row.get(column)).strip() in ("1", "1.0", "True", "true")]
-        value = next((row[column] for column in self.labels if row.get(column) not in (None, "")), None)
+        values = (_inside(row, column) for column in self.labels)
+        value = next((value for value in values if value not in (None, "")), None)
         return value if isinstance(value, list) else [value]
 
     def others(self, row: Mapping[str, Any]) -> dict[str, Any]:
         taken = (self.name, *self.labels, *self.unused)
         return {column: value for column, value in row.items() if column and column not in taken}
+
+
+def _inside(row: Mapping[str, Any], column: str) -> Any:
+    """The value of a column; of ``objects.category`` that of the objects inside an object, or of a list of them."""
+    outer, _, inner = column.partition(".")
+    if column in row or not inner:
+        return row.get(column)
+    value = row.get(outer)
+    if isinstance(value, list):
+        return [one.get(inner) for one in value if isinstance(one, dict)]
+    return value.get(inner) if isinstance(value, dict) else None
 
 
 class Manifest(NamedTuple):
@@ -315,10 +327,9 @@ def _choose(
 
 
 def _asked(file: Path | str, columns: Sequence[str], setting: str, column: str) -> str:
-    if column not in columns:
-        raise UserError(
-            f"{file}: no column {column} (collection.{setting}); its columns are {', '.join(columns)[:200]}"
-        )
+    if column not in columns and column.partition(".")[0] not in columns:
+        names = ", ".join(columns)[:200]
+        raise UserError(f"{file}: no column {column}, which collection.{setting} names; its columns are {names}")
     return column
 
 

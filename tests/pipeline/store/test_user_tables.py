@@ -118,6 +118,8 @@ def test_joined_labels(read, separator):
     assert "1 label joined by | or ;" in lines[0]
     labels, _ = read("t.csv", content, "collection.label_separator=none")
     assert labels["a/1.jpg"] == [f"red{separator}round"]
+    labels, lines = read("t.csv", "path,label\na/1.jpg,animal > dog\n", "collection.label_separator='>'")
+    assert (labels["a/1.jpg"], "1 label of several, such as animal > dog" in lines[0]) == (["animal", "dog"], True)
 
 
 def test_a_row_per_object(read):
@@ -129,6 +131,14 @@ def test_a_row_per_object(read):
     text = "\n".join(lines)
     assert "1 row with a confidence of 0" in text
     assert "4 columns of objects, as rows of an image differ, such as Confidence, IsOccluded, Source, XMin" in text
+
+
+@pytest.mark.parametrize("objects", [{"category": ["red", "blue", "red"]}, [{"category": "red"}, {"category": "blue"}]])
+def test_labels_of_nested_objects(read, objects):
+    """As in Hugging Face's metadata of objects."""
+    content = json.dumps({"file_name": "1.jpg", "objects": objects}) + "\n"
+    labels, _ = read("t.jsonl", content, "collection.label_column=objects.category")
+    assert labels["a/1.jpg"] == ["blue", "red"]
 
 
 def test_a_column_per_label(read):
