@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Callable, Collection
+from functools import cached_property
 from pathlib import Path
 
 from .notes import Notes
@@ -52,7 +53,7 @@ class ImageNames:
         plain = os.path.normpath(plain.removeprefix(self._root) if os.path.isabs(plain) else plain)
         inner = os.path.normpath(os.path.join(self._prefix, plain))
         for path in (plain, inner):
-            if path in self._paths:
+            if path in self._inside:
                 how = "relative to the other folder, of images or of the table" if readable(name) == name else _FORM
                 notes.add("name", "with backslashes" if "\\" in name else how, name, "")
                 return path
@@ -74,12 +75,16 @@ class ImageNames:
                 return match
         return None
 
+    @cached_property
+    def _inside(self) -> Collection[str]:
+        """The images that are found by less than their paths."""
+        return {path for path in self._paths if path.startswith(self._prefix)} or self._paths
+
     def _table(self, key: Callable[[str], str]) -> dict[str, str]:
         """The images by a form of their paths."""
         if key not in self._tables:
-            inside = [path for path in self._paths if path.startswith(self._prefix)] or self._paths
             table = self._tables[key] = {}
-            for path in inside:
+            for path in self._inside:
                 name = key(path)
                 table[name] = _SEVERAL if name in table else path
         return self._tables[key]

@@ -53,11 +53,12 @@ class _Entry(NamedTuple):
     name: str  # of the image
     labels: list[Any]  # as the file has them
     fields: dict[str, Any]
+    is_cell: bool = False  # one cell has the labels, which may be joined
 
 
 class _Table(NamedTuple):
     column: str | None  # of the labels, in words; None without labels
-    folder: str | None  # of the names, below the root
+    of_root: bool  # names are relative to the directory of images, not to the table
     entries: Iterator[_Entry]
 
 
@@ -67,16 +68,16 @@ class _Roles(NamedTuple):
     unused: list[str]
     one_hot: bool = False
 
-    def labels_in(self, row: Mapping[str, Any]) -> list[Any]:
+    def entry(self, where: str, name: str, row: Mapping[str, Any]) -> _Entry:
+        taken = (self.name, *self.labels, *self.unused)
+        others = {column: value for column, value in row.items() if column and column not in taken}
         if self.one_hot:
-            return [column for column in self.labels if str(row.get(column)).strip() in ("1", "1.0", "True", "true")]
+            ones = [column for column in self.labels if str(row.get(column)).strip() in ("1", "1.0", "True", "true")]
+            return _Entry(where, name, ones, others)
         values = (_inside(row, column) for column in self.labels)
         value = next((value for value in values if value not in (None, "")), None)
-        return value if isinstance(value, list) else [value]
-
-    def others(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        taken = (self.name, *self.labels, *self.unused)
-        return {column: value for column, value in row.items() if column and column not in taken}
+        labels = value if isinstance(value, list) else [value]
+        return _Entry(where, name, labels, others, is_cell=labels is not value)
 
 
 def _inside(row: Mapping[str, Any], column: str) -> Any:
@@ -118,12 +119,12 @@ def read_manifest(
     for rows that make no sense unless the settings skip them.
     """
     table = _READERS.get(file.suffix.lower(), _read_csv)(file, settings, notes)
-    folder = _prefix(file, root)
-    names = ImageNames(paths, root, folder)
+    names = ImageNames(paths, root, _prefix(file, root))
+    folder = "" if table.of_root else _prefix(file, root)
     content = _Content(settings.label_separator, split, notes)
     unmatched = []
     for entry in table.entries:
-        path = names.exact(entry.name, folder if table.folder is None else table.folder)
+        path = names.exact(entry.name, folder)
         if path is not None:
             content.enter(path, entry)
         elif everything and os.path.normpath(os.path.join(folder, entry.name)) in everything:
@@ -193,7 +194,8 @@ class _Content:
                 own["date"] = parse_date(own["date"])[0].isoformat()
             except ValueError as error:
                 self._wrong_date = self._wrong_date or f"{entry.where}: {error}"
-                self._notes.add("date", "that is none", f"{entry.where}, {own.pop('date')!r}")
+                self._notes.add("date", "that is none", f"{entry.where}, {own['date']!r}")
+                del own["date"]
         if SPLIT_FIELD not in own:
             for name in [name for name in own if _key(name) in _SPLITS]:
                 if (split := split_named(own[name])) is not None:
@@ -210,14 +212,10 @@ class _Content:
                 if value not in (None, ""):
                     self._notes.add("label", "that is no value", f"{entry.where}, {value!r}")
                 continue
-            parts = [text]
-            if self._separator == "auto" and isinstance(value, str):
-                parts = _JOINED.split(text)
-            elif self._separator != "none":
-                parts = text.split(self._separator)
-            if len(parts) == 1 and text == text.strip():
-                labels.append(_checked(text))
-                continue
+            if self._separator == "auto":
+                parts = _JOINED.split(text) if entry.is_cell else [text]
+            else:
+                parts = [text] if self._separator == "none" else text.split(self._separator)
             if len(parts) > 1:
                 self._notes.add(
                     "label",
@@ -359,7 +357,7 @@ def _table(columns: _Roles, entries: Iterator[_Entry]) -> _Table:
     words = f"{count(len(columns.labels), 'column')} of 0 and 1" if columns.one_hot else words
     if words and columns.name not in ("path", "file_name"):
         words += f", images by the column {columns.name}"
-    return _Table(words, "" if _key(columns.name) in _OF_ROOT else None, entries)
+    return _Table(words, _key(columns.name) in _OF_ROOT, entries)
 
 
 def _read_csv(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
@@ -378,9 +376,8 @@ def _read_csv(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
             if not row[columns.name]:
                 notes.bad(f"{where}: an empty {columns.name}")
                 continue
-            others = {column: _cell(value, notes) for column, value in columns.others(row).items()}
-            labels = [value and _cell(value, notes) for value in columns.labels_in(row)]
-            yield _Entry(where, row[columns.name], labels, others)
+            name = row[columns.name]
+            yield columns.entry(where, name, {column: _cell(value, notes) for column, value in row.items()})
 
     return _table(columns, entries())
 
@@ -447,7 +444,7 @@ def _of_objects(file: Path, rows: Sequence[tuple[str, Any]], settings: Collectio
             if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
                 notes.bad(f"{where}: {columns.name} is not the name of a file")
                 continue
-            yield _Entry(where, str(name), columns.labels_in(row), columns.others(row))
+            yield columns.entry(where, str(name), row)
 
     return _table(columns, entries())
 
@@ -493,8 +490,8 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
         missing = f": {error} is missing" if isinstance(error, KeyError) else ""
         raise UserError(f"{file}: not COCO annotations (images, annotations, categories){missing}") from None
     if settings.label_column == "none":
-        return _Table(None, None, iter(entries))
-    return _Table("categories of the annotations", None, iter(entries))
+        return _Table(None, False, iter(entries))
+    return _Table("categories of the annotations", False, iter(entries))
 
 
 def _refuse_spreadsheet(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:

@@ -167,6 +167,10 @@ def test_base_names_that_several_images_have_are_counted(read):
 def test_a_missing_photo_gives_its_label_to_no_other(read):
     labels, _ = read("t.csv", "path,label\na/1.jpg,red\ngone/2.jpg,blue\n")
     assert labels["a/2.jpg"] == []
+    table = "file_name,label\n1.jpg,red\n3.jpg,blue\n5.jpg,blue\n"  # of a folder in which 3.jpg and 5.jpg are gone
+    labels, lines = read("images/a/metadata.csv", table, photos=(*PHOTOS, "5.jpg"))
+    assert [path for path, own in labels.items() if own] == ["a/1.jpg"]
+    assert "2 rows without an image of the collection, such as 3.jpg" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -216,6 +220,11 @@ def test_bad_rows_are_skipped_if_asked_for(read, name, content):
     labels, lines = read(name, content, "collection.skip_bad_rows=true")
     assert labels == RED_AND_BLUE
     assert "1 row that cannot be used, such as" in "".join(lines)
+
+
+def test_names_of_categories_and_of_lists_are_whole(read):
+    assert read("t.json", coco(BATCHES, ALTERNATING, ["a|b", "c;d"]))[0]["a/2.jpg"] == ["c;d"]
+    assert read("t.jsonl", '{"path": "a/2.jpg", "labels": ["c;d"]}\n')[0]["a/2.jpg"] == ["c;d"]
 
 
 def test_a_category_with_a_number_for_a_name(read):
