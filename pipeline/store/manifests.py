@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.pipeline.config.models import CollectionConfig
-from visterm.pipeline.console import count
+from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .fields import parse_date
@@ -317,18 +317,22 @@ def _choose(
     if len(near) == 1:
         return _Roles(name, near, [])
     if near:
-        problem = f"which of the columns {', '.join(near)} holds the labels is unclear; name one"
+        problem = f"which of the columns {_listed(near)} holds the labels is unclear; name one"
     else:
-        problem = f"no column label among {', '.join(map(str, columns))[:200]}; name the one of the labels"
+        problem = f"no column label among {_listed(columns)}; name the one of the labels"
     how = f"by --set collection.label_column=NAME ({ONE_HOT}: a column per label)"
     raise UserError(f"{file}: {problem} {how}, or {_KEEPS_FOLDERS}")
 
 
 def _asked(file: Path | str, columns: Sequence[str], setting: str, column: str) -> str:
     if column not in columns and column.partition(".")[0] not in columns:
-        names = ", ".join(columns)[:200]
+        names = _listed(columns)
         raise UserError(f"{file}: no column {column}, which collection.{setting} names; its columns are {names}")
     return column
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return one_line(", ".join(columns))[:200]
 
 
 def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) -> str:
@@ -342,8 +346,8 @@ def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) ->
             if _key(column) == key:
                 return column
     near = [match for name in ("path", "file_name") for match in difflib.get_close_matches(name, columns, n=1)]
-    hint = f"is {near[0]} meant?" if near else f"its columns are {', '.join(columns)[:200]}:"
-    name = near[0] if near else "NAME"
+    hint = f"is {_listed(near[:1])} meant?" if near else f"its columns are {_listed(columns)}:"
+    name = _listed(near[:1]) if near else "NAME"
     raise UserError(
         f"{file}: no column path or file_name that names the images; {hint} --set collection.name_column={name}"
     )
@@ -405,10 +409,9 @@ def _read_parquet(file: Path, settings: CollectionConfig, notes: Notes) -> _Tabl
     except ImportError:
         raise UserError(f"{file}: Parquet files need pyarrow: pip install 'visterm[parquet]'") from None
     try:
-        with system_errors_explained(file, "cannot be read", ""):
-            rows = pq.read_table(file).to_pylist()
-    except (pa.ArrowException, ValueError) as error:
-        raise UserError(f"{file}: not a Parquet table ({' '.join(str(error).split())[:200]})") from None
+        rows = pq.read_table(file).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"{file}: no Parquet table can be read ({' '.join(str(error).split())[:200]})") from None
     return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(rows)], settings, notes)
 
 

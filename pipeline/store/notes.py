@@ -33,7 +33,7 @@ class Notes:
     def bad(self, problem: str) -> None:
         """Refuse a row, ``"line 7: an empty path"``, or count it where such rows are skipped."""
         if not self._skips:
-            raise UserError(f"{self._file}, {problem}; {_SKIPS_BAD}")
+            raise UserError(f"{self._file}, {one_line(problem)[:500]}; {_SKIPS_BAD}")
         self.add("row", "that cannot be used", problem)
 
     def lines(self) -> list[str]:

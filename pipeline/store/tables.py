@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .notes import Notes
@@ -47,7 +48,7 @@ def read_rows(
             names = [readable(name).strip() for name in next(reader, [])]
             twice = [name for name, n in Counter(names).items() if n > 1 and name]
             if twice:
-                raise UserError(f"{file}: two columns {twice[0]}; rename one of them")
+                raise UserError(f"{file}: two columns {one_line(twice[0])[:100]}; rename one of them")
             if check is not None:
                 check(names)
             missing = [name for name in columns if name not in names]

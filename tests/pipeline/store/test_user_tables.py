@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
 from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.labels import read_labels
+from visterm.pipeline.store.splits import Layout
 
 PHOTOS = ("a/1.jpg", "a/2.jpg", "b/3.jpg", "b/4.jpg")
 RED_AND_BLUE = {"a/1.jpg": ["red"], "a/2.jpg": ["blue"], "b/3.jpg": ["red"], "b/4.jpg": ["blue"]}
@@ -308,3 +312,49 @@ def test_an_added_photo_takes_no_row_of_another(collection, tmp_path, scan, extr
     (tmp_path / "images/b/1.jpg").write_bytes(b"y")
     collection.add(["b/1.jpg"], [], load_config(None, [f"collection.labels={table}"]))
     assert {image.path: image.labels for image in extract()}["b/1.jpg"] == {}
+
+
+PIECES = (
+    *(b"\xff", b"\0", b'"', b"'", b";", b",", b"\t", b"\n", b"\r", b"NaN", b"null", b"\\ud800", b"{", b"[", b"]", b"}"),
+    *(
+        b"1e999",
+        b"9" * 5000,
+        b"true",
+        b"\xef\xbb\xbf",
+        b"\xff\xfe",
+        b"sep=|\n",
+        b"\\",
+        b"../",
+        b"[" * 2000,
+        b"\xed\xa0\x80",
+    ),
+)
+WHOLE = {
+    "t.csv": ("path,label,date,split\n" + "".join(f"{p},x|y,2024-05-01,train\n" for p in PHOTOS)).encode(),
+    "u.csv": ("filename;Class;xmin;confidence\n" + "".join(f'"{p}";"é{p}";7;1\n' for p in PHOTOS)).encode("cp1252"),
+    "t.jsonl": "".join(f'{{"file_name": "{p}", "labels": ["x", 3], "w": {{"a": [1.5]}}}}\n' for p in PHOTOS).encode(),
+    "t.json": json.dumps(coco(dict(enumerate(PHOTOS)), ALTERNATING)).encode(),
+    "l.json": json.dumps([{"path": p, "label": 1, "label_name": "x"} for p in PHOTOS]).encode(),
+}
+
+
+def test_a_damaged_table_is_read_or_refused_in_one_line(tmp_path):
+    chance, n_read, refusals = random.Random(0), 0, []
+    for _ in range(2000):
+        name = chance.choice(list(WHOLE))
+        content = bytearray(WHOLE[name])
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            at = chance.randrange(len(content) + 1)
+            content[at : at + chance.choice((0, 0, 1, 30))] = chance.choice((*PIECES, b""))
+        (tmp_path / name).write_bytes(content)
+        column, skips = chance.choice((None, None, "none", "0/1", "label", "w.a")), chance.random() < 0.5
+        settings = CollectionConfig(labels=str(tmp_path / name), label_column=column, skip_bad_rows=skips)
+        try:
+            read = read_labels(settings, Layout("classes"), tmp_path, PHOTOS, set(PHOTOS))
+        except UserError as error:
+            refusals.append(str(error))
+        else:
+            n_read += 1
+            json.dumps([[read.labels(path) for path in PHOTOS], read.fields], ensure_ascii=False).encode()
+    assert n_read > 100
+    assert not [line for line in refusals if "\n" in line or len(line) > 1000]
