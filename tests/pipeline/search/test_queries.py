@@ -6,11 +6,13 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from running import paths_of, refused, visterm
 
 from visterm.features import read_image
-from visterm.pipeline import Searcher
+from visterm.pipeline import Searcher, explain_pair
+from visterm.pipeline.errors import UserError
 
 CLASSES = ("apple", "pear", "plum")
 
@@ -46,6 +48,10 @@ def test_images_of_pillow_contents_and_numbers_are_queries(searcher, finished):
     assert by_number["results"] == searcher.search(f"id:{number}", k=29, learner="cosine")[0]["results"]
     copies = searcher.search(file.read_bytes(), k=29, learner="cosine", exclude_duplicates=True)
     assert "pear/3.jpg" not in paths_of(copies[0])
+    explained = [explain_pair(searcher, one, "id:1") for one in (read_image(file), Image.open(file), file.read_bytes())]
+    assert explained[0]["score"] == explained[1]["score"] == explained[2]["score"]
+    with pytest.raises(UserError, match="not an image"):
+        explain_pair(searcher, b"no image", "id:1")
     region = searcher.search([file.read_bytes(), Image.open(file)], k=3, region=(0, 0, 0.9, 0.9))
     assert region[0]["results"][0]["path"] == "pear/3.jpg"
     refused = searcher.search([b"no image", 10**9])

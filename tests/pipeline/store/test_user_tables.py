@@ -340,7 +340,7 @@ WHOLE = {
 
 def test_a_damaged_table_is_read_or_refused_in_one_line(tmp_path):
     chance, n_read, refusals = random.Random(0), 0, []
-    for _ in range(2000):
+    for _ in range(600):
         name = chance.choice(list(WHOLE))
         content = bytearray(WHOLE[name])
         for _ in range(chance.choice((1, 1, 2, 5))):
@@ -356,5 +356,5 @@ def test_a_damaged_table_is_read_or_refused_in_one_line(tmp_path):
         else:
             n_read += 1
             json.dumps([[read.labels(path) for path in PHOTOS], read.fields], ensure_ascii=False).encode()
-    assert n_read > 100
+    assert n_read > 50
     assert not [line for line in refusals if "\n" in line or len(line) > 1000]
