@@ -44,7 +44,7 @@ class ReadLabels(NamedTuple):
     @property
     def splits(self) -> bool:
         """Whether a table names the splits."""
-        return any(SPLIT_FIELD in own and split_named(own[SPLIT_FIELD]) for own in self.fields.values())
+        return any(split_named(values.get(SPLIT_FIELD, "")) for values in self.fields.values())
 
 
 def table_files(config: CollectionConfig) -> list[Path]:
@@ -100,8 +100,8 @@ def read_labels(
         else:
             manifest = read_manifest(file, root, known, everything, config, notes, split)
             example, source, n_known = manifest.example, manifest.column or "", len(manifest.fields)
-            for path, own in (manifest.labels or {}).items():
-                labels[path] = labels.get(path, {}) | own
+            for path, weights in (manifest.labels or {}).items():
+                labels[path] = labels.get(path, {}) | weights
             for path, values in manifest.fields.items():
                 fields[path] = fields.get(path, {}) | values
         if strict and not n_known:

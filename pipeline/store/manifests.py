@@ -70,14 +70,14 @@ class _Roles(NamedTuple):
 
     def entry(self, where: str, name: str, row: Mapping[str, Any]) -> _Entry:
         taken = (self.name, *self.labels, *self.unused)
-        others = {column: value for column, value in row.items() if column and column not in taken}
+        rest = {column: value for column, value in row.items() if column and column not in taken}
         if self.one_hot:
             ones = [column for column in self.labels if str(row.get(column)).strip() in ("1", "1.0", "True", "true")]
-            return _Entry(where, name, ones, others)
+            return _Entry(where, name, ones, rest)
         values = (_inside(row, column) for column in self.labels)
         value = next((value for value in values if value not in (None, "")), None)
         labels = value if isinstance(value, list) else [value]
-        return _Entry(where, name, labels, others, is_cell=labels is not value)
+        return _Entry(where, name, labels, rest, is_cell=labels is not value)
 
 
 def _inside(row: Mapping[str, Any], column: str) -> Any:
@@ -157,52 +157,52 @@ class _Content:
     def enter(self, path: str, entry: _Entry) -> None:
         """Enter a row of an image; UserError, or a note, if it makes no sense."""
         try:
-            own = self._fields(entry)
+            values = self._fields(entry)
             labels = self._labels(entry)
         except ValueError as error:
             return self._notes.bad(f"{entry.where}: {error}")
-        for column in own:
-            if _key(column) == "confidence" and _is_zero(own[column]):
+        for column in values:
+            if _key(column) == "confidence" and _is_zero(values[column]):
                 self._notes.add("row", "with a confidence of 0", entry.where, "its label is skipped")
                 self._of_objects.add(column)
                 labels = []
-        before = self.fields.setdefault(path, own)
-        if before != own and (name := self._contradiction(before, own)) is not None:
+        before = self.fields.setdefault(path, values)
+        if before != values and (name := self._contradiction(before, values)) is not None:
             return self._notes.bad(
-                f"{entry.where}: {entry.name} stands here for the second time, with another {name}: {own.get(name)!r} "
-                f"after {before.get(name)!r}; keep one of them"
+                f"{entry.where}: {entry.name} stands here for the second time, with another {name}: "
+                f"{values.get(name)!r} after {before.get(name)!r}; keep one of them"
             )
         self.labels[path] |= dict.fromkeys(labels, 1.0)
         return None
 
-    def _contradiction(self, before: dict[str, str], own: dict[str, str]) -> str | None:
+    def _contradiction(self, before: dict[str, str], values: dict[str, str]) -> str | None:
         """Return a field that two rows of an image contradict each other in; not one of the objects in it."""
-        different = {name for name in before.keys() | own if before.get(name) != own.get(name)}
-        has_boxes = any(_key(name) in _BOXES for name in own)
+        different = {name for name in before.keys() | values if before.get(name) != values.get(name)}
+        has_boxes = any(_key(name) in _BOXES for name in values)
         self._of_objects |= {name for name in different if has_boxes or _key(name) in _OF_OBJECTS}
         return min(different - self._of_objects, default=None)
 
     def _fields(self, entry: _Entry) -> dict[str, str]:
-        own = {}
+        values = {}
         for name, value in entry.fields.items():
             if (text := _text(value)) is not None:
-                own[_checked(name)] = _checked(text)
+                values[_checked(name)] = _checked(text)
             elif isinstance(value, list | dict | bytes):
                 self._lists.add(name)
-        if "date" in own:
+        if "date" in values:
             try:
-                own["date"] = parse_date(own["date"])[0].isoformat()
+                values["date"] = parse_date(values["date"])[0].isoformat()
             except ValueError as error:
                 self._wrong_date = self._wrong_date or f"{entry.where}: {error}"
-                self._notes.add("date", "that is none", f"{entry.where}, {own['date']!r}")
-                del own["date"]
-        if SPLIT_FIELD not in own:
-            for name in [name for name in own if _key(name) in _SPLITS]:
-                if (split := split_named(own[name])) is not None:
-                    own[SPLIT_FIELD] = split
+                self._notes.add("date", "that is none", f"{entry.where}, {values['date']!r}")
+                del values["date"]
+        if SPLIT_FIELD not in values:
+            for name in [name for name in values if _key(name) in _SPLITS]:
+                if (split := split_named(values[name])) is not None:
+                    values[SPLIT_FIELD] = split
             if self._split is not None:
-                own.setdefault(SPLIT_FIELD, self._split)
-        return own
+                values.setdefault(SPLIT_FIELD, self._split)
+        return values
 
     def _labels(self, entry: _Entry) -> list[str]:
         labels = []
@@ -228,14 +228,18 @@ class _Content:
 
     def manifest(self, table: _Table, example: str | None, file: Path) -> Manifest:
         """Return what the rows said; UserError where a column says nothing."""
-        if self._wrong_date and not any("date" in own for own in self.fields.values()):
+        if self._wrong_date and not any("date" in values for values in self.fields.values()):
             raise UserError(f"{file}, {self._wrong_date}")
         for what, columns in (("of objects, as rows of an image differ", self._of_objects), ("of lists", self._lists)):
             if columns:
                 self._notes.add("column", what, ", ".join(sorted(columns)), "no fields of the images", n=len(columns))
-        for own in self.fields.values() if self._of_objects else ():
+        for values in self.fields.values() if self._of_objects else ():
             for name in self._of_objects:
-                own.pop(name, None)
+                values.pop(name, None)
+        unsplit = [path for path, values in self.fields.items() if not split_named(values.get(SPLIT_FIELD, ""))]
+        if 0 < len(unsplit) < len(self.fields):
+            what = "that the table puts neither into train, test nor validation"
+            self._notes.add("image", what, unsplit[0], "neither trained on nor tested", n=len(unsplit))
         if table.column is None:
             return Manifest(None, self.fields, None, example)
         n_without = sum(not self.labels.get(path) for path in self.fields)

@@ -293,6 +293,9 @@ def test_a_column_names_the_splits(collection, tmp_path, scan, extract):
     table.write_text("\n".join(["path,label,split", *rows]))
     scan(*PHOTOS, settings=[f"collection.labels={table}"])
     assert [image.split for image in extract()] == ["train", "validation", "test", None]
+    assert "1 image that the table puts neither into train, test nor validation, such as b/4.jpg" in str(
+        collection.label_source()
+    )
     table.write_text("\n".join(["path,label,split", *rows]).replace("testing", "train"))
     scan(settings=[f"collection.labels={table}"])
     assert [image.split for image in collection.images()] == ["train", "validation", "train", None]
