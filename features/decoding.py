@@ -509,6 +509,32 @@ _TURNS = {
 }
 
 
+def pillow_pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Return the pixels of an image of Pillow, as `read_image` returns those of its file.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image
+        In any mode; turned upright by its EXIF orientation, if it has one.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+        RGB.
+
+    Raises
+    ------
+    ImageError
+        Pillow cannot load or convert it.
+    """
+    try:
+        image.load()
+        turn = _turn(image)
+        return _pixels(image if turn is None else image.transpose(turn))
+    except Exception as error:
+        raise ImageError("", _pillow_reason(error)) from error
+
+
 def _pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
     """Convert any of Pillow's modes to an array of RGB."""
     if image.mode == "F" or image.mode.startswith("I"):

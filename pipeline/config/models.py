@@ -41,17 +41,28 @@ class VectorsConfig(Section):
 class CollectionConfig(Section):
     """Which images, and their labels.
 
-    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or the path of a CSV file with the
-    columns path,label; ``clicks`` is the path of a CSV file with the columns query,path,count. ``triplets`` is that of
-    a CSV file with the columns query,relevant,irrelevant, which OASIS and AROMA learn from in place of labels.
+    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or tables of images: their paths, or a
+    pattern such as ``photos/*/metadata.csv``; see docs/images.md. ``clicks`` is the path of a CSV file with the columns
+    query,path,count. ``triplets`` is that of a CSV file with the columns query,relevant,irrelevant, which OASIS and
+    AROMA learn from in place of labels.
     """
 
     classes: list[str] | None = None  # take these class folders only; null: all of them
-    labels: str = "auto"
+    labels: str | list[str] = "auto"
+    label_level: int | None = None  # of folders: 1 is the top one, -1 the deepest; null: the first that is no date
+    name_column: str | None = None  # of tables; null: path or file_name, or else a name like these
+    label_column: str | None = None  # null: label or labels, or else a name like these; none: the folders give labels
+    label_separator: str = "auto"  # of several labels in a cell; auto: | and ;
+    skip_bad_rows: bool = False  # count rows that make no sense, instead of refusing the table
     clicks: str | None = None
     triplets: str | None = None
     max_pixels: int = Field(default=100_000_000, gt=0, le=10**12)  # larger images are skipped before they are decoded
     vectors: VectorsConfig = VectorsConfig()
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether labels and fields come from tables."""
+        return self.labels not in ("auto", "none")
 
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:
@@ -59,8 +70,12 @@ class CollectionConfig(Section):
             raise ValueError("classes chooses folders of images, and vectors.file has none: leave one of them out")
         if self.vectors.file is None and self.vectors.ids is not None:
             raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
-        if self.clicks is not None and self.labels not in ("auto", "none"):
+        if self.clicks is not None and self.has_tables:
             raise ValueError("give labels or clicks, not both")
+        if self.label_level == 0:
+            raise ValueError("label_level counts folders from 1, the top one, or from -1, the deepest, not from 0")
+        if not self.label_separator:
+            raise ValueError("label_separator is auto, none, or the text between labels")
         if self.clicks is not None and self.triplets is not None:
             raise ValueError("give triplets or clicks to learn from, not both")
         return self

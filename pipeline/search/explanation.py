@@ -137,7 +137,7 @@ def explain_pair(
     Parameters
     ----------
     searcher : Searcher
-    query, result : int, str, path or ndarray
+    query, result : int, str, path, ndarray, PIL.Image.Image or bytes
         One image each: an id (``12`` or ``"id:12"``), a path as search prints it, a file from anywhere, or RGB uint8
         pixels (H, W, 3).
     learner : str, optional
@@ -273,12 +273,16 @@ def _image(searcher: Searcher, given: Any) -> _Image:
     """Read one image, of the collection or from outside."""
     import numpy as np
     import scipy.sparse as sp
+    from PIL.Image import Image
 
-    from visterm.features import ImageError, read_image
+    from visterm.features import ImageError, decode_image, read_image
+    from visterm.features.decoding import pillow_pixels
     from visterm.features.descriptors import as_rgb
 
-    if isinstance(given, np.ndarray):
+    if isinstance(given, np.ndarray | Image | bytes):
         try:
+            if isinstance(given, Image | bytes):
+                given = decode_image(given, "image") if isinstance(given, bytes) else pillow_pixels(given)
             return _Image("image", None, -1, as_rgb(given), given, None)
         except ValueError as error:
             raise UserError(str(error)) from None

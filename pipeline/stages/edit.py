@@ -13,6 +13,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
+from visterm.pipeline.store.label_edits import check_label
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
@@ -64,6 +65,7 @@ def add(
     """
     if "" in labels:
         raise UserError("--label: the label is empty")
+    labels = list(map(check_label, labels))
     started = time.perf_counter()
     with _editing(run) as collection:
         run, root = OpenedRun(run, config, collection), collection.root

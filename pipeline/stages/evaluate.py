@@ -26,7 +26,7 @@ from visterm.pipeline.store.models import (
 from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.splits import split_key
+from visterm.pipeline.store.splits import drawn_here
 from visterm.pipeline.store.supervision import check_labels
 from visterm.pipeline.store.vectors import extractor_content, identity
 from visterm.pipeline.workers import connected
@@ -121,7 +121,7 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
     queries = run.images("test", labelled=True)
     if not queries:
         has_labels = bool(run.images(labelled=True))
-        if has_labels and run.clicks and run.catalogue["split"] == split_key(run.config) + "split":
+        if has_labels and run.clicks and not drawn_here(run.catalogue["split"]):
             raise UserError(
                 f"run {run.name}: no test image was clicked, so none is a query: {run.config.collection.clicks} names "
                 "training images only; add clicks on test images, or let visterm draw the split, without folders train "
@@ -267,7 +267,7 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
 
 
 def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:
-    """Return warnings about duplicates, empty vectors and skipped files."""
+    """Return warnings about duplicates, empty vectors, skipped files, and what of tables is not used."""
     import numpy as np
 
     warnings = []
@@ -292,4 +292,4 @@ def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[
         )
     if n_skipped := len(run.catalogue.skipped()):
         warnings.append(f"{count(n_skipped, 'file')} could not be read and were skipped (visterm info --skipped)")
-    return warnings
+    return warnings + run.catalogue.label_source()[1]

@@ -19,7 +19,7 @@ from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import check_ahead
-from visterm.pipeline.store.splits import split_key
+from visterm.pipeline.store.splits import drawn_here, split_key
 from visterm.pipeline.store.vectors import checksums
 
 from .dates import read_dates
@@ -95,6 +95,10 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
             else ""
         )
     )
+    sizes, (source, _) = collection.label_sizes(), collection.label_source()
+    if source and (sizes or changes.warnings):
+        names = ", ".join(map(one_line, sorted(sizes)[:5])) + ", ..." * (len(sizes) > 5)
+        console.say(f"{count(len(sizes), 'label') if sizes else 'no label'} from {source}" + f": {names}" * bool(sizes))
     for warning in changes.warnings:
         console.warn(warning)
 
@@ -103,7 +107,7 @@ def _say_clicked(run: OpenedRun, console: Console) -> None:
     """Say how many clicked images are trained on, where visterm draws the split."""
     splits = run.catalogue.counts_by("split")
     clicked = splits["train"] + splits["test"]
-    if not run.clicks or run.catalogue["split"] == split_key(run.config) + "split" or not clicked:
+    if not run.clicks or not drawn_here(run.catalogue["split"]) or not clicked:
         return
     if splits["test"]:
         rest = f"{splits['test']:,} are kept as test images; --set split.train=1.0 --set split.test=0.0 trains on all"

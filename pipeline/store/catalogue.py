@@ -350,6 +350,19 @@ class Collection(EditableCatalogue):
         rows = self.execute("SELECT path, labels FROM images WHERE status != 'removed' AND labels IS NOT NULL")
         return {os.fsdecode(path): json.loads(labels) for path, labels in rows}
 
+    def label_source(self) -> tuple[str, list[str]]:
+        """Return where the labels come from, as last scanned, and a line for each kind of what is not used there."""
+        source, lines = json.loads(self["label_source"] or '["", []]')
+        return source, lines
+
+    def label_sizes(self) -> Counter[str]:
+        """Count the images of each label, extracted or pending."""
+        query = "SELECT labels, count(*) FROM images WHERE status IN ('ok', 'pending') GROUP BY labels"
+        sizes: Counter[str] = Counter()
+        for text, n in self.execute(query):
+            sizes.update(dict.fromkeys(json.loads(text) if text else (), n))
+        return sizes
+
     def skipped(self) -> list[tuple[str, str]]:
         """Path and reason of every skipped file."""
         return [

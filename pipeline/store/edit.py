@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from .label_edits import (
     enter_edits,
     standing_edits,
 )
-from .labels import enter_labels, read_labels
+from .labels import enter_labels, read_labels, table_files
 from .paths import bounds, decoded, folder_below, relative
 from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
@@ -84,7 +85,8 @@ class EditableCatalogue(ScannedCatalogue):
             query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
             encoded = [(path, os.fsencode(path)) for path in paths]
             rows = [(id_, path, old) for path, name in encoded for id_, _, old in self.execute(query, (name,))]
-            read = read_labels(config.collection, _layout(self), self.root, paths, None)
+            named = list({*self.known(), *paths}) if table_files(config.collection) else paths
+            read = read_labels(config.collection, _layout(self), self.root, named, set(), strict=False)
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, rows))
             enter_fields(self, read.fields, [(id_, path) for id_, path, _ in rows])
             draw_splits(self, config, _layout(self))
@@ -108,8 +110,7 @@ class EditableCatalogue(ScannedCatalogue):
                     name = f"id:{id_}" if entry is None else decoded(entry[0])
                     raise UserError(f"image {name} was removed from the run; no label was changed")
                 path, sha256, text, _ = entry
-                if change == 1:
-                    label = check_label(label)
+                label = check_label(label) if change == 1 else unicodedata.normalize("NFC", label)
                 weight = (json.loads(text) if text else {}).get(label)
                 if confirm or (weight is None) == (change == 1):
                     image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 
 from .database import Database, Known, gc_paused
 from .fields import enter_fields
 from .files import image_sha256
 from .label_edits import catch_up
-from .labels import ReadLabels, enter_labels, read_labels
+from .labels import ReadLabels, enter_labels, read_labels, table_files
+from .manifests import has_value
 from .paths import bounds, decoded, folder_below
 from .splits import Layout, assign_splits, mistyped_split
+from .tables import readable
 
 
 @dataclass
@@ -65,17 +71,16 @@ class ScannedCatalogue(Database):
         del files
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(of_runs)}
         others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
-        layout = Layout.of(paths)
-        given = config.collection.labels, config.collection.clicks, config.collection.triplets
-        tables = [os.path.realpath(table) for table in given if table]
-        rest = [path for path in others if os.path.realpath(root / path) not in tables]
+        layout = Layout.of(paths, config.collection.label_level)
+        tables: list[str | Path] = [*table_files(config.collection), *filter(None, [config.collection.triplets])]
+        real = [os.path.realpath(table) for table in tables]
+        rest = [path for path in others if os.path.realpath(root / path) not in real]
         changes = Changes(n_others=len(rest), other=rest[0] if rest else "")
-        has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
-        everything = {*paths, *names} if has_table else None
+        everything = {*paths, *names} if tables else set()
         for path in others:
             del names[path]
         if config.collection.classes is not None:
-            classes = set(config.collection.classes)
+            classes = set(map(readable, config.collection.classes))
             missing = sorted(classes - {layout.label(path) for path in paths})
             if missing:
                 raise UserError(
@@ -94,7 +99,7 @@ class ScannedCatalogue(Database):
             outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
             read = read_labels(config.collection, layout, root, [*paths, *outside], everything)
             labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
-            changes.warnings = tuple(filter(None, (read.warning, mistyped_split(paths, layout))))
+            self._note(root, read, layout, paths, rest, changes)
             compare_files(self, root, paths, known, changes)
             if self.root is not None and self.root != root and not replace:
                 n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
@@ -112,7 +117,7 @@ class ScannedCatalogue(Database):
                 self.bury([old.id for old in gone])
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, labels, _living(self, known, last)))
             enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, known, last)))
-            assign_splits(self, config, layout)
+            assign_splits(self, config, layout, by_table=read.splits)
             _reconsider(self, config.collection.max_pixels)
             self["root"] = os.fsencode(root)
         return changes
@@ -132,7 +137,7 @@ class ScannedCatalogue(Database):
         ``digests`` are the SHA-256 of the vectors, to recognize changed ones. ``labels`` are those of the table, used
         unless the configuration names others.
         """
-        changes, layout = Changes(), Layout.of(ids)
+        changes, layout = Changes(), Layout.of(ids, config.collection.label_level)
         with self.transaction():
             catch_up(self)
             last, known = self.last_id, self.known()
@@ -143,11 +148,16 @@ class ScannedCatalogue(Database):
                     "give another --run, or --force to replace it"
                 )
             if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
-                by_path = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}
-                read = ReadLabels(by_path.get, {})
+                by_path = {
+                    path: dict.fromkeys(map(readable, filter(has_value, names)), 1.0)
+                    for path, names in zip(ids, labels, strict=True)
+                }
+                n_missing = sum(not has_value(name) for names in labels for name in names)
+                line = f"{count(n_missing, 'label')} that is no value, such as nan; skipped"
+                read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
             else:
                 read = read_labels(config.collection, layout, root, ids, set(ids))
-                changes.warnings = tuple(filter(None, (read.warning, mistyped_split(ids, layout))))
+            self._note(root, read, layout, ids, (), changes)
             new = []
             for path, digest in zip(ids, digests, strict=True):
                 old = known.pop(path, None)
@@ -170,9 +180,45 @@ class ScannedCatalogue(Database):
             )
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, _living(self, {}, 0)))
             enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, {}, 0)))
-            assign_splits(self, config, layout)
+            assign_splits(self, config, layout, by_table=read.splits)
             self["root"] = os.fsencode(root)
         return changes
+
+    def _note(
+        self,
+        root: Path,
+        read: ReadLabels,
+        layout: Layout,
+        paths: Sequence[str],
+        others: Sequence[str],
+        changes: Changes,
+    ) -> None:
+        """Keep where the labels come from, and what of folders and tables is not used, for `info` and reports."""
+        lines = [*read.warnings]
+        if read.source == "the folders":
+            lines += [mistyped] if (mistyped := mistyped_split(paths, layout)) else []
+            if layout.ignored:
+                lines.append(
+                    f"folders {', '.join(layout.ignored[:3])}{', ...' * (len(layout.ignored) > 3)} name no label: "
+                    "dates, cameras, or a folder that holds all others; --set collection.label_level=1 takes the top "
+                    "folders, -1 the deepest"
+                )
+            tables = [path for path in others if _LIKELY_TABLE.fullmatch(os.path.basename(path))]
+            if tables and not any(map(layout.label, paths)):
+                setting = shlex.quote(f"collection.labels={_pattern(root, tables)}")
+                lines.append(f"{tables[0]} is not read; --set {setting} takes its labels")
+        changes.warnings = tuple(lines)
+        self["label_source"] = json.dumps([read.source, lines])
+
+
+_LIKELY_TABLE = re.compile(r"_?(annotations|classes|labels|metadata|instances).*\.(csv|tsv|jsonl?|parquet)", re.I)
+
+
+def _pattern(root: Path, tables: Sequence[str]) -> str:
+    """The path of one table, or a pattern of those with its name in several folders."""
+    folder, name = os.path.split(tables[0])
+    several = sum(os.path.basename(table) == name for table in tables) > 1
+    return os.path.join(root, "*" if several else folder, name)
 
 
 def _rename_enclosed(db: Database, root: Path) -> None:

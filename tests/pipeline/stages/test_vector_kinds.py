@@ -548,15 +548,16 @@ def test_sparse_vectors_stay_sparse(table):
 
 
 def test_labels_of_the_table_and_of_a_file(table):
-    labels = [f"{name[0]}|{i % 3}" for i, name in enumerate(NAMES)]
+    labels = [f"{name[0]}|{i % 3}" if i != 39 else "nan" for i, name in enumerate(NAMES)]
     with open(table / "ids.csv", "w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerows([("path", "kind"), *zip([f"<{i}>" for i in range(40)], labels, strict=True)])
     columns = {"vectors.id_column": "path", "vectors.label_column": "kind"}
     arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(collection=columns))
-    visterm(*arguments, cwd=table)
+    said = visterm(*arguments, cwd=table).stderr
+    assert "1 label that is no value, such as nan; skipped" in said
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
-    assert found == {f"<{i}>": {label: 1.0} for i, label in enumerate(labels)}
+    assert found == {f"<{i}>": {label: 1.0} if i != 39 else {} for i, label in enumerate(labels)}
     (table / "labels.csv").write_text("path,label\n<0>,x\n<0>,y\n<1>,x\n")
     visterm(*arguments, "--set", "collection.labels=labels.csv", cwd=table)
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
