@@ -9,6 +9,7 @@ import operator
 import os
 import pathlib
 import queue
+import re
 import stat
 import sys
 import threading
@@ -27,6 +28,7 @@ EXTENSIONS = frozenset(  # lower case
     + (".heic", ".heif")  # a reason to skip them, without pi-heif, is more use than silence
 )
 NO_IMAGE_NAME = "not a supported image name"  # why files that are not meant as images are skipped
+SYSTEM_FOLDER = "folder of previews or deleted files"  # made by a storage system or a photo manager, not by people
 _FILE_SYSTEM = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
@@ -57,7 +59,8 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
     Notes
     -----
     A file is chosen by its extension (`EXTENSIONS`, in any case) and not opened. Hidden files and folders (dot
-    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped silently.
+    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped silently. So are, with a reason, folders in which
+    systems keep previews or deleted files: see `is_system_folder`.
 
     Symlinks are followed. Each folder is listed once: at its own path if that is below root, otherwise through
     the first link to it; other links are skipped, which also breaks loops. A file with two names is listed
@@ -100,7 +103,9 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                         skipped.append((entry.path, _why_no_status(entry, error)))
                         continue
                     if stat.S_ISDIR(mode):
-                        if entry.is_symlink():
+                        if is_system_folder(entry.name, os.path.basename(folder)):
+                            skipped.append((entry.path, SYSTEM_FOLDER))
+                        elif entry.is_symlink():
                             heapq.heappush(links, entry.path)
                         else:
                             folders.append(entry.path)
@@ -124,6 +129,27 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
 
 def _is_hidden(name: str) -> bool:
     return name[0] == "." or name.lower() in ("thumbs.db", "desktop.ini", "__macosx")
+
+
+# Dot names, such as .Trash-1000 and .thumbnails, are hidden anyway. No plain words: "trash" is a class of waste.
+_SYSTEM_FOLDERS = re.compile(
+    r"@eadir|@tmp|@recycle|@recently-snapshot|@__thumb|#recycle|#snapshot"  # of Synology and QNAP
+    r"|\$recycle\.bin|system volume information|lost\+found"  # of Windows and Linux
+    r"|.*\.lrdata|.*\.lrcat-data|ipod photo cache"  # previews of Lightroom, and of iPhoto for a device
+    r"|appdata_oc.*|files_trashbin|files_versions",  # of Nextcloud
+    re.IGNORECASE,
+)
+_LIBRARY = re.compile(r".*\.(photoslibrary|photolibrary|migratedphotolibrary|aplibrary)", re.IGNORECASE)  # of Apple
+
+
+def is_system_folder(name: str, parent: str = "") -> bool:
+    """Whether a storage system or a photo manager keeps previews or deleted files in a folder of this name.
+
+    Of a library of Apple's Photos, the `parent`, these are all folders but the one of the originals.
+    """
+    if _LIBRARY.fullmatch(parent):
+        return name.lower() not in ("originals", "masters")
+    return _SYSTEM_FOLDERS.fullmatch(name) is not None
 
 
 def _mode(entry: os.DirEntry[str]) -> int:

@@ -6,7 +6,11 @@ An unknown key or a wrong type is an error that names the key, the value and whe
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import itertools
+import os
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -44,14 +48,31 @@ class CollectionConfig(Section):
     ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or the path of a CSV file with the
     columns path,label; ``clicks`` is the path of a CSV file with the columns query,path,count. ``triplets`` is that of
     a CSV file with the columns query,relevant,irrelevant, which OASIS and AROMA learn from in place of labels.
+    ``exclude`` has patterns of files and folders to skip: of a name (``*_thumb.jpg``) or, with a slash, of the path from
+    the directory of the images (``2019/*/scans``). Upper and lower case are alike.
     """
 
     classes: list[str] | None = None  # take these class folders only; null: all of them
+    exclude: list[str] = []
     labels: str = "auto"
     clicks: str | None = None
     triplets: str | None = None
     max_pixels: int = Field(default=100_000_000, gt=0, le=10**12)  # larger images are skipped before they are decoded
     vectors: VectorsConfig = VectorsConfig()
+
+    def excluded(self) -> Callable[[str], str | None]:
+        """Return a function from a path, from the root, to the pattern of `exclude` that it matches; None if none."""
+        rules = [(pattern, re.compile(fnmatch.translate(pattern.strip("/")), re.I)) for pattern in self.exclude]
+
+        def matched(path: str) -> str | None:
+            parts = path.split(os.sep)
+            above = list(itertools.accumulate(parts, "{}/{}".format))  # each folder, and the file
+            return next(
+                (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))),
+                None,
+            )
+
+        return matched
 
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:

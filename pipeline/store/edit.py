@@ -52,13 +52,19 @@ class EditableCatalogue(ScannedCatalogue):
         """Return the paths that cannot be added, with the reason."""
         assert self.root is not None
         of_runs = folder_below(self.root, self.folder.parent.parent)
-        layout, classes = _layout(self), config.collection.classes
+        from visterm.features.images import SYSTEM_FOLDER, is_system_folder
+
+        layout, classes, pattern_of = _layout(self), config.collection.classes, config.collection.excluded()
         reasons = {}
         for path in paths:
             if os.path.isabs(path):
                 continue
             if any(part.startswith(".") for part in path.split(os.sep)):
                 reasons[path] = "hidden files are skipped"
+            elif any(map(is_system_folder, path.split(os.sep)[:-1])):
+                reasons[path] = f"it lies in a {SYSTEM_FOLDER}"
+            elif (pattern := pattern_of(path)) is not None:
+                reasons[path] = f"collection.exclude skips {pattern!r}"
             elif path.startswith(of_runs):
                 reasons[path] = "it belongs to a run of visterm"
             elif classes is not None and (label := layout.label(path)) not in classes:

@@ -30,6 +30,8 @@ class Changes:
     unchanged: int = 0
     relabelled: int = 0  # of the images known before
     left_out: int = 0  # of other classes than the configuration takes
+    excluded: int = 0  # by the configuration's patterns
+    system: tuple[str, ...] = ()  # folders of previews or deleted files
     n_others: int = 0  # files that are not meant as images
     other: str = ""  # one of them
     warnings: tuple[str, ...] = ()  # possible mistakes
@@ -52,7 +54,7 @@ class ScannedCatalogue(Database):
 
         A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
         """
-        from visterm.features.images import NO_IMAGE_NAME, list_images
+        from visterm.features.images import NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
 
         refused: dict[str, str] = {}
         try:
@@ -64,15 +66,28 @@ class ScannedCatalogue(Database):
         paths = [path for file in files if not (path := file[prefix:]).startswith(of_runs)]
         del files
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(of_runs)}
+        matched: dict[str, str] = {}  # path to the pattern that excludes it
+        if config.collection.exclude:
+            pattern_of = config.collection.excluded()
+            matched = {path: pattern for path in (*paths, *names) if (pattern := pattern_of(path)) is not None}
+            paths = [path for path in paths if path not in matched]
+            names = {path: reason for path, reason in names.items() if path not in matched}
         others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
         layout = Layout.of(paths)
         given = config.collection.labels, config.collection.clicks, config.collection.triplets
         tables = [os.path.realpath(table) for table in given if table]
         rest = [path for path in others if os.path.realpath(root / path) not in tables]
-        changes = Changes(n_others=len(rest), other=rest[0] if rest else "")
+        unused = sorted(set(config.collection.exclude) - set(matched.values()))
+        changes = Changes(
+            n_others=len(rest),
+            other=rest[0] if rest else "",
+            excluded=len(matched),
+            system=tuple(path for path, reason in names.items() if reason == SYSTEM_FOLDER),
+            warnings=tuple(f"collection.exclude: nothing matches {pattern!r}" for pattern in unused),
+        )
         has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
-        everything = {*paths, *names} if has_table else None
-        for path in others:
+        everything = {*paths, *names, *matched} if has_table else None
+        for path in (*others, *changes.system):
             del names[path]
         if config.collection.classes is not None:
             classes = set(config.collection.classes)
@@ -94,7 +109,7 @@ class ScannedCatalogue(Database):
             outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
             read = read_labels(config.collection, layout, root, [*paths, *outside], everything)
             labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
-            changes.warnings = tuple(filter(None, (read.warning, mistyped_split(paths, layout))))
+            changes.warnings += tuple(filter(None, (read.warning, mistyped_split(paths, layout))))
             compare_files(self, root, paths, known, changes)
             if self.root is not None and self.root != root and not replace:
                 n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())

@@ -814,6 +814,22 @@ def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
     assert find_images(str(tmp_path) + os.sep) == found
 
 
+def test_previews_and_deleted_files_of_systems_are_skipped(tmp_path):
+    systems = ["@eaDir", "#recycle", "$RECYCLE.BIN", "a/@EADIR", "System Volume Information", "lost+found", "@__thumb"]
+    systems += ["a/Catalog Previews.lrdata", "files_trashbin", "A.photoslibrary/resources"]
+    hidden = [".Trash-1000", ".thumbnails", ".@__thumb"]
+    kept = ["trash", "recycle", "resources", "A.photoslibrary/originals", "eaDir"]  # classes of waste among them
+    for folder in systems + hidden + kept:
+        (tmp_path / folder / "x").mkdir(parents=True)
+        (tmp_path / folder / "x/1.jpg").touch()
+
+    skipped = {}
+    found = find_images(tmp_path, on_skip=skipped.__setitem__)
+    assert found == sorted((tmp_path / folder / "x/1.jpg" for folder in kept), key=os.fsencode)
+    assert skipped == {tmp_path / folder: "folder of previews or deleted files" for folder in systems}
+    assert find_images(tmp_path / "@eaDir") == [tmp_path / "@eaDir/x/1.jpg"], "given by its name"
+
+
 def test_roots(tmp_path, monkeypatch):
     (tmp_path / "a.jpg").touch()
     with pytest.raises(FileNotFoundError, match="no such folder; give the folder") as caught:
