@@ -48,8 +48,8 @@ class CollectionConfig(Section):
     ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or the path of a CSV file with the
     columns path,label; ``clicks`` is the path of a CSV file with the columns query,path,count. ``triplets`` is that of
     a CSV file with the columns query,relevant,irrelevant, which OASIS and AROMA learn from in place of labels.
-    ``exclude`` has patterns of files and folders to skip: of a name (``*_thumb.jpg``) or, with a slash, of the path from
-    the directory of the images (``2019/*/scans``). Upper and lower case are alike.
+    ``exclude`` has patterns of files and folders to skip: of a name (``*_thumb.jpg``) or, with a slash, of the path
+    from the directory of the images (``2019/*/scans``). Upper and lower case are alike.
     """
 
     classes: list[str] | None = None  # take these class folders only; null: all of them

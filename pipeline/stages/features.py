@@ -87,7 +87,8 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
     console.say(
         f"{root}: {count(status['ok'] + status['pending'], 'image')} "
         f"({changes.added:,} new, {changes.changed:,} changed, {changes.removed:,} removed"
-        + (f", {changes.relabelled:,} with other labels)" if changes.relabelled else ")")
+        + (f", {changes.relabelled:,} with other labels" if changes.relabelled else "")
+        + (f", {changes.retagged:,} with other tags in the file)" if changes.retagged else ")")
         + (f"; {count(changes.left_out, 'image')} of other classes skipped" if changes.left_out else "")
         + (f"; {count(changes.excluded, 'file')} skipped by collection.exclude" if changes.excluded else "")
         + (

@@ -25,7 +25,7 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import has_segments
-from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, reading_of, supervision_of
 from visterm.pipeline.workers import connected
 
 from .extraction import ImageSource, Source, try_read
@@ -208,7 +208,8 @@ class _ImageVectors(VectorKind):
         root = root.absolute() if root is not None else self.catalogue.root
         if root is None:
             raise UserError(f"run {self.run.name} has no images yet; give their directory: visterm features IMAGES")
-        return root, self.catalogue.scan(root, self.config, replace=force)
+        read_pixels = reading_of(self.run, self.config.collection.max_pixels)
+        return root, self.catalogue.scan(root, self.config, replace=force, read_pixels=read_pixels)
 
     def any_readable(self, root: Path) -> bool:
         if self.catalogue.counts_by("status")["ok"]:

@@ -25,6 +25,7 @@ from .label_edits import (
 )
 from .labels import enter_labels, read_labels
 from .paths import bounds, decoded, folder_below, relative
+from .pictures import Read
 from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
 
@@ -71,17 +72,19 @@ class EditableCatalogue(ScannedCatalogue):
                 reasons[path] = f"of {label or 'no class'}, which collection.classes does not include"
         return reasons
 
-    def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
+    def add(
+        self, paths: Sequence[str], labels: Sequence[str], config: Config, *, read_pixels: Read | None = None
+    ) -> Changes:
         """Enter images by hand, without comparing any others; ``paths`` are as `names` returns them.
 
-        ``labels``, if any, replace the labels from folders and tables.
+        ``read_pixels`` is as of `scan`. ``labels``, if any, replace the labels from folders and tables.
         """
         assert self.root is not None
         changes = Changes()
         with self.transaction():
             catch_up(self)
             last = self.last_id
-            compare_files(self, self.root, paths, self.known(paths), changes, by_hand=True)
+            compare_files(self, self.root, paths, self.known(paths), changes, by_hand=True, read_pixels=read_pixels)
             if labels:
                 text = json.dumps(dict.fromkeys(labels, 1.0), sort_keys=True)
                 self.executemany(
