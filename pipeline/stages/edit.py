@@ -20,7 +20,7 @@ from visterm.pipeline.store.vectors import extractor_content, extractor_of, read
 from .dates import read_dates
 from .extraction import ImageSource, check_cluster, extract, report_skipped
 
-READ = "JPEG, PNG, WebP, GIF, AVIF, BMP and TIFF files are read, HEIC with the extra [heic]"
+READ = "JPEG, PNG, WebP, GIF, AVIF, BMP, TIFF and JPEG 2000 files are read, HEIC with the extra [heic]"
 
 
 class Added(TypedDict):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
 # What a record keeps when idf alone is learned again.
-_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out")
+_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out", "reading")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
 
 
@@ -140,7 +140,7 @@ def _digest(ids: Sequence[int]) -> str:
 def _content(record: Record, folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
-    return fingerprint(record["config"], arrays)
+    return fingerprint(record["config"], arrays, *([record["reading"]] if "reading" in record else []))
 
 
 def flat(settings: Settings, prefix: str = "") -> Settings:
@@ -231,6 +231,13 @@ class _ImageVectors(VectorKind):
     def source(self, root: Path) -> Source:
         return ImageSource.of(self.run, root)
 
+    def _white(self, root: Path) -> int:
+        """Return the level of white of files of more than 8 bits, as most training images have it."""
+        from visterm.features.images import common_white
+
+        paths = [root / path for path in self.catalogue.training_paths()]
+        return common_white(paths, max_pixels=self.config.collection.max_pixels)
+
 
 class _VistermVectors(_ImageVectors):
     """Visterm counts; palette, codebook and idf are learned from the training images."""
@@ -261,6 +268,7 @@ class _VistermVectors(_ImageVectors):
         extractor = VistermExtractor(
             **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
+            white=self._white(root),
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,
             on_error="skip",
@@ -284,6 +292,7 @@ class _VistermVectors(_ImageVectors):
             extractor.save(folder / "files")
             if groups:
                 save_counts_as_new(folder, self.catalogue.ids_of(paths), groups, extractor.held_out_counts_)
+            record["reading"] = extractor.rules._asdict()
             record["training_images"] = len(paths)
             record["learned_from"] = _digest(self.catalogue.ids_of(paths))
             if extractor.palette_ is not None:
@@ -407,12 +416,13 @@ class _ModelVectors(_ImageVectors):
         silence_decoders()
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
             try:
-                embedder = self._embedder().fit()
+                embedder = self._embedder().set_params(white=self._white(root)).fit()
                 embedder.save(folder / "files")
             except (ValueError, ImportError) as error:
                 raise UserError(str(error)) from None
             record["n_features"] = embedder.n_features_out_
-            record["content"] = fingerprint(record["config"], embedder.sha256_)
+            record["reading"] = embedder.rules._asdict()
+            record["content"] = fingerprint(record["config"], embedder.sha256_, record["reading"])
         console.say(in_words(embedder.describe()))
 
     def _embedder(self) -> OnnxEmbedder:

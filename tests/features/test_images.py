@@ -24,6 +24,7 @@ from PIL import Image
 
 from visterm.features import images
 from visterm.features.decoding import decode_picture, shrink_to_side
+from visterm.features.depth import Rules
 from visterm.features.exif import date_taken
 from visterm.features.images import (
     EXTENSIONS,
@@ -100,6 +101,7 @@ FORMATS = [
     ("JPEG", {"quality": 95, "subsampling": 0, "restart_marker_blocks": 2}, 2),
     *(("WEBP", {"lossless": True}, 0), ("WEBP", {"quality": 95}, 4), ("GIF", {}, 12)),
     ("AVIF", {"quality": 95}, 4),
+    *(("JPEG2000", {"no_jp2": bare, "quality_mode": "dB", "quality_layers": [45]}, 4) for bare in (True, False)),
     *((kind, {}, 0) for kind in ("PNG", "BMP", "DIB", "TIFF", "PPM")),
     *(("TIFF", {"compression": compression}, 0) for compression in ("tiff_lzw", "tiff_adobe_deflate")),
     *(("TIFF", {"compression": "jpeg", "quality": 95}, 4), ("TIFF", {"big_tiff": True}, 0)),
@@ -254,15 +256,17 @@ def test_200_megapixels_are_refused_by_their_header_even_if_they_would_be_scaled
 
 @pytest.mark.parametrize("extension", [".png", ".tiff"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_sixteen_bits_drop_the_low_byte(extension, channels):
+def test_sixteen_bits_are_rounded_to_eight(extension, channels):
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 65536, (20, 30, channels), dtype=np.uint16)
     if channels == 4:
         pixels[..., 3] = 65535
     ok, data = cv2.imencode(extension, pixels)  # BGR
     assert ok
-    expected = pixels[..., 2::-1] >> 8 if channels > 1 else np.dstack([pixels >> 8] * 3)
-    np.testing.assert_array_equal(decode_image(data.tobytes(), "x"), expected)
+    levels = pixels[..., 2::-1] if channels > 1 else np.dstack([pixels] * 3)
+    np.testing.assert_array_equal(decode_image(data.tobytes(), "x"), np.floor(levels / 257 + 0.5))
+    before = decode_picture(data.tobytes(), "x", rules=Rules(version=1)).pixels
+    np.testing.assert_array_equal(before, levels >> 8)
 
 
 def grey_tiff(pixels, bits, photometric, sample_format=1, extra=()):
@@ -280,9 +284,10 @@ def grey_tiff(pixels, bits, photometric, sample_format=1, extra=()):
 
 def test_white_is_zero():
     grey = np.arange(0, 60000, 100, dtype=np.uint16).reshape(20, 30)
-    for photometric, expected in ((1, grey >> 8), (0, 255 - (grey >> 8))):
+    expected = np.floor(grey / 257 + 0.5)
+    for photometric, levels in ((1, expected), (0, 255 - expected)):
         pixels = decode_image(grey_tiff(grey, 16, photometric), "x")
-        np.testing.assert_array_equal(pixels[..., 0], expected)
+        np.testing.assert_array_equal(pixels[..., 0], levels)
     grey8 = (grey >> 8).astype(np.uint8)
     np.testing.assert_array_equal(decode_image(grey_tiff(grey8, 8, 0), "x")[..., 0], 255 - grey8)
 
@@ -301,6 +306,89 @@ def test_floats_have_the_smallest_white_that_holds_them(white, peak):
     assert np.abs(pixels[0, :, 1] - expected).max() <= 0.51
     assert decode_image(encode(np.zeros((3, 4), np.float32), "TIFF"), "x").max() == 0
     assert read_or_refuse(encode(np.full((3, 4), np.inf, np.float32), "TIFF")) is not None
+
+
+def in_depths(pixels):
+    """The picture in files of other depths: name -> (data, pixels of 8 bits as a file)."""
+    grey = pixels[..., 0]
+
+    def scaled(white, kind):
+        return np.floor(pixels.astype(float) * white / 255 + 0.5).astype(kind)
+
+    def png(levels):
+        return cv2.imencode(".png", levels[..., ::-1] if levels.ndim == 3 else levels)[1].tobytes()
+
+    bits = {f"{n} in 16": scaled((1 << n) - 1, np.uint16) for n in (8, 10, 12, 14, 16)}
+    files = {f"grey {name}": png(levels[..., 0]) for name, levels in bits.items()}
+    files |= {f"colour {name}": png(levels) for name, levels in bits.items()}
+    files |= {f"tiff {name}": grey_tiff(levels[..., 0], 16, 1) for name, levels in bits.items()}
+    files["colour tiff"] = cv2.imencode(".tiff", bits["12 in 16"][..., ::-1])[1].tobytes()
+    files |= {f"grey int32 {white}": encode(scaled(white, np.int32)[..., 0], "TIFF") for white in (255, 4095, 65535)}
+    files |= {f"grey float {white}": encode((grey / 255 * white).astype("f4"), "TIFF") for white in (1, 255, 4095)}
+    return files
+
+
+def test_a_picture_is_the_same_in_every_depth():
+    pixels = picture()
+    pixels[-1, -1] = 255  # as most photos have some white
+    for name, data in in_depths(pixels).items():
+        expected = pixels if name.startswith("colour") else np.dstack([pixels[..., 0]] * 3)
+        np.testing.assert_array_equal(decode_image(data, "x"), expected, name)
+
+
+def test_a_header_declares_white():
+    dim = (picture()[..., 0].astype(np.uint16) * 3) >> 2  # 0 to 191, which alone would be 8 bits
+    bright = np.dstack([np.floor(dim * 255 / 4095 + 0.5)] * 3)
+    for tag, kind in ((281, 3), (341, 3)):  # MaxSampleValue, SMaxSampleValue
+        data = grey_tiff(dim, 16, 1, extra={tag: (kind, 4095)}.items())
+        np.testing.assert_array_equal(decode_image(data, "x"), bright)
+    png = cv2.imencode(".png", dim)[1].tobytes()
+    chunk = b"sBIT" + bytes([12])
+    declared = png[:33] + (1).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big") + png[33:]
+    np.testing.assert_array_equal(decode_image(declared, "x"), bright)
+    np.testing.assert_array_equal(decode_image(png, "x"), np.dstack([dim] * 3))
+    pgm = b"P5 54 48 4095\n" + dim.astype(">u2").tobytes()
+    assert np.abs(decode_image(pgm, "x") - bright).max() <= 1
+    assert (decode_picture(png, "x", rules=Rules(white=4095)).pixels == bright).all(), "of a collection"
+    assert (decode_picture(declared, "x", rules=Rules(white=65535)).pixels == bright).all(), "the header is surer"
+
+
+def test_white_of_a_collection(tmp_path):
+    levels = picture()[..., 0].astype(np.uint16)
+    for number, white in enumerate([4095, 4095, 4095, 500, 500, 65535]):  # three dim or other ones of seven
+        cv2.imwrite(str(tmp_path / f"{number}.png"), np.floor(levels * (white / levels.max())).astype(np.uint16))
+    cv2.imwrite(str(tmp_path / "mask.tif"), levels >> 7)
+    (tmp_path / "a.jpg").write_bytes(encode(picture(), "JPEG"))
+    (tmp_path / "broken.png").write_bytes((tmp_path / "0.png").read_bytes()[:60])
+    paths = find_images(tmp_path)
+    assert images.common_white(paths) == 4095
+    assert images.common_white([tmp_path / "a.jpg", tmp_path / "gone.png"]) == 0
+
+
+def test_channels_that_are_no_colours():
+    pixels = np.concatenate([picture(), picture()[::-1]], axis=2)
+    planes = [np.ascontiguousarray(pixels[..., i]) for i in range(5)]
+    n, size = len(planes), planes[0].nbytes
+    head = 8 + 2 + 12 * 12 + 4
+    lists = {258: [8] * n, 273: [0] * n, 279: [size] * n, 338: [0, 0]}
+    start = head + sum(len(values) * 4 for values in lists.values())
+    lists[273] = [start + i * size for i in range(n)]
+
+    def planar(photometric, extra):
+        tags = {256: (4, [54]), 257: (4, [48]), 258: (4, lists[258]), 259: (3, [1]), 262: (3, [photometric])}
+        tags |= {273: (4, lists[273]), 277: (3, [n]), 278: (4, [48]), 279: (4, lists[279]), 284: (3, [2])}
+        tags |= {338: (4, extra), 339: (3, [1])}
+        body, entries = b"", b""
+        for tag, (kind, values) in sorted(tags.items()):
+            value = values[0] if len(values) == 1 else head + len(body)
+            body += struct.pack(f"<{len(values)}I", *values) if len(values) > 1 else b""
+            entries += struct.pack("<HHII", tag, kind, len(values), value)
+        data = struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4) + body
+        return data.ljust(start, b"\0") + b"".join(plane.tobytes() for plane in planes)
+
+    np.testing.assert_array_equal(decode_image(planar(2, [0, 0]), "x"), picture())
+    with pytest.raises(ImageError, match="unsupported kind .5 channels that are no colours; save one of them, or RGB"):
+        decode_image(planar(1, [0, 0, 0, 0]), "x")
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -501,6 +589,8 @@ def every_encoding():
         "tiff-fax": encode(mask, "TIFF", compression="group4"),
         "gif": encode(palette, "GIF"),
         "avif": encode(rgb, "AVIF"),
+        "jp2": encode(rgb, "JPEG2000"),
+        "j2k-16": encode(Image.fromarray(picture()[..., 0].astype(np.uint16) * 16), "JPEG2000", no_jp2=True),
         "jpeg-exif": encode(rgb, "JPEG", exif=_exif("2024:05:04 00:00:01")),
         **({"heic": HEIC.read_bytes()} if importlib.util.find_spec("pi_heif") else {}),
         "ppm": encode(rgb, "PPM"),
@@ -1041,5 +1131,5 @@ def test_the_limit_is_of_memory_not_of_pixels(tmp_path):
 def test_deep_grey_is_converted_in_blocks_of_rows_with_one_white(tmp_path):
     levels = np.linspace(0, 900, 700 * 3, dtype=np.float32).reshape(700, 3)
     Image.fromarray(levels).save(tmp_path / "deep.tif")
-    expected = (levels * np.float32(255 / 65535) + np.float32(0.5)).astype(np.uint8)
+    expected = (levels * np.float32(255 / 1023) + np.float32(0.5)).astype(np.uint8)
     np.testing.assert_array_equal(read_image(tmp_path / "deep.tif")[:, :, 0], expected)
