@@ -42,8 +42,8 @@ def read_pixels(
         pixels = read_picture(image, max_side=max_side, max_pixels=max_pixels, rules=rules).pixels
     else:
         pixels = as_rgb(image)
-        pixels = shrink_to_side(pixels, side_of(*pixels.shape[:2], max_side, rules))
-    return enlarge_to_side(pixels, side_of(*pixels.shape[:2], enlarge_to, rules))
+        pixels = shrink_to_side(pixels, side_of(pixels.shape[:2], max_side, rules))
+    return enlarge_to_side(pixels, side_of(pixels.shape[:2], enlarge_to, rules))
 
 
 def run_batch(

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import cv2
@@ -172,7 +172,7 @@ def decode_picture(
         raise ImageError(name, "empty file")
     if data.startswith(b"\xff\xd8\xff"):
         height, width = _check_jpeg(data, max_pixels, name)
-        side = side_of(height, width, max_side, rules)
+        side = side_of((height, width), max_side, rules)
         divisor = _jpeg_divisor(height, width, side, min_side)
         pixels = _opencv_decode(data, _REDUCED[divisor])
         if pixels is not None:
@@ -184,15 +184,15 @@ def decode_picture(
             return Picture(pixels, height, width)
     pixels = _decode_by_pillow(data, name, max_pixels, rules)
     height, width = pixels.shape[:2]
-    return Picture(shrink_to_side(pixels, side_of(height, width, max_side, rules)), height, width)
+    return Picture(shrink_to_side(pixels, side_of((height, width), max_side, rules)), height, width)
 
 
-def side_of(height: int, width: int, side: int | None, rules: Rules) -> int | None:
-    """Return the longer side in place of `side`, if that limits the area: of a panorama it is larger.
+def side_of(size: Sequence[int], side: int | None, rules: Rules) -> int | None:
+    """Return the longer side of a picture of a size in place of `side`, if that limits the area: of a panorama.
 
     A picture of 16:1 scaled down to a side of 500 has 31 rows, fewer than a block; of the area of 2.5:1 it has 79.
     """
-    ratio = max(height, width) / max(1, min(height, width))
+    ratio = max(size) / max(1, min(size))
     if side is None or not rules.longest or ratio <= rules.longest:
         return side
     return round(side * math.sqrt(ratio / rules.longest))
@@ -505,8 +505,11 @@ def _pillow_decode(
                 turn = _turn(image)  # after load: PNG may store it last, and TIFF is already upright
                 declared = declared_white(image, data)
                 if rules.version > 1 and (deep := deep_colors(image, data, max_pixels * RGB_BYTES)) is not None:
-                    image, turn = Image.fromarray(eight_bit_colors(deep, declared, rules)), turn or before
-                return _pixels(image if turn is None else image.transpose(turn), declared, rules)
+                    upright: Image.Image = Image.fromarray(eight_bit_colors(deep, declared, rules))
+                    turn = turn or before
+                else:
+                    upright = image
+                return _pixels(upright if turn is None else upright.transpose(turn), declared, rules)
     except ImageError:
         raise
     except Exception as error:  # damaged files make the decoders raise nearly everything

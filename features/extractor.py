@@ -722,7 +722,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         data = read_file(path) if data is None else data
         max_pixels = max_pixels or self.max_pixels
         picture = decode_picture(data, path, max_side=self.max_side, max_pixels=max_pixels, rules=self.rules)
-        side = side_of(*picture.pixels.shape[:2], self._smallest_side(), self.rules)
+        side = side_of(picture.pixels.shape[:2], self._smallest_side(), self.rules)
         return picture._replace(pixels=enlarge_to_side(picture.pixels, side))
 
     def block_vectors(self, image: Any) -> tuple[np.ndarray, sp.csr_matrix]:

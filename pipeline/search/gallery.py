@@ -94,7 +94,7 @@ class Gallery:
 
     def known_by(self, sha256: str) -> str:
         """Return the SHA-256 that a file is known by: another one if tags were written into it since it was entered."""
-        id_ = self._retagged.get(sha256)
+        id_ = self._retagged.get(sha256, -1)
         return self.images[self.place[id_]].sha256 if id_ in self.place else sha256
 
     @cached_property

@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 def pixels_hash(pixels: np.ndarray) -> str:
     """Hash decoded pixels, as an extractor reads them: equal pixels have equal vectors."""
     digest = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
-    digest.update(pixels)
+    digest.update(pixels.tobytes())
     return digest.hexdigest()
 
 
