@@ -42,6 +42,7 @@ from .depth import (
     peak_of,
     white_of,
 )
+from .raw import is_raw, read_raw
 
 MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need four times that for a moment
 RGB_BYTES = 3  # per pixel; an image of more bytes per pixel may have fewer pixels, as it takes the same memory
@@ -182,7 +183,16 @@ def decode_picture(
             if side is not None:
                 pixels = _resized(pixels, *sides_within(height, width, side))
             return Picture(pixels, height, width)
-    pixels = _decode_by_pillow(data, name, max_pixels, rules)
+    if is_raw(data):
+        preview, turns = _raw_preview(data, name, max_pixels)
+        if isinstance(preview, bytes):
+            sides = {"max_side": max_side, "min_side": min_side}
+            pixels, *size = decode_picture(preview, name, **sides, max_pixels=max_pixels, rules=rules)
+            height, width = size if turns % 2 == 0 else size[::-1]
+            return Picture(np.ascontiguousarray(np.rot90(pixels, turns)), height, width)
+        pixels = preview
+    else:
+        pixels = _decode_by_pillow(data, name, max_pixels, rules)
     height, width = pixels.shape[:2]
     return Picture(shrink_to_side(pixels, side_of((height, width), max_side, rules)), height, width)
 
@@ -262,6 +272,18 @@ def exif_of(data: bytes) -> Image.Exif | None:
             return image.getexif()
     except Exception:  # damaged files make the decoders raise nearly everything
         return None
+
+
+def _raw_preview(data: bytes, name: StrPath, max_pixels: int) -> tuple[bytes | npt.NDArray[np.uint8], int]:
+    try:
+        return read_raw(data, max_pixels)
+    except ImportError:
+        raise ImageError(name, "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')") from None
+    except MemoryError:
+        raise ImageError(name, f"too large: its sensor has more pixels than the limit of {max_pixels:,}") from None
+    except Exception as error:  # damaged files make LibRaw raise nearly everything
+        text = printable(str(error).removeprefix("b'").rstrip("'") or type(error).__name__)[:100]
+        raise ImageError(name, f"damaged, or of a camera that LibRaw does not know ({text})") from error
 
 
 def _decode_by_pillow(data: bytes, name: StrPath, max_pixels: int, rules: Rules) -> npt.NDArray[np.uint8]:

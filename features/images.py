@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import heapq
+import itertools
 import logging
 import math
 import operator
@@ -31,15 +32,18 @@ from .decoding import (
     white_needed,
 )
 from .depth import MAX_WHITE, RULES, Rules
+from .raw import RAW_EXTENSIONS
 
 MAX_FILE_BYTES = 1 << 30  # no image of MAX_PIXELS needs more, and the whole file is held in memory
 READ_SECONDS = 30  # per file; a sleeping disk needs 10 to 15, a server that does not answer never ends
 EXTENSIONS = frozenset(  # lower case
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff", ".gif", ".avif")
     + (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx")
+    + tuple(RAW_EXTENSIONS)  # as is that of these, without rawpy
     + (".heic", ".heif")  # a reason to skip them, without pi-heif, is more use than silence
 )
 NO_IMAGE_NAME = "not a supported image name"  # why files that are not meant as images are skipped
+BESIDE_ITS_PHOTO = "raw file of a photo"  # of one shot, which is one image
 SYSTEM_FOLDER = "folder of previews or deleted files"  # made by a storage system or a photo manager, not by people
 _FILE_SYSTEM = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
@@ -72,7 +76,7 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
     -----
     A file is chosen by its extension (`EXTENSIONS`, in any case) and not opened. Hidden files and folders (dot
     names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped silently. So are, with a reason, folders in which
-    systems keep previews or deleted files: see `is_system_folder`.
+    systems keep previews or deleted files (see `is_system_folder`), and raw files beside a photo of the same name.
 
     Symlinks are followed. Each folder is listed once: at its own path if that is below root, otherwise through
     the first link to it; other links are skipped, which also breaks loops. A file with two names is listed
@@ -133,10 +137,23 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                 raise _root_error(top, error) from None
             skipped.append((folder, f"folder cannot be read ({_strerror(error)})"))
 
+    images = _without_raw_of_photos(images, skipped)
     if on_skip is not None:
         for path, reason in sorted(skipped, key=lambda skip: os.fsencode(skip[0])):
             on_skip(path, reason)
     return sorted(images, key=operator.methodcaller("encode", *_FILE_SYSTEM))
+
+
+def _without_raw_of_photos(images: list[str], skipped: list[tuple[str, str]]) -> list[str]:
+    """Leave out raw files beside a photo of the same name, as cameras write both."""
+    parts = [os.path.splitext(path) for path in images]
+    raw = [extension.lower() in RAW_EXTENSIONS for _, extension in parts]
+    if not any(raw):
+        return images
+    photos = {stem for (stem, _), is_raw in zip(parts, raw, strict=True) if not is_raw}
+    paired = [is_raw and stem in photos for (stem, _), is_raw in zip(parts, raw, strict=True)]
+    skipped += [(path, BESIDE_ITS_PHOTO) for path in itertools.compress(images, paired)]
+    return [path for path, is_paired in zip(images, paired, strict=True) if not is_paired]
 
 
 def _is_hidden(name: str) -> bool:
@@ -207,7 +224,8 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     ----------
     path : str or PathLike
         A JPEG, PNG, WebP, GIF, BMP or TIFF file, whatever its extension says; AVIF and JPEG 2000 if Pillow was built
-        with them, HEIC if pi-heif is installed (``pip install 'visterm[heic]'``). Binary PPM, PGM and PBM are read
+        with them, HEIC if pi-heif is installed (``pip install 'visterm[heic]'``), a camera's raw file, of which the
+        preview is read, if rawpy is (``pip install 'visterm[raw]'``). Binary PPM, PGM and PBM are read
         too, though `find_images` does not look for them.
     max_pixels : int
         Refuse larger images. Their size is read from the header, before any pixel is decoded. Above

@@ -33,6 +33,7 @@ class Changes:
     left_out: int = 0  # of other classes than the configuration takes
     excluded: int = 0  # by the configuration's patterns
     system: tuple[str, ...] = ()  # folders of previews or deleted files
+    raw: int = 0  # raw files beside their photos
     n_others: int = 0  # files that are not meant as images
     other: str = ""  # one of them
     warnings: tuple[str, ...] = ()  # possible mistakes
@@ -55,7 +56,7 @@ class ScannedCatalogue(Database):
 
         A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
         """
-        from visterm.features.images import NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
+        from visterm.features.images import BESIDE_ITS_PHOTO, NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
 
         refused: dict[str, str] = {}
         try:
@@ -88,7 +89,9 @@ class ScannedCatalogue(Database):
         )
         has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
         everything = {*paths, *names, *matched} if has_table else None
-        for path in (*others, *changes.system):
+        of_photos = [path for path, reason in names.items() if reason == BESIDE_ITS_PHOTO]
+        changes.raw = len(of_photos)
+        for path in (*others, *changes.system, *of_photos):
             del names[path]
         if config.collection.classes is not None:
             classes = set(config.collection.classes)

@@ -136,6 +136,87 @@ def test_heic_without_its_package(monkeypatch):
     assert reason_of(HEIC.read_bytes()) == "unsupported kind (HEIC; run: pip install 'visterm[heic]')"
 
 
+def dng(preview, orientation=1):
+    """A camera's raw file by hand: a thumbnail of 16 x 12 pixels first, then the sensor's 128 x 96, and a JPEG."""
+    file = bytearray(b"II*\0\0\0\0\0")
+
+    def add(data):
+        file.extend(data + b"\0" * (len(data) % 2))
+        return len(file) - len(data) - len(data) % 2
+
+    def directory(height, width, data, **tags):
+        kinds = {1: "B", 3: "H", 4: "I", 5: "I", 10: "i"}
+        entries = b""
+        given = {int(tag[1:]): value for tag, value in tags.items()}
+        given |= {256: (4, width), 257: (4, height), 273: (4, add(data)), 278: (4, height), 279: (4, len(data))}
+        for tag, (kind, *values) in sorted(given.items()):
+            packed = values[0] if kind == 2 else struct.pack(f"<{len(values)}{kinds[kind]}", *values)
+            number = len(packed) if kind == 2 else len(values) // (2 if kind in (5, 10) else 1)
+            place = packed.ljust(4, b"\0") if len(packed) <= 4 else struct.pack("<I", add(packed))
+            entries += struct.pack("<HHI", tag, kind, number) + place
+        return add(struct.pack("<H", len(given)) + entries + bytes(4))
+
+    eight = {"t258": (3, 8, 8, 8), "t277": (3, 3)}
+    sensor = np.repeat(np.array([12000, 3000], "<u2"), 128 * 48).tobytes()  # bright above, dark below
+    mosaic = {"t33421": (3, 2, 2), "t33422": (1, 0, 1, 1, 2), "t50717": (4, 16383), "t258": (3, 16), "t277": (3, 1)}
+    inner = [directory(96, 128, sensor, t254=(4, 0), t259=(3, 1), t262=(3, 32803), **mosaic)]
+    if preview:
+        inner.append(directory(480, 640, preview, t254=(4, 1), t259=(3, 7), t262=(3, 6), **eight))
+    colors = {
+        "t50721": (10, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1),
+        "t50728": (5, *[1] * 6),
+        "t50778": (3, 21),
+    }
+    names = {"t271": (2, b"Made\0"), "t272": (2, b"Up\0"), "t50708": (2, b"Made Up\0"), "t50706": (1, 1, 4, 0, 0)}
+    top = {"t254": (4, 1), "t259": (3, 1), "t262": (3, 2), "t274": (3, orientation), "t330": (4, *inner)}
+    top["t306"] = 2, b"2024:05:03 14:22:10\0"
+    place = directory(12, 16, bytes([90]) * 576, **top, **eight, **colors, **names)
+    file[4:8] = struct.pack("<I", place)
+    return bytes(file)
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_of_a_raw_file_the_preview_is_read_not_the_thumbnail(orientation, tmp_path):
+    pytest.importorskip("rawpy")
+    pixels = cv2.resize(picture(), (640, 480))
+    turns = {1: 0, 3: 2, 6: -1, 8: 1}[orientation]
+    (tmp_path / "a.tif").write_bytes(dng(encode(pixels, "JPEG", quality=95), orientation))  # the content decides
+    upright = np.rot90(pixels, turns)
+    found = read_image(tmp_path / "a.tif")
+    check(found)
+    assert found.shape == upright.shape
+    assert difference(found, upright) < 3
+    small, height, width = read_picture(tmp_path / "a.tif", max_side=160)
+    assert (small.shape[:2], (height, width)) == (tuple(n // 4 for n in upright.shape[:2]), upright.shape[:2])
+    assert date_taken(tmp_path / "a.tif") == "2024-05-03T14:22:10"
+
+
+def test_a_raw_file_without_a_preview_is_developed_and_a_damaged_one_has_a_reason(tmp_path):
+    pytest.importorskip("rawpy")
+    developed = decode_image(dng(b""), "x")
+    check(developed)
+    assert developed.shape == (48, 64, 3)
+    assert developed[:20].mean() > 1.2 * developed[-20:].mean()
+    with pytest.raises(ImageError, match="too large: its sensor has more pixels than the limit of 9,999"):
+        decode_image(dng(b""), "x", max_pixels=9999)
+    assert reason_of(dng(b"")[:300] + b"\0" * 5000).startswith(("damaged", "truncated", "not an image"))
+    assert reason_of(b"FUJIFILMCCD-RAW " + bytes(100)).startswith("damaged, or of a camera that LibRaw does not know")
+
+
+def test_raw_files_without_their_package_and_beside_their_photos(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "rawpy", None)
+    reason = "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')"
+    for data in (dng(b""), b"FUJIFILMCCD-RAW ", b"II*\0\x10\0\0\0CR\2\0", b"\0\0\0\x18ftypcrx "):
+        assert reason_of(data) == reason
+    for name in ("a.NEF", "a.jpg", "b.dng", "c/a.arw", "d.dng", "d.HEIC", "e.tif", "e.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    skipped = {}
+    names = [str(path.relative_to(tmp_path)) for path in find_images(tmp_path, on_skip=skipped.__setitem__)]
+    assert names == ["a.jpg", "b.dng", "c/a.arw", "d.HEIC", "e.png", "e.tif"]
+    assert skipped == {tmp_path / name: "raw file of a photo" for name in ("a.NEF", "d.dng")}
+
+
 def test_dates(tmp_path):
     exif = Image.Exif()
     exif[0x0132] = "2024:05:04 00:00:01"
@@ -886,7 +967,7 @@ def test_hopper_looks_the_same_in_every_kind():
 
 
 def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
-    names = [f"image{extension}" for extension in EXTENSIONS]
+    names = [f"image{extension[1:]}{extension}" for extension in EXTENSIONS]
     names += ["B.JPG", "a.JpEg", "a/z.png", "a.b/c.png", "a-b/c.png", "deep/er/and/deeper/x.tif", "é.jpg"]
     others = ["notes.txt", "README", "a/movie.mp4", "archive.tar.gz", "jpg"]
     hidden = [".hidden.jpg", ".git/x.jpg", "a/.DS_Store", "a/Thumbs.db", "desktop.ini", "__MACOSX/._x.jpg"]

@@ -76,7 +76,9 @@ def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection,
     assert scan(*names) == (2, 0, 0, 0)
     assert set(collection.labels()) == {"a/1.jpg", "b/1.jpg"}
     assert collection.skipped() == []
-    assert collection.scan(tmp_path / "images", load_config()).system == ("#recycle", "a/@eaDir")
+    (tmp_path / "images/a/1.NEF").touch()  # of one shot
+    changes = collection.scan(tmp_path / "images", load_config())
+    assert (changes.system, changes.raw, collection.skipped()) == (("#recycle", "a/@eaDir"), 1, [])
 
     config = load_config(None, ["collection.exclude=['*_THUMB.jpg', 'b/old*', small, no such]"])
     scan("a/1_thumb.jpg", "b/old/1.jpg", "c/small/x/1.jpg", "c/smaller/1.jpg", "a/b/old.jpg", "b/older.txt")
