@@ -22,7 +22,7 @@ from visterm.pipeline.console import count
 from visterm.pipeline.store.images import Image
 from visterm.retrieval import Evaluation, ExactIndex
 
-MOST_QUERIES = 2_000  # that are compared, as images must be read: about 10 seconds on two cores
+MOST_QUERIES = 1_000  # that are compared, as images must be read: 4 seconds of small photos, a minute of 12 megapixels
 _NEAREST = 3  # training images by cosine
 _LEAST_COSINE = 0.2
 _SIDE, _CELLS, _FINE = 64, 8, 32  # pixels that are read; of the coloured version and the grey one, per side
