@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .batches import check_images
 from .decoding import Picture, decode_picture
+from .depth import RULES, Rules
 from .descriptors import as_rgb
 from .images import MAX_PIXELS, StrPath, printable, read_file
 from .onnx_files import ModelFile, read_model
@@ -90,6 +91,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         Scale vectors to unit length.
     max_pixels : int
         Refuse larger image files, see `read_image`.
+    reading, white : int
+        How files of more than 8 bits become pixels, as in `VistermExtractor`.
     n_jobs : int or None
         Threads of ONNX Runtime, which runs on a GPU where it has one; None means one, -1 all cores. Not saved.
 
@@ -129,6 +132,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         batch: int = 1,
         unit: bool = True,
         max_pixels: int = MAX_PIXELS,
+        reading: int = RULES.version,
+        white: int = RULES.white,
         n_jobs: int | None = None,
     ) -> None:
         self.model = model
@@ -144,6 +149,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         self.batch = batch
         self.unit = unit
         self.max_pixels = max_pixels
+        self.reading = reading
+        self.white = white
         self.n_jobs = n_jobs
 
     def fit(self, images: Any = None, y: Any = None) -> Self:
@@ -223,7 +230,13 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     def read(self, path: StrPath, *, max_pixels: int | None = None, data: bytes | None = None) -> Picture:
         """Read an image file, or its `data`, as `transform` does, a large JPEG at reduced size; see `read_picture`."""
         data = read_file(path) if data is None else data
-        return decode_picture(data, path, min_side=self.min_side, max_pixels=max_pixels or self.max_pixels)
+        max_pixels = max_pixels or self.max_pixels
+        return decode_picture(data, path, min_side=self.min_side, max_pixels=max_pixels, rules=self.rules)
+
+    @property
+    def rules(self) -> Rules:
+        """How files become pixels."""
+        return Rules(self.reading, self.white)
 
     def block_vectors(self, image: Any) -> tuple[npt.NDArray[np.float64], Floats]:
         """Return the share of each cell of the model's last map in the vector of an image.
@@ -585,7 +598,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             record = json.loads((folder / "embedder.json").read_text(encoding="utf-8"))
             if record["format"] != FORMAT:
                 raise ValueError(f"format {record['format']!r}, this version reads {FORMAT}: rebuild it")
-            embedder = cls(folder / "model.onnx", **record["settings"])
+            embedder = cls(folder / "model.onnx", **{"reading": 1} | record["settings"])
             height, width = record["fitted"]["size"]
             embedder.size_ = int(height), int(width)
             embedder.n_features_out_ = int(record["fitted"]["n_features_out"])

@@ -6,7 +6,11 @@ An unknown key or a wrong type is an error that names the key, the value and whe
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import itertools
+import os
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -44,10 +48,13 @@ class CollectionConfig(Section):
     ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or tables of images: their paths, or a
     pattern such as ``photos/*/metadata.csv``; see docs/images.md. ``clicks`` is the path of a CSV file with the columns
     query,path,count. ``triplets`` is that of a CSV file with the columns query,relevant,irrelevant, which OASIS and
-    AROMA learn from in place of labels.
+    AROMA learn from in place of labels. ``exclude`` has patterns of files and folders to skip: of a name
+    (``*_thumb.jpg``) or, with a slash, of the path from the directory of the images (``2019/*/scans``). Upper and lower
+    case are alike.
     """
 
     classes: list[str] | None = None  # take these class folders only; null: all of them
+    exclude: list[str] = []
     labels: str | list[str] = "auto"
     label_level: int | None = None  # of folders: 1 is the top one, -1 the deepest; null: the first that is no date
     name_column: str | None = None  # of tables; null: path or file_name, or else a name like these
@@ -63,6 +70,20 @@ class CollectionConfig(Section):
     def has_tables(self) -> bool:
         """Whether labels and fields come from tables."""
         return self.labels not in ("auto", "none")
+
+    def excluded(self) -> Callable[[str], str | None]:
+        """Return a function from a path, from the root, to the pattern of `exclude` that it matches; None if none."""
+        rules = [(pattern, re.compile(fnmatch.translate(pattern.strip("/")), re.I)) for pattern in self.exclude]
+
+        def matched(path: str) -> str | None:
+            parts = path.split(os.sep)
+            above = list(itertools.accumulate(parts, "{}/{}".format))  # each folder, and the file
+            return next(
+                (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))),
+                None,
+            )
+
+        return matched
 
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:

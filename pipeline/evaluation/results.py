@@ -41,6 +41,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
+from .copies import Copies
 from .measure import EvalTask, SystemResult
 from .worlds import below_cosine, held_out_of
 
@@ -62,6 +63,7 @@ class Evaluated(NamedTuple):
     seconds: float  # of ranking
     command: str  # the command line
     open_world: dict[str, Any] | None = None  # what the protocol open adds to metrics.json
+    copies: Copies | None = None
 
 
 def write_results(folder: Path, evaluated: Evaluated) -> None:
@@ -94,6 +96,11 @@ def write_results(folder: Path, evaluated: Evaluated) -> None:
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
     if evaluated.open_world is not None:
         metrics["open"] = evaluated.open_world
+    evaluations = {name: system.evaluation for name, system in systems.items()}
+    if (copies := evaluated.copies) is not None and copies.pairs:
+        metrics["copies"] = copies.as_json(evaluations)
+        text = copies.in_words(evaluations, task.queries, run.images("train", "validation"))
+        evaluated = evaluated._replace(warnings=(text, *evaluated.warnings))
     if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
         metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
@@ -214,7 +221,7 @@ def _hit_fields(hits: Hits) -> list[str]:
 
 
 def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str, np.ndarray]) -> ReportData:
-    run, systems, task, warnings, seconds, command, _ = evaluated
+    run, systems, task, warnings, seconds, command, *_ = evaluated
     config, first = run.config, next(iter(systems.values()))
     evaluation, baseline = first.evaluation, systems["cosine"].evaluation
     learners = [name for name in systems if name != "cosine"]

@@ -111,9 +111,7 @@ def explain_neighbours(
     by = searcher.by_neighbours(learner or searcher.default_learner(), learned_weight)
     if by is None:
         return None
-    read, of_result = (
-        searcher.queries([f"id:{one}" if isinstance(one, Integral) else one]) for one in (query, result)
-    )
+    read, of_result = (searcher.queries([f"id:{one}" if isinstance(one, Integral) else one]) for one in (query, result))
     for one in (read, of_result):
         if one.errors:
             raise UserError(f"{one.names[0]}: {one.errors[0]}")

@@ -172,6 +172,7 @@ def _evaluate(
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
+    from visterm.pipeline.evaluation.copies import find_copies
     from visterm.pipeline.evaluation.measure import SystemResult, measure
     from visterm.pipeline.evaluation.results import Evaluated, write_results
 
@@ -198,6 +199,11 @@ def _evaluate(
         for name, result in zip(names, results, strict=True):
             systems[name] = result
             phase.advance_to(len(systems), note=name)
+    with console.phase("looking for copies of test images among the training ones"):
+        train = run.images("train", "validation")
+        vectors = run.vectors(train) if train else task.Q[:0]
+        root, most = run.catalogue.root or Path(), config.collection.max_pixels
+        copies = find_copies(root, task.queries, train, task.Q, vectors, most)
     open_world = None
     if config.evaluate.protocol == "open":
         open_world = measure_class_splits(run, learners, console)
@@ -208,7 +214,7 @@ def _evaluate(
             write_run_files(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
     with console.phase("writing the report"):
         seconds, command = time.perf_counter() - started, command or f"visterm evaluate --run {run.name}"
-        write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world))
+        write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world, copies))
 
 
 def _measure_on_worker(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
@@ -271,14 +277,7 @@ def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[
     import numpy as np
 
     warnings = []
-    train = {image.sha256 for image in run.images("train", "validation")}
-    n_in_training = sum(image.sha256 in train for image in queries)
     n_repeated = len(queries) - len({image.sha256 for image in queries})
-    if n_in_training:
-        warnings.append(
-            f"{count(n_in_training, 'test image')} of {len(queries):,} are exact duplicates of training images: "
-            "the figures flatter the learner"
-        )
     if n_repeated:
         warnings.append(
             f"{count(n_repeated, 'test image')} of {len(queries):,} are exact duplicates of other test images"

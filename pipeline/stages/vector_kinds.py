@@ -26,7 +26,7 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import has_segments
-from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, reading_of, supervision_of
 from visterm.pipeline.workers import connected
 
 from .extraction import ImageSource, Source, try_read
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
 # What a record keeps when idf alone is learned again.
-_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out")
+_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out", "reading")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
 
 
@@ -141,7 +141,7 @@ def _digest(ids: Sequence[int]) -> str:
 def _content(record: Record, folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
-    return fingerprint(record["config"], arrays)
+    return fingerprint(record["config"], arrays, *([record["reading"]] if "reading" in record else []))
 
 
 def flat(settings: Settings, prefix: str = "") -> Settings:
@@ -213,7 +213,8 @@ class _ImageVectors(VectorKind):
         root = root.absolute() if root is not None else self.catalogue.root
         if root is None:
             raise UserError(f"run {self.run.name} has no images yet; give their directory: visterm features IMAGES")
-        return root, self.catalogue.scan(root, self.config, replace=force)
+        read_pixels = reading_of(self.run, self.config.collection.max_pixels)
+        return root, self.catalogue.scan(root, self.config, replace=force, read_pixels=read_pixels)
 
     def any_readable(self, root: Path) -> bool:
         if self.catalogue.counts_by("status")["ok"]:
@@ -234,6 +235,13 @@ class _ImageVectors(VectorKind):
 
     def source(self, root: Path) -> Source:
         return ImageSource.of(self.run, root)
+
+    def _white(self, root: Path) -> int:
+        """Return the level of white of files of more than 8 bits, as most training images have it."""
+        from visterm.features.images import common_white
+
+        paths = [root / path for path in self.catalogue.training_paths()]
+        return common_white(paths, max_pixels=self.config.collection.max_pixels)
 
 
 class _VistermVectors(_ImageVectors):
@@ -265,6 +273,7 @@ class _VistermVectors(_ImageVectors):
         extractor = VistermExtractor(
             **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
+            white=self._white(root),
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,
             on_error="skip",
@@ -288,6 +297,7 @@ class _VistermVectors(_ImageVectors):
             extractor.save(folder / "files")
             if groups:
                 save_counts_as_new(folder, self.catalogue.ids_of(paths), groups, extractor.held_out_counts_)
+            record["reading"] = extractor.rules._asdict()
             record["training_images"] = len(paths)
             record["learned_from"] = _digest(self.catalogue.ids_of(paths))
             if extractor.palette_ is not None:
@@ -430,12 +440,14 @@ class _ModelVectors(_ImageVectors):
         silence_decoders()
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
             try:
-                embedder = self._embedder().fit()
+                embedder = self._embedder().set_params(white=self._white(root)).fit()
                 embedder.save(folder / "files")
             except (ValueError, ImportError) as error:
                 raise UserError(str(error)) from None
             record["n_features"] = embedder.n_features_out_
-            record["content"] = fingerprint(record["config"], embedder.sha256_, embedder.resizing_)
+            record["reading"] = embedder.rules._asdict()
+            content = embedder.sha256_, embedder.resizing_, record["reading"]
+            record["content"] = fingerprint(record["config"], *content)
         console.say(in_words(embedder.describe()))
         if (file := unlike_file_beside(embedder)) is not None:
             console.say(

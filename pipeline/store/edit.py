@@ -26,6 +26,7 @@ from .label_edits import (
 )
 from .labels import enter_labels, read_labels, table_files
 from .paths import bounds, decoded, folder_below, relative
+from .pictures import Read
 from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
 
@@ -53,30 +54,38 @@ class EditableCatalogue(ScannedCatalogue):
         """Return the paths that cannot be added, with the reason."""
         assert self.root is not None
         of_runs = folder_below(self.root, self.folder.parent.parent)
-        layout, classes = _layout(self), config.collection.classes
+        from visterm.features.images import SYSTEM_FOLDER, is_system_folder
+
+        layout, classes, pattern_of = _layout(self), config.collection.classes, config.collection.excluded()
         reasons = {}
         for path in paths:
             if os.path.isabs(path):
                 continue
             if any(part.startswith(".") for part in path.split(os.sep)):
                 reasons[path] = "hidden files are skipped"
+            elif any(map(is_system_folder, path.split(os.sep)[:-1])):
+                reasons[path] = f"it lies in a {SYSTEM_FOLDER}"
+            elif (pattern := pattern_of(path)) is not None:
+                reasons[path] = f"collection.exclude skips {pattern!r}"
             elif path.startswith(of_runs):
                 reasons[path] = "it belongs to a run of visterm"
             elif classes is not None and (label := layout.label(path)) not in classes:
                 reasons[path] = f"of {label or 'no class'}, which collection.classes does not include"
         return reasons
 
-    def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
+    def add(
+        self, paths: Sequence[str], labels: Sequence[str], config: Config, *, read_pixels: Read | None = None
+    ) -> Changes:
         """Enter images by hand, without comparing any others; ``paths`` are as `names` returns them.
 
-        ``labels``, if any, replace the labels from folders and tables.
+        ``read_pixels`` is as of `scan`. ``labels``, if any, replace the labels from folders and tables.
         """
         assert self.root is not None
         changes = Changes()
         with self.transaction():
             catch_up(self)
             last = self.last_id
-            compare_files(self, self.root, paths, self.known(paths), changes, by_hand=True)
+            compare_files(self, self.root, paths, self.known(paths), changes, by_hand=True, read_pixels=read_pixels)
             if labels:
                 text = json.dumps(dict.fromkeys(labels, 1.0), sort_keys=True)
                 self.executemany(

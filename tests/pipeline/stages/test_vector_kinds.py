@@ -8,9 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from contextlib import closing
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -56,6 +58,35 @@ def halved(vectors):
 def rows_by_path(folder):
     searcher = Searcher(folder)
     return dict(zip([image.path for image in searcher.images], searcher.X, strict=True))
+
+
+def test_a_run_keeps_the_white_of_its_files_of_more_than_eight_bits(tmp_path, write_images):
+    write_images(tmp_path / "photos", NAMES[:20])
+    for file in (tmp_path / "photos").rglob("*.jpg"):
+        levels = cv2.imread(str(file)).astype(np.uint16) * 16
+        cv2.imwrite(str(file.with_suffix(".png")), levels >> (3 if file.stem in "12" else 0))
+        file.unlink()
+    visterm("features", "photos", *small(features={"n_visterms": 20}), cwd=tmp_path)
+    run = Run(tmp_path / "runs/photos")
+    assert run.record(run.extractor)["reading"] == {"version": 2, "white": 4095, "longest": 2.5}
+    extractor = load_extractor(run.extractor / "files", "")
+    dim, bright = (extractor.read(tmp_path / f"photos/apple/{name}.png").pixels for name in (1, 0))
+    assert dim.max() < 64 < bright.max()
+
+    # one made before reads as it did, and is up to date
+    file = run.extractor / "files/extractor.json"
+    saved, record = json.loads(file.read_text()), json.loads((run.extractor / "record.json").read_text())
+    del saved["settings"]["reading"], saved["settings"]["white"], record["reading"]
+    file.write_text(json.dumps(saved | {"format": 5}))
+    record["sizes"]["files/extractor.json"] = file.stat().st_size
+    record["crc32"]["files/extractor.json"] = zlib.crc32(file.read_bytes())
+    write_record(run.extractor / "record.json", record)
+    assert json_of("features", "photos", cwd=tmp_path)["extracted"] == 0
+    load_extractor.cache_clear()
+    assert load_extractor(run.extractor / "files", "").read(tmp_path / "photos/apple/0.png").pixels.max() <= 15
+    assert json_of("features", "photos", "--force", cwd=tmp_path)["extracted"] == 20
+    load_extractor.cache_clear()
+    assert load_extractor(run.extractor / "files", "").white == 4095
 
 
 @pytest.fixture(scope="module")
