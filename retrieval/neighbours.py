@@ -54,6 +54,7 @@ MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
 DIRECTIONS = 160
 CANDIDATES = 96
 _SAMPLE = 10_000  # photos that give the directions
+MOST_GONE = 2  # of the photos of a list
 _COMPARED = 512  # photos that tell the scale
 _ROOM = 1 + SCALES[-1] + (1 + SCALES[-1]) * (SCALES[-1] // 2)  # most members of an R
 _GROUPS = sum(k // 3 for k in SCALES)  # R in a mean, at most
@@ -332,8 +333,8 @@ class Neighbours:
     def updated(self, index: ExactIndex, X: Any, rows: np.ndarray) -> Self:
         """Return the graph of the gallery as it is now; arguments as of `of`.
 
-        Photos that were removed leave the lists of others, which are searched again; photos that were added are
-        searched, and take their places in the lists of the photos nearest to them.
+        Photos that were removed leave the lists of others, which are searched again where more than `MOST_GONE` are
+        gone; photos that were added are searched, and take their places in the lists of the photos nearest to them.
 
         Parameters
         ----------
@@ -344,10 +345,13 @@ class Neighbours:
         n = index.n_gallery
         near, scores = np.full((n, LISTED), -1, np.int32), np.full((n, LISTED), -np.inf, np.float32)
         kept = rows >= 0
-        near[rows[kept]], scores[rows[kept]] = rows[self.near[kept]], self.scores[kept]
+        held, kept_scores = np.where(self.near[kept] >= 0, rows[self.near[kept]], -1), self.scores[kept]
+        order = np.argsort(held < 0, axis=1, kind="stable")  # what is left, in its order
+        near[rows[kept]] = np.take_along_axis(held, order, axis=1)
+        scores[rows[kept]] = np.where(near[rows[kept]] < 0, -np.inf, np.take_along_axis(kept_scores, order, axis=1))
         is_new = np.ones(n, bool)
         is_new[rows[kept]] = False
-        again = np.flatnonzero(is_new | (near < 0).any(axis=1))
+        again = np.flatnonzero(is_new | ((near < 0).sum(axis=1) > MOST_GONE))
         pairs = []
         for start in range(0, len(again), ROWS):
             some = again[start : start + ROWS]
