@@ -259,7 +259,12 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
 
     @property
     def validation_measure(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
-        """Name of the measure of early stopping: "p@1", or "label mAP" of images with several labels."""
+        """Name of the measure of early stopping: "p@1", or "label mAP" of images with several labels.
+
+        "mAP" where only whole classes were held out, whose labels cannot be ranked.
+        """
+        if self.held_out_ is not None and not len(self._held_out_of_known()):
+            return "mAP"
         return "p@1" if self.labels_per_image_ is None else "label mAP"
 
     def partial_fit(

@@ -121,6 +121,8 @@ def _annotation(learner: Any, trained: Mapping[str, Any], task: EvalTask) -> Ann
         return None
     known = trained["labels"]
     of_queries = {label for image in task.queries for label in image.labels}
+    if of_queries.isdisjoint(known):  # whole classes are tested
+        return None
     names = task.siblings[0] if task.siblings is not None else sorted({*known, *of_queries})
     number = {name: i for i, name in enumerate(names)}
     ks = [k for k in LABEL_KS if k <= len(known)]

@@ -239,18 +239,22 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
     if not relevance.nnz:
         why = "no class has two test images" if among_queries else "no test image has a label of the training images"
-        raise UserError(f"run {run.name}: {why}, so no query has a relevant image; raise split.test, or add images")
+        fix = "--set split.by=image" if run.catalogue["split_by"] and not among_queries else "raise split.test"
+        raise UserError(f"run {run.name}: {why}, so no query has a relevant image; {fix}, or add images")
     warnings = _image_warnings(run, queries, [Q] if among_queries else [Q, X])
     train = run.images("train", labelled=True)
     classes = X_train = None
-    if train:
+    known = {name for image in train for name in image.labels}
+    tested = {name for image in queries for name in image.labels}
+    if train and not known.isdisjoint(tested):
         labels, _ = run.supervision([*queries, *train])
         if isinstance(labels, np.ndarray):
             classes = labels[: len(queries)], labels[len(queries) :]
             X_train = run.vectors(train) if among_queries else X
-    known = {name for image in train for name in image.labels}
-    new = sorted({name for image in queries for name in image.labels} - known)
-    if new and not run.clicks:
+    new = sorted(tested - known)
+    if train and known.isdisjoint(tested) and not run.clicks:
+        warnings.append("test images are of other classes than training images: so are all figures on them")
+    elif new and not run.clicks:
         n_new = sum(known.isdisjoint(image.labels) for image in queries)
         warnings.append(
             f"no training image has {count(len(new), 'label')} of the test images, such as {new[0]}: "

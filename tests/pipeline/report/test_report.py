@@ -286,7 +286,7 @@ def test_the_page_has_the_colours_of_the_picture():
 
 def worlds_of(*figures):
     return {
-        world: HeldOut(own, cosine, 0.125, 40)
+        world: HeldOut(own, cosine, 0.125, 40, below_cosine=cosine - own > 0.1)
         for world, (own, cosine) in zip(("seen", "unseen", "both"), figures, strict=False)
     }
 
