@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral
@@ -343,5 +344,6 @@ def _distinct(y: Any) -> tuple[np.ndarray, int]:
     refuse_none(y)
     classes = np.unique(plain_labels(y))
     if 2 * len(classes) > len(y):  # fractions may be labels, but not if hardly any occurs twice
-        check_classification_targets(y)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # classes of one or two images are usual
+            check_classification_targets(y)
     return classes, 0

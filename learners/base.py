@@ -113,6 +113,8 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     teachers_: Any  # see `Teachers`
 
     # Parameters that not all learners have.
+    whiten: bool | str = False
+    whitens: bool = False  # may learn in whitened vectors, where `whiten` says so
     click_cutoff: float | str | None = None
     n_jobs: int | None = None
 

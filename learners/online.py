@@ -108,8 +108,6 @@ class OnlineLearner(SimilarityLearner):
     patience: int | None
     refit: bool
     random_state: Any
-    whiten: bool | str = False
-    whitens: bool = False  # may learn in whitened vectors, where `whiten` says so
     check_negatives: bool = True
     balance: str = "image"
 

@@ -130,10 +130,8 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
         if has_labels and run.clicks:
             keep = f"visterm features --run {run.name} --set split.train=0.7 --set split.test=0.3"
             raise UserError(f"run {run.name}: no clicked image is a test image; '{keep}' keeps some")
-        raise UserError(
-            f"run {run.name} has no labelled test images: "
-            + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)
-        )
+        fix = "raise split.test, label more images of each class, or add a folder test/<class>"
+        raise UserError(f"run {run.name} has no labelled test images: {fix if has_labels else WAYS_TO_LABEL}")
     among_queries = run.config.evaluate.protocol != "query-gallery"
     gallery = queries if among_queries else run.images("train", labelled=True)
     if len(gallery) - among_queries < 1:

@@ -40,7 +40,8 @@ def _say_worlds(learner_name: str, learner: Any, y: Any, console: Console) -> No
     held_out = held_out_of({"worlds": worlds})
     figures = [f"{row['map']:.3f} ({row['cosine']:.3f}) for {names[world]}" for world, row in held_out.items()]
     share = "all" if learner.learned_weight_ == 1 else f"{learner.learned_weight_:.0%}"
-    beside = "" if learner.learned_weight_ == 1 else ", beside cosine"
+    start = "the whitened vectors" if learner.is_whitened() else "cosine"  # which share 0 is
+    beside = "" if learner.learned_weight_ == 1 else f", beside {start}"
     if len(worlds["shares"]) > 1 and learner.world_ != "seen" and len(worlds["learner"]) == 1:
         beside += f", the cautious share, as no class could be held out ({_why_no_class(y)})"
     console.say(
