@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -84,6 +85,13 @@ class EvalTask(NamedTuple):
     relevance: sparse.csr_matrix
     classes: tuple[np.ndarray, np.ndarray] | None  # of queries and training images, if each has just one label
     siblings: tuple[list[str], sparse.csr_array] | None  # labels, and the matrix of sibling pairs
+
+    @property
+    def groups(self) -> np.ndarray:
+        """Class of each query, for intervals: of several labels the rarest; those without any are one."""
+        labels = [image.labels for image in self.queries]
+        n_queries = Counter(label for of_image in labels for label in of_image)
+        return np.array([min(each, key=lambda label: (n_queries[label], label), default="") for each in labels])
 
     @property
     def own(self) -> bool:

@@ -62,7 +62,7 @@ class System:
 
     name: str  # as in metrics.json: "oasis", "cosine", "chance"
     map: float  # mean average precision
-    interval: tuple[float, float] | None = None  # 95 % bootstrap interval of mAP
+    interval: tuple[float, float] | None = None  # 95 %, of the mAP of as many other classes
     precision_at: Mapping[int, float] = field(default_factory=dict)
     precision_curve: Sequence[float] = ()  # precision at k = 1, 2, ...
     steps: int | None = None  # of a trained system
@@ -76,6 +76,7 @@ class System:
     learned_weight: float = 1.0  # of the learner beside cosine
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
     more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
+    query_interval: tuple[float, float] | None = None  # 95 %, of the mAP of other queries of these classes
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,7 @@ class ReportData:
     baseline: str | None = "cosine"  # name of the system that learners are compared with
     protocol: str = "test-test"  # a key of PROTOCOLS, or words
     n_without_relevant: int = 0  # queries without a relevant image, which are not in the means
+    n_classes: int = 0  # of the queries in the means
     accuracy_neighbours: int | None = None  # training images that voted for k-NN accuracy
     histories: tuple[History, ...] = ()
     side_by_side: tuple[tuple[Query, Mapping[str, tuple[Result, ...]]], ...] = ()  # first results of each system
