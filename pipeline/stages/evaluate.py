@@ -15,6 +15,7 @@ from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import (
+    AGAIN,
     TRAINED,
     check_learners,
     check_trained,
@@ -242,6 +243,7 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
     warnings = _image_warnings(run, queries, [Q] if among_queries else [Q, X])
     train = run.images("train", labelled=True)
     classes = X_train = None
+    warnings += _deciding_warnings(run, names, queries)
     known = {name for image in train for name in image.labels}
     tested = {name for image in queries for name in image.labels}
     if train and not known.isdisjoint(tested):
@@ -266,6 +268,17 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
         siblings, warning = siblings_of(sorted(all_labels), Path(run.config.evaluate.is_a))
         warnings += [warning] if warning else []
     return EvalTask(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
+
+
+def _deciding_warnings(run: OpenedRun, names: Sequence[str], queries: Sequence[Image]) -> list[str]:
+    """Return a warning of learners that were taken as they rank test images no worse than the model before."""
+    from visterm.pipeline.evaluation.held_out import third_part
+
+    taken = [name for name in names if AGAIN in trained_record(run, name)]
+    if not taken:
+        return []
+    which = f"a third of them ({count(len(third), 'image')})" if (third := third_part(queries)) else "all of them"
+    return [f"test images, {which}, decided that the model of {', '.join(taken)} was taken: its figures are flattered"]
 
 
 def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:
