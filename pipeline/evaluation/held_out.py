@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 
+MAX_GALLERY = 5000  # images that a ranking by neighbours is calibrated among
 MAX_HELD_OUT = 2000  # images that are ranked
 MAX_QUERIES = 250  # of them are queries: half of an update's time at 10,000 visterms goes into these
 TEST_IMAGES = "test images"
@@ -38,6 +41,7 @@ class HeldOutSet(NamedTuple):
     relevant: np.ndarray  # bool (n_queries, n), each to itself, too
     unmarked: np.ndarray  # bool (n,), images that no mark names
     what: str  # name of these images, for messages
+    gallery: Callable[[], tuple[Any, np.ndarray]] | None = None  # vectors to search, and the rows of these images there
 
     def queries(self, among: np.ndarray) -> np.ndarray:
         """Queries that are among some of the images, bool (n,), and have another relevant one among these."""
@@ -64,6 +68,21 @@ class HeldOutSet(NamedTuple):
 
         return effective(model).similarity(self.X[self.own], self.X)
 
+    def ranking_scores(self, model: Any, config: Config) -> tuple[np.ndarray, bool]:
+        """As `scores`, of what a search ranks by, and whether neighbours count; a query's score of itself is 0."""
+        import numpy as np
+
+        from visterm.learners.blend import effective
+        from visterm.retrieval import ExactIndex
+
+        X, rows = (self.X, np.arange(len(self.unmarked))) if self.gallery is None else self.gallery()
+        exact = ExactIndex(effective(model), X, n_jobs=config.compute.n_jobs)
+        index = ranking_index(exact, X, config)
+        ranking = index.search(X[rows[self.own]], exclude=rows[self.own])
+        scores = np.zeros((len(self.own), X.shape[0]), np.float32)
+        np.put_along_axis(scores, ranking.indices, ranking.scores, axis=1)
+        return scores[:, rows], index is not exact
+
     def digest(self) -> str:
         """Fingerprint of the images' vectors."""
         digest = hashlib.sha256()
@@ -88,6 +107,23 @@ class FallFigures(TypedDict, total=False):
     map_after: float | None
     map_error: float | None  # standard error of the difference of base and after
     measured_on: str | None  # these images in words: those that no mark names, or all, where these are few
+
+
+def ranking_index(index: Any, X: Any, config: Config) -> Any:
+    """Return the index that a search of a gallery would rank by: with its neighbours, where they count.
+
+    Parameters
+    ----------
+    index : ExactIndex
+    X : vectors of its gallery
+    config : Config
+    """
+    from visterm.retrieval import with_neighbours
+
+    learner = getattr(index.learner, "learner", index.learner)  # of a `Blend`
+    if config.search.neighbours == "none" or learner.by_category:
+        return index
+    return with_neighbours(index, X)
 
 
 def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tuple[Fall, FallFigures]:
@@ -131,6 +167,17 @@ def third_part(test: Sequence[Image]) -> list[Image]:
     return third if len(third) >= FEWEST_DECIDING else []
 
 
+def _gallery(run: Run, images: Sequence[Image], chosen: Sequence[Image]) -> tuple[Any, np.ndarray]:
+    """Return vectors of all images, or of so many as there is time for, and the rows of the chosen ones."""
+    import numpy as np
+
+    ids = {image.id for image in chosen}
+    others = [image for image in images if image.id not in ids]
+    drawn = np.random.default_rng(0).permutation(len(others))[: MAX_GALLERY - len(chosen)]
+    with Collection(run.collection) as collection:
+        return vectors(run, collection, [*chosen, *(others[i] for i in np.sort(drawn))]), np.arange(len(chosen))
+
+
 def draw_held_out(
     run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str], *, decides: bool = True
 ) -> HeldOutSet:
@@ -161,5 +208,6 @@ def draw_held_out(
         relevant = related_images(y, queries, np.arange(len(chosen)), cutoff=cutoff)
         if relevant.sum() > len(queries):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
-            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what)
+            gallery = functools.partial(_gallery, run, images, chosen)
+            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what, gallery)
     raise NoHeldOutSet(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")

@@ -41,6 +41,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
+from .copies import Copies
 from .measure import EvalTask, SystemResult
 from .worlds import below_cosine, held_out_of
 
@@ -62,6 +63,7 @@ class Evaluated(NamedTuple):
     seconds: float  # of ranking
     command: str  # the command line
     open_world: dict[str, Any] | None = None  # what the protocol open adds to metrics.json
+    copies: Copies | None = None
 
 
 def write_results(folder: Path, evaluated: Evaluated) -> None:
@@ -95,6 +97,11 @@ def write_results(folder: Path, evaluated: Evaluated) -> None:
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
     if evaluated.open_world is not None:
         metrics["open"] = evaluated.open_world
+    evaluations = {name: system.evaluation for name, system in systems.items()}
+    if (copies := evaluated.copies) is not None and copies.pairs:
+        metrics["copies"] = copies.as_json(evaluations)
+        text = copies.in_words(evaluations, task.queries, run.images("train", "validation"))
+        evaluated = evaluated._replace(warnings=(text, *evaluated.warnings))
     if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
         metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
@@ -162,6 +169,8 @@ def _figures(run: Run, name: str, system: SystemResult, groups: np.ndarray) -> d
         "r_precision": evaluation.mean_r_precision,
         "map_at_r": evaluation.mean_map_at_r,
     }
+    if system.alone is not None:
+        figures |= {"map_alone": system.alone.mean_average_precision, "p1_alone": system.alone.precision_at(1)}
     if system.accuracy is not None:
         figures["knn_accuracy"] = system.accuracy
     if system.annotation is not None:
@@ -217,12 +226,12 @@ def _hit_fields(hits: Hits) -> list[str]:
 
 
 def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str, np.ndarray]) -> ReportData:
-    run, systems, task, warnings, seconds, command, _ = evaluated
+    run, systems, task, warnings, seconds, command, *_ = evaluated
     config, first = run.config, next(iter(systems.values()))
     evaluation, baseline = first.evaluation, systems["cosine"].evaluation
     learners = [name for name in systems if name != "cosine"]
     best = max(learners, key=lambda name: metrics["systems"][name]["map"]) if len(learners) > 1 else None
-    groups, rows = task.groups, []
+    of_queries, rows = task.groups, []
     for name, figures in metrics["systems"].items():
         annotation = systems[name].annotation if name in systems else None
         rows.append(
@@ -231,13 +240,14 @@ def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str
                 figures["map"],
                 interval=tuple(figures["map_interval"]) if "map_interval" in figures else None,
                 query_interval=tuple(figures["map_interval_by_query"]) if "map_interval" in figures else None,
+                map_alone=figures.get("map_alone"),
                 precision_at={int(k): value for k, value in figures["precision_at"].items()},
                 more_measures=_more_measures(figures),
                 precision_curve=curves[name].tolist(),
                 steps=figures.get("steps"),
                 train_seconds=figures.get("train_seconds"),
-                comparison=compare(systems[name].evaluation, baseline, groups=groups) if name in learners else None,
-                p_of_best=_p_of_best(systems, name, best, groups) if name in learners else None,
+                comparison=compare(systems[name].evaluation, baseline, groups=of_queries) if name in learners else None,
+                p_of_best=_p_of_best(systems, name, best, of_queries) if name in learners else None,
                 knn_accuracy=figures.get("knn_accuracy"),
                 label_precision_at=annotation.precision_at if annotation else {},
                 sibling_precision_at=annotation.sibling_precision_at if annotation else {},

@@ -54,6 +54,7 @@ class OpenFigures:
     map: float
     p1: float
     map_sd: float | None = None
+    map_alone: float | None = None  # without neighbours
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class System:
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
     more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
     query_interval: tuple[float, float] | None = None  # 95 %, of the mAP of other queries of these classes
+    map_alone: float | None = None  # without neighbours, where results are ranked by them
 
 
 @dataclass(frozen=True)

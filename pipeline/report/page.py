@@ -160,6 +160,7 @@ def _render(
         ks=_columns(data, "precision_at"),
         labellers=[system for system in data.learners if system.label_table],
         worlds=WORLDS,
+        by_neighbours=any(system.map_alone is not None for system in data.systems),
         validated=[system for system in data.learners if system.held_out],
         reads_below=reads_below,
         label_ks=_ends(_columns(data, "label_precision_at")),

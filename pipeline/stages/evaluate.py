@@ -27,7 +27,7 @@ from visterm.pipeline.store.models import (
 from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.splits import split_key
+from visterm.pipeline.store.splits import drawn_here
 from visterm.pipeline.store.supervision import check_labels
 from visterm.pipeline.store.vectors import extractor_content, identity
 from visterm.pipeline.workers import connected
@@ -122,7 +122,7 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
     queries = run.images("test", labelled=True)
     if not queries:
         has_labels = bool(run.images(labelled=True))
-        if has_labels and run.clicks and run.catalogue["split"] == split_key(run.config) + "split":
+        if has_labels and run.clicks and not drawn_here(run.catalogue["split"]):
             raise UserError(
                 f"run {run.name}: no test image was clicked, so none is a query: {run.config.collection.clicks} names "
                 "training images only; add clicks on test images, or let visterm draw the split, without folders train "
@@ -153,7 +153,7 @@ def evaluation_record(run: OpenedRun, names: Sequence[str]) -> Record:
         del settings["class_splits"]
     return make_record(
         "evaluate",
-        {"evaluate": settings},
+        {"evaluate": settings, "search": run.config.search.model_dump()},
         inputs
         | {
             "extractor": extractor_content(run),
@@ -171,6 +171,7 @@ def _evaluate(
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
+    from visterm.pipeline.evaluation.copies import find_copies
     from visterm.pipeline.evaluation.measure import SystemResult, measure
     from visterm.pipeline.evaluation.results import Evaluated, write_results
 
@@ -197,6 +198,11 @@ def _evaluate(
         for name, result in zip(names, results, strict=True):
             systems[name] = result
             phase.advance_to(len(systems), note=name)
+    with console.phase("looking for copies of test images among the training ones"):
+        train = run.images("train", "validation")
+        vectors = run.vectors(train) if train else task.Q[:0]
+        root, most = run.catalogue.root or Path(), config.collection.max_pixels
+        copies = find_copies(root, task.queries, train, task.Q, vectors, most)
     open_world = None
     if config.evaluate.protocol == "open":
         open_world = measure_class_splits(run, learners, console)
@@ -207,7 +213,7 @@ def _evaluate(
             write_run_files(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
     with console.phase("writing the report"):
         seconds, command = time.perf_counter() - started, command or f"visterm evaluate --run {run.name}"
-        write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world))
+        write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world, copies))
 
 
 def _measure_on_worker(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
@@ -282,18 +288,11 @@ def _deciding_warnings(run: OpenedRun, names: Sequence[str], queries: Sequence[I
 
 
 def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:
-    """Return warnings about duplicates, empty vectors and skipped files."""
+    """Return warnings about duplicates, empty vectors, skipped files, and what of tables is not used."""
     import numpy as np
 
     warnings = []
-    train = {image.sha256 for image in run.images("train", "validation")}
-    n_in_training = sum(image.sha256 in train for image in queries)
     n_repeated = len(queries) - len({image.sha256 for image in queries})
-    if n_in_training:
-        warnings.append(
-            f"{count(n_in_training, 'test image')} of {len(queries):,} are exact duplicates of training images: "
-            "the figures flatter the learner"
-        )
     if n_repeated:
         warnings.append(
             f"{count(n_repeated, 'test image')} of {len(queries):,} are exact duplicates of other test images"
@@ -307,4 +306,4 @@ def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[
         )
     if n_skipped := len(run.catalogue.skipped()):
         warnings.append(f"{count(n_skipped, 'file')} could not be read and were skipped (visterm info --skipped)")
-    return warnings
+    return warnings + run.catalogue.label_source()[1]

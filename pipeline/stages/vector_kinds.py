@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import os
+import shlex
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.models import Config, Settings
-from visterm.pipeline.console import Console, count, told_of_compiling
+from visterm.pipeline.console import Console, count, one_line, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.catalogue import Outcome
@@ -25,7 +26,7 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import has_segments
-from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, reading_of, supervision_of
 from visterm.pipeline.workers import connected
 
 from .extraction import ImageSource, Source, try_read
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
 # What a record keeps when idf alone is learned again.
-_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out")
+_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out", "reading")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
 
 
@@ -72,7 +73,7 @@ def in_words(model: Mapping[str, Any]) -> str:
         + (f"the mean of {model['cells'][0]} x {model['cells'][1]} cells" if model["cells"] else "of the whole image")
     )
     if model["suggested_layer"] not in (None, model["layer"]):
-        line += f"; the last pooled tensor is another: --set features.onnx.layer={model['suggested_layer']}"
+        line += f"; {model['suggested_as']} is another: --set features.onnx.layer={model['suggested_layer']}"
     return line
 
 
@@ -140,7 +141,7 @@ def _digest(ids: Sequence[int]) -> str:
 def _content(record: Record, folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
-    return fingerprint(record["config"], arrays)
+    return fingerprint(record["config"], arrays, *([record["reading"]] if "reading" in record else []))
 
 
 def flat(settings: Settings, prefix: str = "") -> Settings:
@@ -180,7 +181,7 @@ class VectorKind(ABC):
         record, changes = make_record("extractor", self.settings(), self.inputs()), ""
         if force or not is_up_to_date(self.run.extractor, record):
             try:
-                changes = changed_settings(self.run)
+                changes = changed_settings(self.run) or self._changed_model(record)
             except UserError:
                 if not force:  # which overwrites a damaged record
                     raise
@@ -188,6 +189,10 @@ class VectorKind(ABC):
                 console.say(f"run {self.run.name}: {changes}; {self.made_again}")
             self._make_extractor(record, root, console)
         return extractor_content(self.run)
+
+    def _changed_model(self, record: Record) -> str:
+        """Describe how the model differs from the one that the extractor of the run was made with; empty if not."""
+        return ""
 
     @abstractmethod
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
@@ -208,7 +213,8 @@ class _ImageVectors(VectorKind):
         root = root.absolute() if root is not None else self.catalogue.root
         if root is None:
             raise UserError(f"run {self.run.name} has no images yet; give their directory: visterm features IMAGES")
-        return root, self.catalogue.scan(root, self.config, replace=force)
+        read_pixels = reading_of(self.run, self.config.collection.max_pixels)
+        return root, self.catalogue.scan(root, self.config, replace=force, read_pixels=read_pixels)
 
     def any_readable(self, root: Path) -> bool:
         if self.catalogue.counts_by("status")["ok"]:
@@ -229,6 +235,13 @@ class _ImageVectors(VectorKind):
 
     def source(self, root: Path) -> Source:
         return ImageSource.of(self.run, root)
+
+    def _white(self, root: Path) -> int:
+        """Return the level of white of files of more than 8 bits, as most training images have it."""
+        from visterm.features.images import common_white
+
+        paths = [root / path for path in self.catalogue.training_paths()]
+        return common_white(paths, max_pixels=self.config.collection.max_pixels)
 
 
 class _VistermVectors(_ImageVectors):
@@ -260,6 +273,7 @@ class _VistermVectors(_ImageVectors):
         extractor = VistermExtractor(
             **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
+            white=self._white(root),
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,
             on_error="skip",
@@ -283,6 +297,7 @@ class _VistermVectors(_ImageVectors):
             extractor.save(folder / "files")
             if groups:
                 save_counts_as_new(folder, self.catalogue.ids_of(paths), groups, extractor.held_out_counts_)
+            record["reading"] = extractor.rules._asdict()
             record["training_images"] = len(paths)
             record["learned_from"] = _digest(self.catalogue.ids_of(paths))
             if extractor.palette_ is not None:
@@ -394,26 +409,52 @@ class _ModelVectors(_ImageVectors):
         settings["mean"], settings["scale"] = mean_and_scale(
             settings.pop("preprocess"), settings["mean"], settings["scale"]
         )
+        if settings["pool"] is None:  # as in runs made before there was one
+            del settings["pool"]
         return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
 
     def inputs(self) -> Settings:
-        sha256 = file_sha256(self.config.features.onnx.model or "")
+        from visterm.features.onnx_files import read_model
+
+        model = self.config.features.onnx.model or ""
+        try:
+            sha256 = read_model(model).sha256() if os.path.exists(model) else None
+        except ImportError as error:
+            raise UserError(str(error)) from None
+        except ValueError as error:
+            raise UserError(f"{one_line(model)}: {error}") from None
         old = self.run.record(self.run.extractor) if sha256 is None else None
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
 
+    def _changed_model(self, record: Record) -> str:
+        old = self.run.record(self.run.extractor)
+        if old is None or old["inputs"] == record["inputs"]:
+            return ""
+        if old["inputs"].get("model") == file_sha256(self.config.features.onnx.model or ""):
+            return "made by a version that looked for the weights of the model in the current folder"
+        return "made with another model"
+
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         from visterm.features import silence_decoders
+        from visterm.features.onnx_inspect import unlike_file_beside
 
         silence_decoders()
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
             try:
-                embedder = self._embedder().fit()
+                embedder = self._embedder().set_params(white=self._white(root)).fit()
                 embedder.save(folder / "files")
             except (ValueError, ImportError) as error:
                 raise UserError(str(error)) from None
             record["n_features"] = embedder.n_features_out_
-            record["content"] = fingerprint(record["config"], embedder.sha256_)
+            record["reading"] = embedder.rules._asdict()
+            content = embedder.sha256_, embedder.resizing_, record["reading"]
+            record["content"] = fingerprint(record["config"], *content)
         console.say(in_words(embedder.describe()))
+        if (file := unlike_file_beside(embedder)) is not None:
+            console.say(
+                f"{one_line(str(file))} asks for another mean, scale or order of channels: 'visterm model inspect "
+                f"{shlex.quote(os.fspath(embedder.model))}' prints the settings"
+            )
 
     def _embedder(self) -> OnnxEmbedder:
         from visterm.features import OnnxEmbedder

@@ -232,6 +232,8 @@ class SearchSubject(Subject):
                 draw_explanation(*explanation, file)
             answer = Response(file.getvalue(), media_type="image/png")
             return answer
+        for photo in answer.get("neighbours", {}).get("photos", ()):
+            photo["thumbnail"] = service.image_summary(snapshot, snapshot.searcher.place[photo["id"]])["thumbnail"]
         if teachers:
             try:
                 answer["teachers"] = explain_teachers(

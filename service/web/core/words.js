@@ -43,6 +43,11 @@ const MEANINGS = {
     "Relevant and not relevant results teach the learner what you mean. Nothing changes " +
       "before you update the ranking.",
   ],
+  neighbours: [
+    "neighbours",
+    "A photo ranks higher where the photos that are like it are like the query, too. " +
+      "This takes no labels.",
+  ],
   teachers: [
     "teachers",
     "Learning put pairs of your labelled or marked images together and kept others apart. A pair " +

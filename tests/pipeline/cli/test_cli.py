@@ -226,7 +226,7 @@ def test_labels_and_clicks_from_tables(tmp_path, write_images):
         setting = "collection.labels=labels.csv" if table == "labels" else "collection.clicks=clicks.csv"
         split = () if table == "labels" else ("--set", "split.train=0.7", "--set", "split.test=0.3")  # else all train
         result = visterm("features", "flat", "--run", table, *SMALL, "--set", setting, *split, cwd=tmp_path)
-        told = "labels.csv: 2 rows name no image of the collection, such as gone.jpg" in result.stderr
+        told = "labels.csv: 2 rows without an image of the collection, such as gone.jpg" in result.stderr
         assert told == (table == "labels")
         visterm("train", "--run", table, cwd=tmp_path)
         metrics = json_of("evaluate", "--run", table, cwd=tmp_path)

@@ -76,6 +76,7 @@ def test_a_run_keeps_how_photos_are_fitted(mine):
     assert found["extracted"] == 24
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learner", ["cosine", "oasis", "wsabie"])
 def test_pairs_of_cells_sum_to_the_score(finished, learner):
     searcher = Searcher(finished / "runs/fruit")

@@ -163,7 +163,7 @@ def test_siblings_by_an_is_a_table(mine):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("label;parent\n", "no column label; the first line must be label,parent"),
+        ("label:parent\n", "no column label; the first line must be label,parent"),
         ("label\napple\n", "no column parent"),
         ("label,parent\napple,\n", "line 2: an empty parent"),
         ("label,parent\n,fruit\n", "line 2: an empty label"),
