@@ -103,14 +103,17 @@ class CollectionConfig(Section):
 
 
 class SplitConfig(Section):
-    """Train and test images per class: a number of images, or a share.
+    """Train and test images per class: a number of images, or a share. Or, by class, of whole classes.
 
-    Folders named train, test and validation below the root take precedence.
+    Folders named train, test and validation below the root take precedence. ``by: auto`` draws images of each class,
+    but whole classes where shares are asked for and most images are of classes of two or three, of which neither side
+    would have a pair: test images are then of other classes than those that are trained on.
     """
 
     train: int | float = Field(default=0.6, gt=0)
     test: int | float = Field(default=0.4, ge=0)
     seed: int = Field(default=0, ge=0)  # the fold
+    by: Literal["auto", "image", "class"] = "auto"
 
     @model_validator(mode="after")
     def _shares(self) -> SplitConfig:

@@ -73,7 +73,7 @@ def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
     try:
-        held_out = draw_held_out(run, learner, run.catalogue, run.images(), set())
+        held_out = draw_held_out(run, learner, run.catalogue, run.images(), set(), decides=False)
     except NoHeldOutSet:
         return dict(NO_CALIBRATION)
     return calibrate(held_out, *held_out.ranking_scores(model, run.config))

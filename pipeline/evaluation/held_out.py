@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -23,6 +24,8 @@ MAX_GALLERY = 5000  # images that a ranking by neighbours is calibrated among
 MAX_HELD_OUT = 2000  # images that are ranked
 MAX_QUERIES = 250  # of them are queries: half of an update's time at 10,000 visterms goes into these
 TEST_IMAGES = "test images"
+DECIDING = "test images, the third part that decides"  # so that the others say what a model is worth
+FEWEST_DECIDING = 100  # where the third part has fewer, all test images decide
 MIN_QUERIES = 20  # among images without marks; with fewer these are not measured on their own
 
 
@@ -158,6 +161,12 @@ def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
     return sparse.csr_matrix(vectors(run, collection, images))
 
 
+def third_part(test: Sequence[Image]) -> list[Image]:
+    """Test images that decide whether a model is taken: a third of them, by a hash of the path; none where few are."""
+    third = [image for image in test if hashlib.sha256(os.fsencode(image.path)).digest()[0] % 3 == 0]
+    return third if len(third) >= FEWEST_DECIDING else []
+
+
 def _gallery(run: Run, images: Sequence[Image], chosen: Sequence[Image]) -> tuple[Any, np.ndarray]:
     """Return vectors of all images, or of so many as there is time for, and the rows of the chosen ones."""
     import numpy as np
@@ -170,9 +179,11 @@ def _gallery(run: Run, images: Sequence[Image], chosen: Sequence[Image]) -> tupl
 
 
 def draw_held_out(
-    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]
+    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str], *, decides: bool = True
 ) -> HeldOutSet:
     """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split.
+
+    Of test images that `decides`, whether a model is taken, the third part where it is large enough.
 
     NoHeldOutSet if no two labelled images are relevant to each other.
     """
@@ -184,7 +195,9 @@ def draw_held_out(
     clicks = config.collection.clicks is not None
     labelled = [image for image in images if image.labels]
     test = [image for image in labelled if image.split == "test"]
-    for chosen, what in ((test, TEST_IMAGES), (labelled, "labelled images, most of them trained on")):
+    third = third_part(test) if decides else []
+    of_any = "labelled images, most of them trained on"
+    for chosen, what in ((third, DECIDING), (test, TEST_IMAGES), (labelled, of_any)):
         if not chosen:
             continue
         rng = np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -89,6 +90,13 @@ class EvalTask(NamedTuple):
     siblings: tuple[list[str], sparse.csr_array] | None  # labels, and the matrix of sibling pairs
 
     @property
+    def groups(self) -> np.ndarray:
+        """Class of each query, for intervals: of several labels the rarest; those without any are one."""
+        labels = [image.labels for image in self.queries]
+        n_queries = Counter(label for of_image in labels for label in of_image)
+        return np.array([min(each, key=lambda label: (n_queries[label], label), default="") for each in labels])
+
+    @property
     def own(self) -> bool:
         """Whether the queries are the gallery; each query is excluded from its own ranking."""
         return self.queries is self.gallery
@@ -128,6 +136,8 @@ def _annotation(learner: Any, trained: Mapping[str, Any], task: EvalTask) -> Ann
         return None
     known = trained["labels"]
     of_queries = {label for image in task.queries for label in image.labels}
+    if of_queries.isdisjoint(known):  # whole classes are tested
+        return None
     names = task.siblings[0] if task.siblings is not None else sorted({*known, *of_queries})
     number = {name: i for i, name in enumerate(names)}
     ks = [k for k in LABEL_KS if k <= len(known)]

@@ -15,6 +15,7 @@ from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import (
+    AGAIN,
     TRAINED,
     check_learners,
     check_trained,
@@ -130,10 +131,8 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
         if has_labels and run.clicks:
             keep = f"visterm features --run {run.name} --set split.train=0.7 --set split.test=0.3"
             raise UserError(f"run {run.name}: no clicked image is a test image; '{keep}' keeps some")
-        raise UserError(
-            f"run {run.name} has no labelled test images: "
-            + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)
-        )
+        fix = "raise split.test, label more images of each class, or add a folder test/<class>"
+        raise UserError(f"run {run.name} has no labelled test images: {fix if has_labels else WAYS_TO_LABEL}")
     among_queries = run.config.evaluate.protocol != "query-gallery"
     gallery = queries if among_queries else run.images("train", labelled=True)
     if len(gallery) - among_queries < 1:
@@ -245,18 +244,23 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
     if not relevance.nnz:
         why = "no class has two test images" if among_queries else "no test image has a label of the training images"
-        raise UserError(f"run {run.name}: {why}, so no query has a relevant image; raise split.test, or add images")
+        fix = "--set split.by=image" if run.catalogue["split_by"] and not among_queries else "raise split.test"
+        raise UserError(f"run {run.name}: {why}, so no query has a relevant image; {fix}, or add images")
     warnings = _image_warnings(run, queries, [Q] if among_queries else [Q, X])
     train = run.images("train", labelled=True)
     classes = X_train = None
-    if train:
+    warnings += _deciding_warnings(run, names, queries)
+    known = {name for image in train for name in image.labels}
+    tested = {name for image in queries for name in image.labels}
+    if train and not known.isdisjoint(tested):
         labels, _ = run.supervision([*queries, *train])
         if isinstance(labels, np.ndarray):
             classes = labels[: len(queries)], labels[len(queries) :]
             X_train = run.vectors(train) if among_queries else X
-    known = {name for image in train for name in image.labels}
-    new = sorted({name for image in queries for name in image.labels} - known)
-    if new and not run.clicks:
+    new = sorted(tested - known)
+    if train and known.isdisjoint(tested) and not run.clicks:
+        warnings.append("test images are of other classes than training images: so are all figures on them")
+    elif new and not run.clicks:
         n_new = sum(known.isdisjoint(image.labels) for image in queries)
         warnings.append(
             f"no training image has {count(len(new), 'label')} of the test images, such as {new[0]}: "
@@ -270,6 +274,17 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
         siblings, warning = siblings_of(sorted(all_labels), Path(run.config.evaluate.is_a))
         warnings += [warning] if warning else []
     return EvalTask(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
+
+
+def _deciding_warnings(run: OpenedRun, names: Sequence[str], queries: Sequence[Image]) -> list[str]:
+    """Return a warning of learners that were taken as they rank test images no worse than the model before."""
+    from visterm.pipeline.evaluation.held_out import third_part
+
+    taken = [name for name in names if AGAIN in trained_record(run, name)]
+    if not taken:
+        return []
+    which = f"a third of them ({count(len(third), 'image')})" if (third := third_part(queries)) else "all of them"
+    return [f"test images, {which}, decided that the model of {', '.join(taken)} was taken: its figures are flattered"]
 
 
 def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:

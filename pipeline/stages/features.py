@@ -74,7 +74,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             extracted = extract(run, source, pending, console)
             kind.finish()
         if changes or extracted:
-            _say_clicked(run, console)
+            _say_split(run, console)
         read_dates(collection, root, console)
         if extracted:
             collection.follow_moved(config)
@@ -112,9 +112,14 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
         console.warn(warning)
 
 
-def _say_clicked(run: OpenedRun, console: Console) -> None:
-    """Say how many clicked images are trained on, where visterm draws the split."""
+def _say_split(run: OpenedRun, console: Console) -> None:
+    """Say how many clicked images are trained on, where visterm draws the split; and where it draws whole classes."""
     splits = run.catalogue.counts_by("split")
+    if run.catalogue["split_by"]:
+        console.say(
+            f"whole classes are trained on ({count(splits['train'], 'image')}) or tested ({splits['test']:,}), as most "
+            "have too few images to be split; --set split.by=image splits each class"
+        )
     clicked = splits["train"] + splits["test"]
     if not run.clicks or not drawn_here(run.catalogue["split"]) or not clicked:
         return

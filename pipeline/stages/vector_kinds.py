@@ -288,7 +288,7 @@ class _VistermVectors(_ImageVectors):
             distribute = None if cluster is None else cluster.map
             images = [root / path for path in paths]
             of_few, of_all = ([i for i, path in enumerate(paths) if path in group] for group in measured)
-            groups = [of_few, of_all] if len(of_all) > len(of_few) else [of_few] if of_few else []
+            groups = [group for group in (of_few, of_all if len(of_all) > len(of_few) else []) if group]
             try:
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: reported at the end
                     extractor.fit(images, y, callback=phase.advance_to, distribute=distribute, held_out=groups)
@@ -385,16 +385,17 @@ class _VistermVectors(_ImageVectors):
 
         Classes are those that a learner of the same seed draws, see `visterm.learners.validation`.
         """
-        from visterm.learners.validation import TooFewImages, split, unseen_rows
+        from visterm.learners.validation import TooFewImages, split, split_by_class, unseen_rows
 
         if not paths:
             return set(), set()
         y, _ = supervision_of(labels, clicks=clicks)
+        seed = self.config.seed
         try:
-            rows = split(y, HELD_OUT, self.config.seed)
+            rows = split(y, HELD_OUT, seed)
         except TooFewImages:
-            return set(), set()
-        return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, self.config.seed)}
+            return set(), {paths[row] for row in split_by_class(y, seed)}
+        return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, seed)}
 
 
 class _ModelVectors(_ImageVectors):

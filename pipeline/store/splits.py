@@ -16,6 +16,8 @@ from visterm.pipeline.config.models import Config, SplitConfig
 from .database import Database
 from .tables import readable
 
+WHOLE_CLASSES = "class"  # the catalogue's "split_by" where whole classes are trained on or tested
+_SMALL, _MANY = 4, 20  # a class of fewer images cannot give two to each side; of so many classes a share can be drawn
 FEW_CLICKED = 200  # images: two fifths of fewer say little as test images, and are missed where they are learned from
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -141,7 +143,8 @@ def split_key(config: Config) -> str:
     """Return the settings that decide the split, as JSON."""
     labels = config.collection.labels if config.collection.labels in ("auto", "none") else "table"
     kind = "clicks" if config.collection.clicks is not None else labels
-    return json.dumps([config.split.model_dump(), config.collection.classes, kind])
+    split = config.split.model_dump(exclude={"by"} if config.split.by == "auto" else None)  # as runs before it have it
+    return json.dumps([split, config.collection.classes, kind])
 
 
 def drawn_here(text: str) -> bool:
@@ -167,16 +170,19 @@ def assign_splits(db: Database, config: Config, layout: Layout, *, by_table: boo
     `by_table`: the field split of a table of images names the splits.
     """
     key = split_key(config) + layout.text + (_OF_TABLE if by_table else "")
-    stale = "" if db["split"] != key else " AND labels IS NULL"
+    stale = " AND labels IS NULL"
+    if db["split"] != key:
+        stale, db["split_by"] = "", None
     db.execute(f"UPDATE images SET split = NULL WHERE status != 'removed' AND split IS NOT NULL{stale}")
     db["split"] = key
     draw_splits(db, config, layout)
 
 
 def draw_splits(db: Database, config: Config, layout: Layout) -> None:
-    """Assign train and test to labelled images that have no split, in each class by a hash of seed and path.
+    """Assign train and test to labelled images that have no split: see `SplitConfig`.
 
-    Images that have a split keep it, unless a table names the splits; SQLite counts them, as they may be many.
+    Within each class the images are drawn by a hash of seed and path, of whole classes the labels by one of seed and
+    label. Images that have a split keep it, unless a table names the splits; SQLite counts them, as they may be many.
     """
     # Unreadable ones too: they keep their places, or others would move up once extraction fails on them.
     labelled = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"
@@ -193,30 +199,88 @@ def draw_splits(db: Database, config: Config, layout: Layout) -> None:
     if layout.kind == "split":
         chosen = [(layout.split(os.fsdecode(path)), id_) for id_, path, _ in free]
     else:
-        counted = f"SELECT labels, split, count(*) FROM images WHERE {labelled} GROUP BY labels, split"
-        pooled = config.collection.clicks is not None
-        classes: dict[str, str] = {}  # of the texts of labels
-        size: Counter[str] = Counter()
-        taken: Counter[tuple[str, str]] = Counter()
-        for text, split, n in db.execute(counted):
-            label = classes.setdefault(text, "" if pooled else min(json.loads(text)))
-            size[label] += n
-            taken[label, split] += n
+        classes = _Classes(
+            db.execute(f"SELECT labels, split, count(*) FROM images WHERE {labelled} GROUP BY 1, 2"), config
+        )
+        whole = classes.are_drawn_whole()
+        db["split_by"] = WHOLE_CLASSES if whole else None
+        chosen = (classes.draw_whole if whole else classes.draw_within)(free)
+    db.executemany("UPDATE images SET split = ? WHERE id = ?", chosen)
+
+
+class _Classes:
+    """The classes of labelled images, and how many of their images have which split.
+
+    Parameters
+    ----------
+    counted : iterable of (labels, split, number of images)
+    config : Config
+    """
+
+    def __init__(self, counted: Iterable[tuple[str, str | None, int]], config: Config):
+        self._split, self._pooled = config.split, config.collection.clicks is not None
+        self._trains_on_all = functools.partial(trains_on_all, config)
+        self._of: dict[str, str] = {}  # class by the text of the labels
+        self._size: Counter[str] = Counter()
+        self._taken: Counter[tuple[str, str | None]] = Counter()
+        self._one_label = True
+        for text, split, n in counted:
+            labels = json.loads(text)
+            self._one_label &= len(labels) == 1
+            label = self._of.setdefault(text, "" if self._pooled else min(labels))
+            self._size[label] += n
+            self._taken[label, split] += n
+
+    def are_drawn_whole(self) -> bool:
+        """Whether to draw whole classes: told so, or of one label per image, most of classes too small to be split."""
+        if self._split.by != "auto" or self._pooled:
+            return self._split.by == "class" and not self._pooled
+        if not (self._one_label and isinstance(self._split.train, float) and isinstance(self._split.test, float)):
+            return False
+        several = [n for n in self._size.values() if n >= 2]
+        small = [n for n in several if n < _SMALL]
+        return self._split.test > 0 and len(small) >= _MANY and 2 * sum(small) > sum(several)
+
+    def draw_within(self, free: Sequence[tuple[int, bytes, str]]) -> list[tuple[str | None, int]]:
+        """Split and id of images without a split: shares of each class."""
         room = {}
-        for label, n in size.items():
-            wanted = (1.0, 0.0) if pooled and trains_on_all(config, n) else (config.split.train, config.split.test)
-            train, test = (share(part, n) for part in wanted)
-            train, test = train - taken[label, "train"], min(test, n - train) - taken[label, "test"]
-            if train > 0 or test > 0:
-                room[label] = ["train"] * train + ["test"] * test
+        for label, n in self._size.items():
+            wanted = (1.0, 0.0) if self._pooled and self._trains_on_all(n) else (self._split.train, self._split.test)
+            if splits := _room(wanted, n, self._taken[label, "train"], self._taken[label, "test"]):
+                room[label] = splits
         members = defaultdict(list)
         for id_, path, text in free:
-            if classes[text] in room:
-                order = hashlib.sha256(f"{config.split.seed}:".encode() + path).digest()
-                members[classes[text]].append((order, id_))
-        chosen = [
+            if self._of[text] in room:
+                members[self._of[text]].append((self._order(path), id_))
+        return [
             (split, id_)
             for label in members
             for (_, id_), split in zip(sorted(members[label]), room[label], strict=False)
         ]
-    db.executemany("UPDATE images SET split = ? WHERE id = ?", chosen)
+
+    def draw_whole(self, free: Sequence[tuple[int, bytes, str]]) -> list[tuple[str | None, int]]:
+        """Split and id of images without a split: shares of the classes, of those of one image apart from others.
+
+        An image of a class that has a split follows most of its images.
+        """
+        split_of: dict[str, str] = {}
+        for label in self._size:
+            train, test = (self._taken[label, split] for split in ("train", "test"))
+            if train or test:
+                split_of[label] = "train" if train >= test else "test"
+        for alone in (True, False):
+            labels = [label for label, n in self._size.items() if (n == 1) == alone]
+            taken = Counter(split_of[label] for label in labels if label in split_of)
+            room = _room((self._split.train, self._split.test), len(labels), taken["train"], taken["test"])
+            undrawn = (label for label in labels if label not in split_of)
+            split_of |= zip(sorted(undrawn, key=lambda label: self._order(label.encode())), room, strict=False)
+        return [(split_of[self._of[text]], id_) for id_, _, text in free if self._of[text] in split_of]
+
+    def _order(self, name: bytes) -> bytes:
+        return hashlib.sha256(f"{self._split.seed}:".encode() + name).digest()
+
+
+def _room(wanted: tuple[int | float, int | float], n: int, n_train: int, n_test: int) -> list[str]:
+    """Splits that are still to be given, of n images or classes of which some have one."""
+    train, test = (share(part, n) for part in wanted)
+    return ["train"] * (train - n_train) + ["test"] * (min(test, n - train) - n_test)

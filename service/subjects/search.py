@@ -84,7 +84,7 @@ class SearchResponse(TypedDict):
     learner: str
     learned_weight: Annotated[
         float,
-        Field(description="Weight of the learned similarity: 0 is cosine alone, 1 the learner alone"),
+        Field(description="Weight of the learned similarity: 0 is how images look, 1 the learner alone"),
     ]
     version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
     seconds: float

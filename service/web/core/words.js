@@ -26,7 +26,7 @@ const MEANINGS = {
   ],
   learned: [
     "the weight of the learned similarity",
-    "Weight of the learned similarity: 0, on the left, is cosine alone, best for things that " +
+    "Weight of the learned similarity: 0, on the left, is how photos look, best for things that " +
       "nobody has labelled; 1, on the right, is the learner alone.",
   ],
   versus: ["comparisons", "A second ranking of the same query beside the first, with what moved."],
