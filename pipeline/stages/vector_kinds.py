@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 import json
 import os
-import shlex
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.models import Config, Settings
-from visterm.pipeline.console import Console, count, one_line, told_of_compiling
+from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
-from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.checksums import Record
-from visterm.pipeline.store.files import file_sha256, publish, write_text
+from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
@@ -32,10 +30,9 @@ from visterm.pipeline.workers import connected
 from .extraction import ImageSource, Source, try_read
 
 if TYPE_CHECKING:
-    from visterm.features import OnnxEmbedder, VectorTable
+    pass
 
 
-SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
 # What a record keeps when idf alone is learned again.
 _OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out", "reading")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
@@ -51,9 +48,16 @@ def needs_directory(run: Run, config: Config) -> bool:
 def vector_kind(run: OpenedRun) -> VectorKind:
     """Return the kind of vectors that the configuration asks for."""
     if run.config.collection.vectors.file is not None:
-        return _PrecomputedVectors(run)
-    kinds: dict[str, type[VectorKind]] = {"visterms": _VistermVectors, "deep": _DeepVectors, "onnx": _ModelVectors}
-    return kinds[run.config.features.kind](run)
+        return _named("imported_vectors", "_PrecomputedVectors")(run)
+    if run.config.features.kind == "visterms":
+        return _VistermVectors(run)
+    return _named("network_vectors", "_DeepVectors" if run.config.features.kind == "deep" else "_ModelVectors")(run)
+
+
+def _named(module: str, kind: str) -> type[VectorKind]:
+    """Return a kind of vectors that visterms do not need, by its name."""
+    kinds: Any = importlib.import_module(f".{module}", __package__)
+    return getattr(kinds, kind)
 
 
 _AT_ONCE = 20_000  # images whose counts are read at a time
@@ -396,181 +400,3 @@ class _VistermVectors(_ImageVectors):
         except TooFewImages:
             return set(), {paths[row] for row in split_by_class(y, seed)}
         return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, seed)}
-
-
-class _ModelVectors(_ImageVectors):
-    """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
-
-    def settings(self) -> Settings:
-        from visterm.features.presets import mean_and_scale
-
-        # The model itself is identified by its SHA-256, wherever it lies; a preset by its numbers.
-        settings = self.config.features.onnx.model_dump(exclude={"model"})
-        settings["mean"], settings["scale"] = mean_and_scale(
-            settings.pop("preprocess"), settings["mean"], settings["scale"]
-        )
-        if settings["pool"] is None:  # as in runs made before there was one
-            del settings["pool"]
-        return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
-
-    def inputs(self) -> Settings:
-        from visterm.features.onnx_files import read_model
-
-        model = self.config.features.onnx.model or ""
-        try:
-            sha256 = read_model(model).sha256() if os.path.exists(model) else None
-        except ImportError as error:
-            raise UserError(str(error)) from None
-        except ValueError as error:
-            raise UserError(f"{one_line(model)}: {error}") from None
-        old = self.run.record(self.run.extractor) if sha256 is None else None
-        return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
-
-    def _changed_model(self, record: Record) -> str:
-        old = self.run.record(self.run.extractor)
-        if old is None or old["inputs"] == record["inputs"]:
-            return ""
-        if old["inputs"].get("model") == file_sha256(self.config.features.onnx.model or ""):
-            return "made by a version that looked for the weights of the model in the current folder"
-        return "made with another model"
-
-    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
-        from visterm.features import silence_decoders
-        from visterm.features.onnx_inspect import unlike_file_beside
-
-        silence_decoders()
-        with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
-            try:
-                embedder = self._embedder().set_params(white=self._white(root)).fit()
-                embedder.save(folder / "files")
-            except (ValueError, ImportError) as error:
-                raise UserError(str(error)) from None
-            record["n_features"] = embedder.n_features_out_
-            record["reading"] = embedder.rules._asdict()
-            content = embedder.sha256_, embedder.resizing_, record["reading"]
-            record["content"] = fingerprint(record["config"], *content)
-        console.say(in_words(embedder.describe()))
-        if (file := unlike_file_beside(embedder)) is not None:
-            console.say(
-                f"{one_line(str(file))} asks for another mean, scale or order of channels: 'visterm model inspect "
-                f"{shlex.quote(os.fspath(embedder.model))}' prints the settings"
-            )
-
-    def _embedder(self) -> OnnxEmbedder:
-        from visterm.features import OnnxEmbedder
-
-        return OnnxEmbedder(**self.config.features.onnx.model_dump(), max_pixels=self.config.collection.max_pixels)
-
-
-class _DeepVectors(_ModelVectors):
-    """Vectors of the network whose weights are a package; see deep_embedder."""
-
-    def settings(self) -> Settings:
-        features = self.config.features
-        return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
-
-    def inputs(self) -> Settings:
-        from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
-
-        preparation = PREPARATION | {"resize": self.config.features.deep.resize}
-        return {"model": SHA256, "version": VERSION, "preparation": preparation}
-
-    def _embedder(self) -> OnnxEmbedder:
-        from visterm.features import deep_embedder
-
-        return deep_embedder(**self.config.features.deep.model_dump(), max_pixels=self.config.collection.max_pixels)
-
-
-class _PrecomputedVectors(VectorKind):
-    """Vectors made elsewhere, in a table with an id per vector."""
-
-    _table: VectorTable  # by scan
-    _digests: list[str]
-
-    def settings(self) -> Settings:
-        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
-        return {"vectors": {"unit": unit}, "features": {"precision": precision}}
-
-    def inputs(self) -> Settings:
-        return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
-
-    def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        root = root.absolute() if root is not None else self.catalogue.root
-        # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
-        file = self.config.collection.vectors.file
-        assert file is not None
-        root = root if root is not None else Path(file).absolute().parent
-        self._table = self._read_table(root)
-        self._digests = self._table.digests()
-        table = self._table
-        labels = table.labels
-        return root, self.catalogue.take_vectors(root, table.ids, self._digests, labels, self.config, replace=force)
-
-    def _read_table(self, root: Path) -> VectorTable:
-        """Read the table; ids that are absolute paths become relative to the root."""
-        from visterm.features import printable, read_vectors
-
-        source = self.config.collection.vectors
-        assert source.file is not None
-        columns = source.model_dump(include={"vector_column", "id_column", "label_column"})
-        try:
-            table = read_vectors(source.file, source.ids, **columns)
-        except ValueError as error:
-            raise UserError(str(error)) from None
-        prefix = os.path.join(root, "")
-        ids = [id_.removeprefix(prefix) for id_ in table.ids]
-        for id_ in ids:
-            if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
-                raise UserError(
-                    f"{source.ids or source.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
-                    "directory above all images: visterm features IMAGES --vectors FILE"
-                )
-        if len(set(ids)) < len(ids):
-            raise UserError(
-                f"{source.ids or source.file}: an image has two ids, one absolute and one relative to {root}"
-            )
-        return table._replace(ids=ids)
-
-    def any_readable(self, root: Path) -> bool:
-        return True
-
-    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
-        shape = record["inputs"]
-        with publish(self.run.extractor, record) as folder:
-            write_text(folder / "files" / "vectors.json", json.dumps(shape))
-            record["n_features"] = shape["n_features"]
-            record["content"] = fingerprint(record["config"], shape)
-
-    def source(self, root: Path) -> Source:
-        rows = {id_: row for row, id_ in enumerate(self._table.ids)}
-        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
-        return _TableSource(self._table, rows, self._digests, unit, precision)
-
-
-@dataclass(frozen=True)
-class _TableSource:
-    """A table in memory."""
-
-    title: ClassVar[str] = "importing vectors"
-    noun: ClassVar[str] = "vectors"
-    parallel: ClassVar[bool] = False
-
-    table: VectorTable
-    row_of: dict[str, int]
-    digests: Sequence[str]
-    unit: bool
-    precision: str
-
-    @property
-    def segment_size(self) -> int:
-        """Vectors per segment."""
-        return max(1, SEGMENT_BYTES // (4 * self.table.X.shape[1]))
-
-    def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
-        """Return an outcome per vector, and the vectors."""
-        rows = [self.row_of[path] for _, path in images]
-        outcomes = [
-            Outcome(id_, self.digests[row], None, None, i, None)
-            for i, ((id_, _), row) in enumerate(zip(images, rows, strict=True))
-        ]
-        return outcomes, self.table.rows(rows, unit=self.unit)

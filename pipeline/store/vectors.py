@@ -43,7 +43,7 @@ def extractor_content(run: Run) -> str:
 @functools.lru_cache(maxsize=1)
 def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
     """Load the saved extractor of a version, and cache the last one; None for imported vectors."""
-    from visterm.features import OnnxEmbedder, VistermExtractor
+    from visterm import features
 
     try:
         record = read_record(files.parent) or {}
@@ -51,8 +51,8 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder
         if (files / "vectors.json").exists():
             return None
         if (files / "embedder.json").exists():
-            return OnnxEmbedder.load(files)
-        return VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
+            return features.OnnxEmbedder.load(files)
+        return features.VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
     except (OSError, ValueError, TokenError) as error:
         where = "" if str(files.parent) in str(error) else f"{files.parent}: "
         raise UserError(f"{where}{error}; {repair_hint(files.parent)}") from None
