@@ -131,7 +131,7 @@ def test_parquet_holds_the_gallery_side(run, name, trained, finished, tmp_path):
 def test_files_are_overwritten_and_others_stay(trained, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/notes.txt").write_text("mine")
-    arguments = ("export", "--to", "npz", "--run", "made", "--output", tmp_path / "out")
+    arguments = ("export", "--to", "npz", "--run", "made", "--learner", "oasis", "--output", tmp_path / "out")
     visterm(*arguments, cwd=trained)
     first = (tmp_path / "out/similarity.npz").read_bytes()
     printed = visterm(*arguments, "--learned-weight", 0, cwd=trained).stdout
@@ -151,8 +151,11 @@ def test_the_folder_is_named_after_run_and_learner(mine):
         (("--to", "csv"), "--to csv: formats are npz, onnx, pixels, parquet, faiss"),
         (("--to", "npz", "--learner", "oassis"), "unknown learner oassis; did you mean oasis?"),
         (("--to", "npz", "--learner", "aroma"), "run made has no trained aroma"),
-        (("--to", "npz", "--output", "no/such"), "--output no/such: no such folder: no"),
-        (("--to", "npz", "--output", "made.npz"), "--output made.npz: this is a file; name a folder"),
+        (("--to", "npz", "--learner", "oasis", "--output", "no/such"), "--output no/such: no such folder: no"),
+        (
+            ("--to", "npz", "--learner", "oasis", "--output", "made.npz"),
+            "--output made.npz: this is a file; name a folder",
+        ),
         (
             ("--to", "npz", "--learner", "hier"),
             "hier.* is more than products .*: no npz file; use --to onnx$",
@@ -202,6 +205,7 @@ def prepared(path, repository):
     return names
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     "settings",
     [
