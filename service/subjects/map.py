@@ -204,7 +204,7 @@ class MapSubject(Subject):
             "making": making,
             "phase": progress.get("phase"),
             "share": progress.get("share", 0.0),
-            "problem": problem,
+            "problem": problem and self.service.public(problem),
             "version": overview and overview.record["created"],
             "images": 0 if overview is None else len(overview.ids),
             "labels": _label_names(snapshot),
