@@ -645,14 +645,16 @@ def white_needed(data: bytes, name: StrPath, max_pixels: int) -> float | None:
     try:
         plugin = _plugin_for(data, name)
         assert plugin is not None
-        with plugin(io.BytesIO(data)) as image:
-            _check_size(*image.size, max_pixels, name)
-            if declared_white(image, data):
-                return None
-            deep = deep_colors(image, data, max_pixels * RGB_BYTES)
-            if deep is not None:
-                return white_of(float(deep[..., :3].max()), 0, RULES)
-            return white_of(peak_of(image), 0, RULES) if is_deep(image) else None
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="PIL")
+            with plugin(io.BytesIO(data)) as image:
+                _check_size(*image.size, max_pixels, name)
+                if declared_white(image, data):
+                    return None
+                deep = deep_colors(image, data, max_pixels * RGB_BYTES)
+                if deep is not None:
+                    return white_of(float(deep[..., :3].max()), 0, RULES)
+                return white_of(peak_of(image), 0, RULES) if is_deep(image) else None
     except Exception:  # see _pillow_decode, which says why
         return None
 

@@ -15,6 +15,7 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 import zlib
 
 import cv2
@@ -23,7 +24,7 @@ import pytest
 from PIL import Image
 
 from visterm.features import images
-from visterm.features.decoding import decode_picture, shrink_to_side
+from visterm.features.decoding import decode_picture, shrink_to_side, white_needed
 from visterm.features.depth import Rules
 from visterm.features.exif import date_taken
 from visterm.features.images import (
@@ -1214,3 +1215,13 @@ def test_deep_grey_is_converted_in_blocks_of_rows_with_one_white(tmp_path):
     Image.fromarray(levels).save(tmp_path / "deep.tif")
     expected = (levels * np.float32(255 / 1023) + np.float32(0.5)).astype(np.uint8)
     np.testing.assert_array_equal(read_image(tmp_path / "deep.tif")[:, :, 0], expected)
+
+
+def test_damaged_files_of_many_bits_are_looked_at_without_a_word():
+    file = io.BytesIO()
+    Image.new("I;16", (40, 30)).save(file, "TIFF", software="x" * 40)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for length in range(8, len(file.getvalue()), 7):
+            white_needed(file.getvalue()[:length], "a.tif", 10**6)
+    assert not said
