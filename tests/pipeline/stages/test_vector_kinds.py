@@ -485,6 +485,7 @@ def test_queries_that_cannot_be_answered(table, write_images):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone")
 def test_images_beside_the_vectors(table, write_images):
     """Where ids are paths of images, an image file asks with its vector, and the report shows it."""
     write_images(table / "photos", NAMES)
