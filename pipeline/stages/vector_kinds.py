@@ -334,7 +334,7 @@ class _VistermVectors(_ImageVectors):
             if not paths:
                 raise UserError(
                     f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
-                    "or give a table: --set self.catalogue.labels=labels.csv (columns path,label)"
+                    "or give a table: --set collection.labels=labels.csv (columns path,label)"
                 )
             if clicks or any(len(labels[path]) > 1 for path in paths):
                 raise UserError(
