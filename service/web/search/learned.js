@@ -1,4 +1,4 @@
-// The slider between how photos look and the learned similarity: results change while it is dragged.
+// The slider between how photos look and what was learned: results change while it is dragged.
 
 import { $, el } from "../core/dom.js";
 import { change } from "../core/history.js";
