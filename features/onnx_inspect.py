@@ -95,7 +95,7 @@ def inspect_model(
     sides = image.shape[1:3] if channels_last(image) else image.shape[2:]
     if image.type == "tensor(uint8)":  # these are in the model
         for name in ("preprocess", "mean", "scale"):
-            settings.pop(name, None)  # type: ignore[misc]
+            settings.pop(name, None)  # type: ignore[misc]  # a key in a variable
     if size is not None:
         settings["size"] = size
     elif len(image.shape) == 4 and all(isinstance(side, int) for side in sides):

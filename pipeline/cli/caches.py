@@ -43,7 +43,7 @@ def prepare_caches() -> str | None:
     from numba.core.dispatcher import Dispatcher
 
     Dispatcher.enable_caching = lambda self: None  # type: ignore[method-assign]  # of Numba: kernels stay in memory
-    return f"kernels are compiled anew by each command, as no folder for them can be written; {advice}"
+    return f"kernels are compiled again by each command, as no folder for them can be written; {advice}"
 
 
 def _of_user(name: str, default: str) -> Path:

@@ -14,7 +14,7 @@ from visterm.features.presets import PRESETS
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402 - onnx may be missing
 
 RNG = np.random.default_rng(0)
 IMAGES = [RNG.integers(0, 256, (32, 32, 3), dtype=np.uint8) for _ in range(3)]

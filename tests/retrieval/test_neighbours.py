@@ -198,12 +198,12 @@ def test_photos_come_and_go():
     rows = np.full(380, -1)
     rows[kept] = np.arange(len(kept))
     index = ExactIndex(Cosine().fit(now), now)
-    updated, anew = before.updated(index, now, rows), Neighbours.of(index, now)
-    same = [len(set(a) & set(b)) / LISTED for a, b in zip(updated.near, anew.near, strict=True)]
+    updated, remade = before.updated(index, now, rows), Neighbours.of(index, now)
+    same = [len(set(a) & set(b)) / LISTED for a, b in zip(updated.near, remade.near, strict=True)]
     assert np.mean(same) > 0.99
     held, made = (
         sp.csc_array((lists[2], lists[1], lists[0]), shape=(len(now),) * 2).toarray() / 65535
-        for lists in (updated.lists, anew.lists)
+        for lists in (updated.lists, remade.lists)
     )
     assert np.abs(held - made).sum(axis=1).mean() < 0.02
 

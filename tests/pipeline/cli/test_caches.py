@@ -61,7 +61,7 @@ def test_code_is_not_read_from_a_folder_that_others_can_write(nowhere, make):
     from numba import njit
 
     make(nowhere)
-    assert caches.prepare_caches().startswith("kernels are compiled anew by each command, as no folder")
+    assert caches.prepare_caches().startswith("kernels are compiled again by each command, as no folder")
     assert "NUMBA_CACHE_DIR" not in os.environ
     assert njit(cache=True)(abs_of)(-2) == 2
 
