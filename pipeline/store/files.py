@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -35,6 +36,25 @@ def replaced(file: Path) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def discard_leftovers(file: Path) -> None:
+    """Remove what processes that were killed have left of writing a file: see `replaced`."""
+    for path in file.parent.glob(f"{glob.escape(file.name)}.*-*.tmp"):
+        pid = path.name.removeprefix(f"{file.name}.").partition("-")[0]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            discard(path)
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process of this machine runs."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # of another user
+        return True
+    return True
 
 
 def write_bytes(file: Path, data: bytes) -> None:
