@@ -42,7 +42,7 @@ def prepare_caches() -> str | None:
         return None
     from numba.core.dispatcher import Dispatcher
 
-    Dispatcher.enable_caching = lambda self: None
+    Dispatcher.enable_caching = lambda self: None  # type: ignore[method-assign]  # of Numba: kernels stay in memory
     return f"kernels are compiled anew by each command, as no folder for them can be written; {advice}"
 
 
