@@ -375,7 +375,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             raise self._error("takes pixels from 0 to 255 (uint8): leave preprocess, mean and scale out")
         self.size_, self.resizing_ = self._input_size(), VERSION
         try:
-            check_size(*self._network, self.batch)
+            network, layer = self._network
+            check_size(network, layer, self.batch)
         except ValueError as error:
             raise self._error(str(error)) from None
 

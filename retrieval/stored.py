@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -128,12 +129,12 @@ def check_whole(array: Any) -> None:
     It takes a microsecond; other arrays pass.
     """
     while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap) and array.base is array._mmap:
-            if array._mmap.size() < array.offset + array.nbytes:
-                reason = "cut short while it was in use"
-                raise OSError(errno.EIO, reason, array.filename and str(array.filename))
+        file = array.base  # of the array that maps it; others are views
+        if isinstance(array, np.memmap) and isinstance(file, mmap.mmap):
+            if file.size() < array.offset + array.nbytes:
+                raise OSError(errno.EIO, "cut short while it was in use", array.filename and str(array.filename))
             return
-        array = array.base
+        array = file
 
 
 def gallery_sides(learner: Any, X: Any, y: Any = None) -> Any:

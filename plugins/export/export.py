@@ -102,8 +102,8 @@ def export(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output {folder}: this is a file; name a folder")
     folder.mkdir(exist_ok=True)
-    for name in (*(file for file, _ in writers), "images.csv"):
-        discard_leftovers(folder / name)
+    for file in (*(file for file, _ in writers), "images.csv"):
+        discard_leftovers(folder / file)
     files = []
     with console.phase(f"writing {count(len(images), 'image')}", len(writers), "formats") as phase:
         for done, (file, write) in enumerate(writers, start=1):

@@ -156,7 +156,7 @@ with replaced(Path(sys.argv[1])):
         subprocess.run([sys.executable, "-c", program, out / name], check=False)
     (out / f"similarity.npz.{os.getpid()}-1.tmp").touch()  # of a process that runs
     assert len(list(out.iterdir())) == 3
-    visterm("export", "--to", "npz", "--run", "made", "--output", out, cwd=trained)
+    visterm("export", "--to", "npz", "--run", "made", "--learner", "oasis", "--output", out, cwd=trained)
     names = sorted(path.name for path in out.iterdir())
     assert [names[0][:10], *names[1:]] == ["other.npz.", "similarity.npz", f"similarity.npz.{os.getpid()}-1.tmp"]
 
