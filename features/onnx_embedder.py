@@ -24,7 +24,19 @@ from .images import MAX_PIXELS, StrPath, printable, read_file
 from .onnx_files import ModelFile, read_model
 from .onnx_graph import before_classifier, cells_of, inputs_of, suggest, with_output
 from .onnx_pooling import channels_first, n_before_patches, patch_grid, pooled
-from .onnx_session import as_input, batch_size, channels_last, image_input, one_line, open_session
+from .onnx_session import (
+    TRIED_BYTES,
+    TRIED_SECONDS,
+    as_input,
+    batch_size,
+    channels_last,
+    check_size,
+    image_input,
+    limited_memory,
+    one_line,
+    open_session,
+    run_within,
+)
 from .presets import POOLS, PRESETS, RESIZES, mean_and_scale
 from .resizing import VERSION, resize, resize_as_before
 from .vector_tables import MAX_FEATURES, unit_rows
@@ -177,7 +189,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         """
         self._start()
         noise = np.random.default_rng(0).integers(0, 256, (self.batch, *self.size_, 3), dtype=np.uint8)
-        rows = self._run(np.stack([self._prepare(pixels) for pixels in noise]))
+        with limited_memory(TRIED_BYTES):
+            rows = self._run(np.stack([self._prepare(pixels) for pixels in noise]), TRIED_SECONDS)
         self.n_features_out_ = rows.shape[1]
         if rows.shape[1] > MAX_FEATURES:
             raise self._error(
@@ -356,16 +369,23 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         self._check_settings()
         model = self._read_model()
         self.sha256_ = model.sha256()
-        self._open(model)
+        with limited_memory(TRIED_BYTES + 4 * model.n_bytes()):
+            self._open(model)
         if self._takes_pixels() and (self.preprocess, self.mean, self.scale) != ("0..1", None, None):
             raise self._error("takes pixels from 0 to 255 (uint8): leave preprocess, mean and scale out")
         self.size_, self.resizing_ = self._input_size(), VERSION
+        try:
+            network, layer = self._network
+            check_size(network, layer, self.batch)
+        except ValueError as error:
+            raise self._error(str(error)) from None
 
     def layer_shape(self) -> tuple[int, ...]:
         """Return the shape of what the layer gives for noise, before `pool`; errors as of `fit`."""
         self._start()
         n = batch_size(image_input(self._network[0])) or 1
-        return self._output(np.zeros((n, 3, *self.size_), np.float32)).shape
+        with limited_memory(TRIED_BYTES):
+            return self._output(np.zeros((n, 3, *self.size_), np.float32), TRIED_SECONDS).shape
 
     def _error(self, reason: str) -> ValueError:
         return ValueError(f"{printable(self.model)}: {reason}")
@@ -449,19 +469,21 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             raise self._error(f"takes images of {fixed}, not {size[0]} x {size[1]} (height x width)")
         return int(size[0]), int(size[1])
 
-    def _output(self, images: Floats) -> npt.NDArray[Any]:
+    def _output(self, images: Floats, seconds: float | None = None) -> npt.NDArray[Any]:
         """Return what the layer gives for prepared images (n, 3, height, width)."""
         network, layer = self._network
         image, n = image_input(network), len(images)
         try:
-            (rows,) = network.run([layer], {image.name: as_input(image, images)})
+            rows = run_within(network, layer, {image.name: as_input(image, images)}, seconds)
+        except TimeoutError:
+            raise self._error(f"takes more than {seconds:g} seconds for {n} image{'s' * (n > 1)}") from None
         except Exception as error:  # ONNX Runtime's errors share no other class
             hint = f" on {n} images at once (batch: 1 may help)" if n > 1 else ""
             raise self._error(f"ONNX Runtime cannot run this model{hint} ({one_line(error)})") from None
         return np.asarray(rows)
 
-    def _run(self, images: Floats) -> Floats:
-        """Return the vectors of prepared images (n, 3, height, width), not yet of unit length."""
+    def _run(self, images: Floats, seconds: float | None = None) -> Floats:
+        """Return the vectors of prepared images (n, 3, height, width), not yet of unit length; `seconds` at most."""
         network, layer = self._network
         image = image_input(network)
         fixed = batch_size(image)
@@ -469,9 +491,9 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             parts = [images[start : start + fixed] for start in range(0, len(images), fixed)]
             blank = np.zeros((fixed - len(parts[-1]), *images.shape[1:]), np.float32)
             parts[-1] = np.concatenate([parts[-1], blank])
-            return np.concatenate([self._run(part) for part in parts])[: len(images)]
+            return np.concatenate([self._run(part, seconds) for part in parts])[: len(images)]
         n = len(images)
-        rows = self._output(images)
+        rows = self._output(images, seconds)
         shape = rows.shape
         if rows.ndim == 1 and n == 1:
             rows = rows[None]

@@ -48,6 +48,10 @@ class ModelFile:
         files = [[location, _file_sha256(path)] for location, path in sorted(self.weights.items())]
         return hashlib.sha256(json.dumps([digest, files]).encode()).hexdigest()
 
+    def n_bytes(self) -> int:
+        """Return the size of all its files."""
+        return len(self.data) + sum(path.stat().st_size for path in self.weights.values())
+
     def copy_to(self, folder: pathlib.Path) -> None:
         """Copy all files of the model into a folder, the graph as ``model.onnx``."""
         (folder / "model.onnx").write_bytes(self.data)
@@ -91,6 +95,59 @@ def read_model(path: StrPath) -> ModelFile:
     for tensor, place in zip(tensors, places, strict=True):
         _resolve(tensor, place, weights[place["location"]], folder)
     return ModelFile(data, weights, os.fspath(folder), graph)
+
+
+def n_nodes(data: bytes) -> int:
+    """Count the nodes of a graph with those of inner graphs (If, Loop), without reading its weights."""
+    n, waiting = 0, [(_IN_MODEL, 0, len(data))]
+    try:
+        while waiting:
+            inner, start, end = waiting.pop()
+            for number, first, last in _messages(data, start, end):
+                if number in inner:
+                    n += inner is _IN_GRAPH
+                    waiting.append((inner[number], first, last))
+    except (IndexError, ValueError):  # damaged: ONNX Runtime says so
+        pass
+    return n
+
+
+# The messages of protobuf in which nodes lie, by the numbers of their fields: model, graph, node and attribute.
+_IN_GRAPH: dict[int, Any] = {}
+_IN_ATTRIBUTE = {6: _IN_GRAPH, 11: _IN_GRAPH}
+_IN_GRAPH[1] = {5: _IN_ATTRIBUTE}
+_IN_MODEL = {7: _IN_GRAPH}
+
+
+def _messages(data: bytes, place: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield number, start and end of each field of a message whose length is written before it."""
+    while place < end:
+        key, place = _varint(data, place)
+        if key & 7 == 2:
+            length, place = _varint(data, place)
+            if place + length > end:
+                raise ValueError("cut short")
+            yield key >> 3, place, place + length
+            place += length
+        elif key & 7 == 0:
+            _, place = _varint(data, place)
+        elif key & 7 in (1, 5):
+            place += 8 if key & 7 == 1 else 4
+        else:
+            raise ValueError("no such kind of field")
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return a number of seven bits per byte, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
+        if shift > 63:
+            raise ValueError("no number ends")
 
 
 def _file_of(location: str, folders: list[pathlib.Path]) -> pathlib.Path:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import pathlib
 import re
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import joblib
@@ -10,11 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from .images import printable
-from .onnx_files import ModelFile
+from .onnx_files import ModelFile, n_nodes
 
 _PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 _FOLDER = "session.model_external_initializers_file_folder_path"  # where a model that is given as bytes has its weights
 _FIRST_WITH_FOLDER = (1, 21)  # older versions ignore it, and take weights from the current folder
+
+MAX_NODES = 20_000  # of a graph: ONNX Runtime takes a minute or two to open a chain of so many, and four times as
+# long for twice as many, and cannot be interrupted
+MAX_OUTPUT = 1_000_000_000  # bytes of a layer, of a batch
+TRIED_BYTES, TRIED_SECONDS = 4_000_000_000, 120.0  # more memory and time than the first run of a network may take
+_one_limit = threading.Lock()
 
 # Types of images that a model can take.
 DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
@@ -34,6 +45,8 @@ def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None
         import onnxruntime
     except ImportError:
         raise ImportError("features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'") from None
+    if (n := n_nodes(model.data)) > MAX_NODES:
+        raise ValueError(f"a graph of {n:,} nodes; at most {MAX_NODES:,} are supported")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
     # Idle threads wait instead of spinning, which would take the cores from those that decode the next images.
@@ -62,6 +75,68 @@ def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None
                 "update onnxruntime"
             ) from None
         raise ValueError(f"ONNX Runtime cannot run this model ({one_line(error)})") from None
+
+
+def check_size(session: Any, layer: str, n_images: int) -> None:
+    """Raise ValueError, without the name of the model, for a layer whose declared shape is of gigabytes."""
+    (output,) = (one for one in session.get_outputs() if one.name == layer)
+    sides = [side for side in output.shape if isinstance(side, int)]
+    n_bytes = 4 * math.prod(sides) * (1 if len(sides) == len(output.shape) else n_images)
+    if n_bytes > MAX_OUTPUT:
+        shape = " x ".join(map(str, output.shape))
+        size = f"{n_bytes / 1e9:.0f} GB for a batch of {n_images}"
+        raise ValueError(f"{layer} gives {shape} numbers, {size}; set layer to another layer")
+
+
+def run_within(session: Any, layer: str, inputs: dict[str, Any], seconds: float | None) -> Any:
+    """Run a session, and end it after so many seconds with TimeoutError; None: without a limit."""
+    if seconds is None:
+        return session.run([layer], inputs)[0]
+    import onnxruntime
+
+    options, ended = onnxruntime.RunOptions(), threading.Event()
+
+    def end() -> None:
+        ended.set()
+        options.terminate = True
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        return session.run([layer], inputs, options)[0]
+    except Exception:  # ONNX Runtime's errors share no other class
+        if ended.is_set():
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def limited_memory(n_bytes: int) -> Iterator[None]:
+    """Let this process map so much more memory and no more, where the system has such a limit, for what is tried.
+
+    A network that asks for more is then an error; without a limit the system may end the process.
+    """
+    try:
+        import resource
+
+        import onnxruntime
+
+        if set(_PROVIDERS[:-1]) & set(onnxruntime.get_available_providers()):  # they reserve more than they use
+            raise ImportError
+        mapped = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    with _one_limit:  # two would give back each other's
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if soft == resource.RLIM_INFINITY or soft > mapped + n_bytes:
+            resource.setrlimit(resource.RLIMIT_AS, (mapped + n_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def image_input(session: Any) -> Any:

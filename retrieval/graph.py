@@ -87,7 +87,7 @@ class Graph:
         return graph
 
     def add_new(self, n_threads: int) -> None:
-        """Add the new images; a graph that `read` mapped must be `loaded` first."""
+        """Add the new images."""
         library = faiss()
         before = library.omp_get_max_threads()
         library.omp_set_num_threads(n_threads)
@@ -141,24 +141,22 @@ class Graph:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], sides: np.ndarray, ids: np.ndarray) -> Graph:
-        """Read the graph that `save` wrote, memory-mapped, for the gallery as it is now.
+        """Read the graph that `save` wrote, for the gallery as it is now.
+
+        It is not memory-mapped: a file that is cut short while it is mapped ends the process.
 
         Raises
         ------
         ValueError
             The graph is missing, damaged, of another version or gallery, or has too many removed images.
         """
-        graph = cls(_read(Path(folder) / _FILE, mapped=True), sides, ids)
+        graph = cls(_read(Path(folder) / _FILE), sides, ids)
         gone = 1 - np.count_nonzero(graph.rows >= 0) / len(graph.rows)
         if gone > GONE_SHARE:
             raise ValueError(f"{Path(folder) / _FILE}: {gone:.0%} of its images are gone; build the index again")
         if not graph._is_of_gallery():
             raise ValueError(f"{Path(folder) / _FILE}: made for another gallery; build the index again")
         return graph
-
-    def loaded(self, folder: str | os.PathLike[str]) -> Graph:
-        """Return the same graph in memory, so that images can be added."""
-        return Graph(_read(Path(folder) / _FILE, mapped=False), self.sides, self.ids)
 
     def _is_of_gallery(self) -> bool:
         """Whether a sample of images has the sides of the graph, up to its rounding to 8 bits."""
@@ -172,7 +170,7 @@ class Graph:
         return bool(near.mean() > 0.9)  # a few images may lie beyond the trained range
 
 
-def _read(path: Path, *, mapped: bool) -> Any:
+def _read(path: Path) -> Any:
     library = faiss()
     try:
         with path.open("rb") as file:
@@ -185,7 +183,7 @@ def _read(path: Path, *, mapped: bool) -> Any:
     if not whole:
         raise ValueError(f"{path}: damaged, or of another version of visterm; build the index again")
     try:
-        index = library.read_index(os.fspath(path), library.IO_FLAG_MMAP_IFC if mapped else 0)
+        index = library.read_index(os.fspath(path))
         walk = library.downcast_index(index.index)
         is_graph = isinstance(walk, library.IndexHNSWSQ) and index.ntotal == walk.ntotal > 0
     except (RuntimeError, AttributeError) as error:  # AttributeError: an index of another kind

@@ -8,6 +8,8 @@ rows; the numbers equal those of a float32 copy, so that no result depends on wh
 from __future__ import annotations
 
 import copy
+import errno
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -60,6 +62,7 @@ class StoredVectors:
 
     def __init__(self, arrays: Sequence[np.ndarray], array_of: Any, row_of: Any, folder: Any = None) -> None:
         self.folder = folder
+        self._files = list(arrays)
         self._arrays = [
             np.asarray(array).view(np.uint16) if array.dtype == np.float16 else np.asarray(array) for array in arrays
         ]
@@ -91,6 +94,7 @@ class StoredVectors:
         ends = np.flatnonzero(np.diff(array_of[order])) + 1
         for places in np.split(order, ends) if len(order) else ():
             array, rows = self._arrays[array_of[places[0]]], row_of[places]
+            check_whole(self._files[array_of[places[0]]])
             if array.dtype == np.uint16:
                 _gather(array, rows, _WIDENED, places, out)
             else:
@@ -117,6 +121,20 @@ class StoredVectors:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(dtype or np.float32, copy=False)
+
+
+def check_whole(array: Any) -> None:
+    """Raise OSError if the file of a memory-mapped array was cut short since: reading beyond its end ends the process.
+
+    It takes a microsecond; other arrays pass.
+    """
+    while isinstance(array, np.ndarray):
+        file = array.base  # of the array that maps it; others are views
+        if isinstance(array, np.memmap) and isinstance(file, mmap.mmap):
+            if file.size() < array.offset + array.nbytes:
+                raise OSError(errno.EIO, "cut short while it was in use", array.filename and str(array.filename))
+            return
+        array = file
 
 
 def gallery_sides(learner: Any, X: Any, y: Any = None) -> Any:

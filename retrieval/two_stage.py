@@ -238,11 +238,9 @@ class TwoStageIndex(ExactIndex):
         """Number of images missing in a loaded graph: each query is compared with all of them."""
         return len(self._first_stage.new) if isinstance(self._first_stage, Graph) else 0
 
-    def update(self, folder: str | os.PathLike[str]) -> None:
-        """Add the new images to the graph of an index loaded from `folder`; the graph is then held in memory."""
-        graph = self._graph().loaded(folder)
-        graph.add_new(effective_n_jobs(self.n_jobs))
-        self._first_stage = graph
+    def update(self) -> None:
+        """Add the new images to the graph of a loaded index."""
+        self._graph().add_new(effective_n_jobs(self.n_jobs))
 
     def _graph(self) -> Graph:
         if not isinstance(self._first_stage, Graph):

@@ -219,8 +219,10 @@ def teaching_ids(run: Run, name: str, learner: Any) -> set[int]:
 
     table = check_table(run, name, learner)
     rows = taught_images(run, name).rows
+    if table.shape[0] != len(rows):
+        raise UserError(f"{name}: its table of teachers is of other images; run {again(run, name)} to make it again")
     has_entries = np.union1d(np.flatnonzero(np.diff(table.indptr)), table.indices)
-    return {rows[row]["id"] for row in has_entries}
+    return {rows[row]["id"] for row in has_entries if "id" in rows[row]}
 
 
 def without_taught(run: Run, name: str, learner: Any, ids: Container[int]) -> Any:
@@ -229,7 +231,7 @@ def without_taught(run: Run, name: str, learner: Any, ids: Container[int]) -> An
 
     check_table(run, name, learner)
     taught = taught_images(run, name)
-    rows = [place for place, row in enumerate(taught.rows) if row["id"] in ids]
+    rows = [place for place, row in enumerate(taught.rows) if row.get("id") in ids]
     try:
         return Teachers(learner, taught.X).without(rows)
     except ValueError as error:

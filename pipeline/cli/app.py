@@ -108,6 +108,8 @@ def main(*, ends_process: bool = False) -> None:
     The handlers of SIGINT and SIGTERM are given back, unless the process ends with the command: then it ignores signals
     that come after the work is done.
     """
+    if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a label that a terminal of cp1252 cannot show
     with signals.taken_over(ends_process=ends_process):
         try:
             code = app(standalone_mode=False)

@@ -121,7 +121,7 @@ def _graph_index(
         return index
     if index is not None:
         with console.phase(f"adding {count(index.n_new, 'image')} to the index for {name}"):
-            index.update(folder)
+            index.update()
     else:
         with console.phase(f"building the index of {count(len(gallery.images), 'image')} for {name}"):
             index = TwoStageIndex(*arguments, **options)

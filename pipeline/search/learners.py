@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
-from visterm.pipeline.store.models import TRAINED, check_learners, trained_record, warn_if_stale
+from visterm.pipeline.store.models import TRAINED, check_learners, check_uncut, trained_record, warn_if_stale
 from visterm.pipeline.store.recommendation import best_annotator, default_learner
 from visterm.pipeline.store.versions import LearnerVersions
 
@@ -82,7 +82,9 @@ class RunLearners(SearchableRun):
                 warn_if_stale(self.run, name, self.gallery.training_images, self._console)
             return loaded
 
-        return self._once(("learner", name), load)
+        loaded = self._once(("learner", name), load)
+        check_uncut(self.run, name, loaded.learner)
+        return loaded
 
     @contextlib.contextmanager
     def unchanged(self, name: str) -> Iterator[None]:
@@ -130,6 +132,7 @@ class RunLearners(SearchableRun):
         UserError
             As `blend`.
         """
+        self.learner(name)
         if learned_weight is None:
             return self._once(("index", name), lambda: self._index(name, None))
         return self._index(name, learned_weight)

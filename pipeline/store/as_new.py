@@ -9,9 +9,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
+from visterm.pipeline.errors import UserError
+
 from .images import Image
+from .records import repair_hint
 from .run import Run
 from .vectors import extractor_of
 
@@ -55,10 +59,14 @@ def counts_as_new(run: Run, images: Sequence[Image], n_visterms: int) -> tuple[n
     folder = run.extractor / _FOLDER
     if not folder.is_dir():
         return np.empty(0, np.int64), sparse.csr_matrix((0, n_visterms), dtype=np.int32)
-    ids, indptr, indices, data = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS)
-    row_of = {id_: row for row, id_ in enumerate(ids.tolist())}
+    try:
+        ids, indptr, indices, data = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS)
+        counts = sparse.csr_matrix((data, indices, indptr), shape=(len(ids), n_visterms))
+        counts.check_format(full_check=True)
+        row_of = {id_: row for row, id_ in enumerate(ids.tolist())}
+    except (OSError, ValueError, TypeError, EOFError, TokenError) as error:
+        raise UserError(f"{folder}: damaged ({error}); {repair_hint(run.extractor)}") from None
     places = [place for place, image in enumerate(images) if image.id in row_of]
-    counts = sparse.csr_matrix((data, indices, indptr), shape=(len(ids), n_visterms))
     rows = np.array([row_of[images[place].id] for place in places], np.int64)
     return np.array(places, np.int64), counts[rows]
 

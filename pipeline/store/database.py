@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from visterm.pipeline.errors import NothingToSearch, UserError, explain_system_error
 
 from .checksums import DamagedFile, check_files, check_seal, note_checked, sealed
-from .files import discard, replaced, write_bytes
+from .files import check_locks, discard, replaced, write_bytes
 from .paths import decoded
 from .records import FORMAT, other_version, repair_hint
 from .segments import has_segments
@@ -110,6 +110,7 @@ class Database:
             if not create and not os.path.lexists(self.file):
                 raise NothingToSearch(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
         self.segments.mkdir(parents=True, exist_ok=True)
+        check_locks(folder)
         try:
             self._db = sqlite3.connect(self.file, isolation_level=None, timeout=BUSY_SECONDS)
         except sqlite3.Error as error:

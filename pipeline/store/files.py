@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import glob
 import hashlib
 import json
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -37,6 +40,25 @@ def replaced(file: Path) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
+def discard_leftovers(file: Path) -> None:
+    """Remove what processes that were killed have left of writing a file: see `replaced`."""
+    for path in file.parent.glob(f"{glob.escape(file.name)}.*-*.tmp"):
+        pid = path.name.removeprefix(f"{file.name}.").partition("-")[0]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            discard(path)
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process of this machine runs."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # of another user
+        return True
+    return True
+
+
 def write_bytes(file: Path, data: bytes) -> None:
     """Write a file in one step: see `replaced`."""
     with replaced(file) as stream:
@@ -63,6 +85,36 @@ def write_text(file: Path, text: str) -> None:
     write_bytes(file, text.encode("utf-8", "surrogateescape"))
 
 
+def check_locks(folder: Path) -> None:
+    """Raise UserError if files in a folder cannot be locked: without locks SQLite and others wait for them in vain."""
+    if problem := _lock_problem(os.stat(folder).st_dev, folder):
+        raise UserError(
+            f"{folder}: this file system has no locks ({problem}), which keep two commands from writing at once; put "
+            "the runs on another one (VISTERM_RUNS), or mount this one with locks"
+        )
+
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_known_devices: dict[int, str | None] = {}  # what is wrong with the locks of a file system
+
+
+def _lock_problem(device: int, folder: Path) -> str | None:
+    if device not in _known_devices:
+        problem = None
+        try:
+            import fcntl
+
+            with tempfile.TemporaryFile(dir=folder) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows
+            pass
+        except OSError as error:  # or the folder cannot be written
+            problem = error.strerror if error.errno in _NO_LOCKS else None
+        _known_devices[device] = problem
+    return _known_devices[device]
+
+
 @contextlib.contextmanager
 def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
     """Hold an exclusive lock among threads and processes; the system releases it when the process dies.
@@ -75,6 +127,7 @@ def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
     lock = FileLock(file, blocking=wait)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        check_locks(file.parent)
         lock.acquire(poll_interval=0.02)
     except Timeout:
         yield False

@@ -22,6 +22,7 @@ from .paths import decoded
 LABEL_EDITS = "label_edits.sqlite"  # beside the collection
 LONGEST_LABEL = 200  # characters
 _APPLIED = "label_edits"  # in the catalogue: the number of the last edit that its labels include
+_IN_FORCE = "undoes IS NULL AND NOT EXISTS (SELECT 1 FROM edits AS undo WHERE undo.undoes = edits.number)"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
@@ -100,17 +101,17 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
 
     def last_step(self) -> list[LabelEdit]:
         """Rows of the last step that is not undone, in order; none if there is no such step."""
-        undone = "SELECT undoes FROM edits WHERE undoes IS NOT NULL"
-        where = f"undoes IS NULL AND number NOT IN ({undone})"
         with self._reading() as db:
-            if db is None:
+            query = f"SELECT step FROM edits WHERE {_IN_FORCE} ORDER BY number DESC LIMIT 1"
+            if db is None or (row := db.execute(query).fetchone()) is None:
                 return []
-            return list(_rows(db, f"WHERE step = (SELECT max(step) FROM edits WHERE {where}) ORDER BY number"))
+            return list(
+                _rows(db, "WHERE number >= ? AND step = ? ORDER BY number", *row, *row)
+            )  # its first row's number
 
     def before(self, edit: LabelEdit) -> int:
         """State of an image and a label before an edit: 1, -1, or 0."""
-        undone = "SELECT undoes FROM edits WHERE undoes IS NOT NULL"
-        where = f"path = ? AND label = ? AND number < ? AND undoes IS NULL AND number NOT IN ({undone})"
+        where = f"path = ? AND label = ? AND number < ? AND {_IN_FORCE}"
         with self._reading() as db:
             query = f"SELECT change FROM edits WHERE {where} ORDER BY number DESC LIMIT 1"
             values = (os.fsencode(edit.path), edit.label, edit.number)

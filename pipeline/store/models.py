@@ -26,7 +26,7 @@ TRAINED = {name: row.class_name for name, row in TABLE.items()}
 AGAIN = "again"  # in the record of a model that `train --again` took, by held-out images
 LEARNER_NAMES = (*TRAINED, "cosine")  # cosine needs no training
 TITLES = {name: row.title for name, row in TABLE.items()} | {"cosine": "Plain look (cosine)"}
-_CHECKED_BYTES = 100_000_000  # learners up to this size are checked completely before a search: 0.1 s
+_WHOLE_BYTES = 100_000_000  # learners up to this size are read and checked completely before a search: 0.1 s
 
 
 def check_learners(names: Sequence[str], known: Iterable[str] = LEARNER_NAMES) -> None:
@@ -66,7 +66,8 @@ def load_files(run: Run, name: str, *, mmap_mode: str = "r", verify: bool = Fals
     """Load the files of a trained learner, compared with their checksums; UserError if one is damaged.
 
     A search reads only some rows of a large W, and checking all of it would take most of the time: without ``verify``,
-    arrays of more than _CHECKED_BYTES together are not compared.
+    arrays of more than _WHOLE_BYTES together are not compared. They are memory-mapped, and smaller ones are not: a file
+    that is cut short while it is mapped ends the process. See `check_uncut`.
     """
     from visterm.learners import load_learner
 
@@ -75,12 +76,25 @@ def load_files(run: Run, name: str, *, mmap_mode: str = "r", verify: bool = Fals
         # What explains a learner is checked where it is used: a damaged table must not keep anyone from searching.
         crc32 = {file: known for file, known in crc32.items() if not is_explaining(file)}
         sizes = (path.stat().st_size for path in folder.glob("files/*.npy") if not path.name.startswith("teachers_"))
-        whole = verify or sum(sizes) < _CHECKED_BYTES
+        small = sum(sizes) < _WHOLE_BYTES
+        whole = verify or small
         check_files(folder, {file: known for file, known in crc32.items() if whole or not file.endswith(".npy")})
-        return load_learner(folder / "files", mmap_mode=mmap_mode, verify=whole and not crc32)
+        return load_learner(folder / "files", mmap_mode=None if small else mmap_mode, verify=whole and not crc32)
     except (OSError, ValueError) as error:
         where = "" if str(folder) in str(error) else f"{folder}: "
         raise UserError(f"{where}{error}; run '{how_to_train(run, name)} --force'") from None
+
+
+def check_uncut(run: Run, name: str, learner: SimilarityLearner) -> None:
+    """Raise UserError if a mapped file of a loaded learner was cut short since."""
+    from visterm.retrieval.stored import check_whole
+
+    try:
+        for value in vars(learner).values():
+            for array in (value.data, value.indices, value.indptr) if hasattr(value, "indptr") else (value,):
+                check_whole(array)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}; run '{how_to_train(run, name)} --force'") from None
 
 
 def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, naming
 
-from .checksums import Record, check_files, check_seal, files_crc32, sealed
+from .checksums import OWN, Record, check_files, check_seal, files_crc32, sealed
 from .files import sync
 from .records import FORMAT, repair_hint
 
 RECORD, IMAGES = "record.json", "images.jsonl"
+_valid: set[tuple[str, int]] = set()  # segments whose numbers were checked, with the checksum of their record
 
 
 def stacked(blocks: Sequence[Any]) -> Any:
@@ -135,12 +136,12 @@ def has_segments(segments: Path) -> bool:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether the files of a segment have the sizes and the checksums that its record notes."""
+    """Whether the files of a segment have the sizes and the checksums that its record notes, and valid numbers."""
     try:
         record = read_segment_record(folder)
         if any((folder / f"{name}.npy").stat().st_size != size for name, size in record["sizes"].items()):
             return False
-        check_files(folder, record["crc32"])
+        read_segment(folder)
     except (OSError, ValueError, UserError):
         return False
     return True
@@ -160,13 +161,14 @@ def check_ahead(segments: Path) -> None:
 def read_segment(folder: Path) -> Any:
     """Read a segment, CSR or dense, memory-mapped; UserError if a file is missing or damaged.
 
-    The files are compared with their checksums, once per process.
+    The files are compared with their checksums, and their numbers are checked, once per process.
     """
     import numpy as np
     from scipy import sparse
 
     record = read_segment_record(folder)
     shape = tuple(record["shape"])
+    key = os.path.abspath(folder), record[OWN]
     try:
         check_files(folder, record["crc32"])
         if record["kind"] == "dense":
@@ -178,7 +180,13 @@ def read_segment(folder: Path) -> Any:
             np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ("counts", "indices", "indptr")
         )
-        return sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
+        counts = sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
+        if key not in _valid:  # compiled code does not look whether a column exists
+            counts.check_format(full_check=True)
+            if len(data) and not data.min() >= 0 and np.issubdtype(data.dtype, np.integer):
+                raise ValueError("a negative count")
+            _valid.add(key)
+        return counts
     except (OSError, EOFError, ValueError, TokenError) as error:  # TokenError: of an array's header
         raise damaged(folder, error) from None
 

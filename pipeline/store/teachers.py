@@ -74,6 +74,9 @@ def load_teachers(artifact: Path) -> TaughtImages | None:
             return array
 
         n = len(known["rows"])
+        for number, row in enumerate(known["rows"]):
+            if not _is_row(row):
+                raise ValueError(f"row {number} of rows.json names no image")
         shape = n, known["n_features"]
         X = read("vectors") if (folder / "vectors.npy").exists() else read_sparse("", shape)
         if X.shape != shape:
@@ -86,6 +89,18 @@ def load_teachers(artifact: Path) -> TaughtImages | None:
         raise UserError(f"{folder}: a file is gone ({error.filename}); {repair_hint(artifact)}") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, TokenError) as error:
         raise UserError(f"{folder}: damaged ({error}); {repair_hint(artifact)}") from None
+
+
+def _is_row(row: Any) -> bool:
+    """Whether a row is as `TaughtImages` describes it."""
+    if not isinstance(row, dict):
+        return False
+    if "id" in row:
+        return type(row["id"]) is int
+    mark = row.get("mark")
+    return isinstance(row.get("sha256"), str) and (
+        mark is None or (isinstance(mark, dict) and type(mark.get("number")) is int and "time" in mark)
+    )
 
 
 def again(run: Run, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 from visterm.pipeline.console import Console, count, csv_text
 from visterm.pipeline.errors import UserError, naming
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.files import replaced, write_text
+from visterm.pipeline.store.files import discard_leftovers, replaced, write_text
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
 from visterm.pipeline.store.run import Run
@@ -102,6 +102,8 @@ def export(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output {folder}: this is a file; name a folder")
     folder.mkdir(exist_ok=True)
+    for file in (*(file for file, _ in writers), "images.csv"):
+        discard_leftovers(folder / file)
     files = []
     with console.phase(f"writing {count(len(images), 'image')}", len(writers), "formats") as phase:
         for done, (file, write) in enumerate(writers, start=1):

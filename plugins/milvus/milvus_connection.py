@@ -15,6 +15,8 @@ CONNECT_SECONDS = 5.0
 # prints that.
 _FILE_OPTIONS = {"grpc.keepalive_time_ms": 2**31 - 1}  # never
 
+_open_files: set[Path] = set()  # of milvus-lite, by this process
+
 
 class MilvusError(Exception):
     """Milvus cannot be used, in one line: what, where, what to do."""
@@ -47,7 +49,10 @@ def connect(uri: str) -> Any:
     while True:
         try:
             with said(uri):
-                return MilvusClient(uri, timeout=CONNECT_SECONDS, grpc_options=_FILE_OPTIONS if file else {})
+                client = MilvusClient(uri, timeout=CONNECT_SECONDS, grpc_options=_FILE_OPTIONS if file else {})
+            if file is not None:
+                _open_files.add(file.absolute())
+            return client
         except MilvusError as error:
             if file is None:
                 raise
@@ -61,6 +66,11 @@ def connect(uri: str) -> Any:
                     raise
                 raise Unusable(f"{file}: cannot be opened as a Milvus file; remove it ({error})") from None
         time.sleep(0.2)
+
+
+def was_removed(file: Path) -> bool:
+    """Whether a file of milvus-lite is gone that this process has open: it serves what it knows, and writes nothing."""
+    return file.absolute() in _open_files and not _lock(file).exists()
 
 
 def _lock(file: Path) -> Path:
@@ -87,6 +97,7 @@ def close_file(uri: str) -> None:
     from milvus_lite.server_manager import server_manager_instance
 
     server_manager_instance.release_server(uri)
+    _open_files.discard(Path(uri).absolute())
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, Ranking
 
 from .milvus import Entries, MilvusIndex, Scalars, StaleIndexError, drop_collection
-from .milvus_connection import MilvusError, Unusable, close_file
+from .milvus_connection import MilvusError, Unusable, close_file, was_removed
 
 _ENTRIES = "entries.npy"  # int64 (2, n): ids and fingerprints
 
@@ -51,11 +51,16 @@ def index_in_milvus(
     """Open the index of a learner in Milvus, and update it to the images of the gallery.
 
     Returns the exact index if the one in Milvus is out of date and cannot be updated now: while another process writes
-    to the run, or if the run has changed since the gallery was opened.
+    to the run, if the run has changed since the gallery was opened, or if the file was removed while it was in use.
     """
     run, settings = gallery.run, config.index
     uri = _uri(run, config)
     if settings.uri is None:
+        if was_removed(Path(uri)):
+            console.warn(
+                f"{uri} was removed while it was in use: {name} searches exactly until this program is restarted"
+            )
+            return exact
         Path(uri).parent.mkdir(exist_ok=True)
     with _as_user_error():
         index = RunIndex(

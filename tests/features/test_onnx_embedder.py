@@ -6,15 +6,17 @@ import copy
 import hashlib
 import json
 import pickle
+import resource
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from visterm.features import ImageError, OnnxEmbedder, read_picture
+from visterm.features import ImageError, OnnxEmbedder, onnx_embedder, onnx_files, onnx_session, read_picture
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -449,3 +451,78 @@ def test_a_gpu_is_taken_where_there_is_one(fixed, monkeypatch):
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: there)
     OnnxEmbedder(fixed).fit()
     assert asked == [["CUDAExecutionProvider", "CPUExecutionProvider"]]
+
+
+def small_model(file, nodes, initializers=(), shape=None):
+    """Write a model of a few nodes, from ``image`` to ``out``."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [None, 3, 8, 8])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, shape)
+    constants = [numpy_helper.from_array(array, name) for name, array in dict(initializers).items()]
+    graph = helper.make_graph(nodes, "small", [image], [out], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
+    return file
+
+
+def test_nodes_are_bounded_before_anything_is_opened(tmp_path, fixed, monkeypatch):
+    from onnx import helper
+
+    chain = [helper.make_node("Relu", [f"t{i}" if i else "image"], [f"t{i + 1}"]) for i in range(30)]
+    inner = helper.make_graph(chain, "inner", [], [helper.make_tensor_value_info("t30", 1, None)])
+    nodes = [*chain[:5], helper.make_node("If", ["t5"], ["out"], then_branch=inner, else_branch=inner)]
+    data = small_model(tmp_path / "m.onnx", nodes).read_bytes()
+    assert onnx_files.n_nodes(data) == 66
+    assert onnx_files.n_nodes(fixed.read_bytes()) == len(onnx.load(fixed).graph.node)
+    for cut in (0, 10, len(data) // 2, len(data) - 1):
+        assert onnx_files.n_nodes(data[:cut]) <= 66
+    monkeypatch.setattr(onnx_session, "MAX_NODES", 65)
+    assert "a graph of 66 nodes; at most 65 are supported" in refusal(tmp_path / "m.onnx", size=8)
+
+
+def test_a_layer_of_gigabytes_is_refused_before_it_is_run(tmp_path, monkeypatch):
+    from onnx import helper
+
+    nodes = [helper.make_node("Tile", ["image", "repeats"], ["out"])]
+    file = small_model(tmp_path / "m.onnx", nodes, {"repeats": np.array([1, 1000, 100, 100])})
+    monkeypatch.setattr(onnx_embedder, "run_within", Mock(side_effect=AssertionError))
+    assert "out gives None x 3000 x 800 x 800 numbers, 8 GB for a batch of 1" in refusal(file)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system has no such limit")
+def test_a_layer_whose_size_nobody_declares_is_an_error_of_memory(tmp_path, monkeypatch):
+    """The size depends on the picture: without a limit the system may end the process."""
+    from onnx import helper
+
+    nodes = [
+        helper.make_node("Shape", ["image"], ["shape"]),
+        helper.make_node("NonZero", ["image"], ["places"]),
+        helper.make_node("Shape", ["places"], ["n"]),
+        helper.make_node("Concat", ["n", "n"], ["four"], axis=0),
+        helper.make_node("Mul", ["four", "few"], ["repeats"]),
+        helper.make_node("Expand", ["number", "repeats"], ["out"]),
+    ]
+    constants = {"few": np.array([20, 1, 20, 1]), "number": np.float32([1.0])}
+    file = small_model(tmp_path / "m.onnx", nodes, constants)  # 900 MB
+    monkeypatch.setattr(onnx_embedder, "TRIED_BYTES", 300_000_000)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    assert "ONNX Runtime cannot run this model" in refusal(file)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_a_network_that_does_not_end_is_refused(tmp_path, monkeypatch):
+    from onnx import TensorProto, helper
+
+    values = {"i": (TensorProto.INT64, []), "on": (TensorProto.BOOL, []), "x": (TensorProto.FLOAT, None)}
+    inputs = [helper.make_tensor_value_info(name, *value) for name, value in values.items()]
+    outputs = [helper.make_tensor_value_info(f"{name}2", *values[name]) for name in ("on", "x")]
+    body = [helper.make_node("Identity", ["on"], ["on2"]), helper.make_node("Sigmoid", ["x"], ["x2"])]
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["image"], ["pooled"]),
+        helper.make_node(
+            "Loop", ["n", "yes", "pooled"], ["out"], body=helper.make_graph(body, "body", inputs, outputs)
+        ),
+    ]
+    file = small_model(tmp_path / "m.onnx", nodes, {"n": np.array(10**9), "yes": np.array(True)})
+    monkeypatch.setattr(onnx_embedder, "TRIED_SECONDS", 0.3)
+    assert "takes more than 0.3 seconds for 1 image" in refusal(file)

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,7 +108,7 @@ def test_images_come_and_go_without_building_again(gallery, saved):
     assert index.recall(now[some], 10) >= 0.99
 
     before = (saved / FILE).read_bytes()
-    index.update(saved)
+    index.update()
     assert index.n_new == 0
     assert (saved / FILE).read_bytes() == before  # until it is saved
     np.testing.assert_array_equal(index.search(now[some], 1).indices[:, 0], some)
@@ -128,11 +127,11 @@ def test_with_many_new_images_the_best_of_them_are_chosen(gallery, saved):
     np.testing.assert_array_equal(index.search(new, 1).indices[:, 0], np.arange(N, N + 1000))
 
 
-def test_a_saved_index_is_mapped(gallery, saved):
+def test_an_index_in_use_outlives_its_file(gallery, saved):
     X, _ = gallery
     index = TwoStageIndex.load(saved, Cosine().fit(X), X)
-    if (maps := Path("/proc/self/maps")).exists():
-        assert os.fspath(saved / FILE) in maps.read_text()
+    os.truncate(saved / FILE, 10)  # of a mapped file, the next search would end the process
+    assert index.recall(X[:20], 10) >= 0.99
     (saved / FILE).unlink()  # a search goes on while the file is replaced
     assert index.recall(X[:20], 10) >= 0.99
 

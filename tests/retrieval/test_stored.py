@@ -1,5 +1,7 @@
 """Vectors that stay on disk: rows as an array gives them, and the same results as of a float32 copy, bit for bit."""
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -122,3 +124,18 @@ def test_two_stages_build_save_and_open(both, tmp_path):
     stay = np.r_[5 : len(X)]
     grown = TwoStageIndex.load(tmp_path, learner, X.part(stay), ids=stay)
     assert set(grown.search(whole[:9], 20).indices.ravel() + 5) & set(range(5)) == set()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_file_that_is_cut_short_is_an_error(tmp_path, dtype):
+    """Reading beyond its end would end the process."""
+    arrays = []
+    for number in range(2):
+        np.save(tmp_path / f"{number}.npy", np.ones((100, D), dtype))
+        arrays.append(np.load(tmp_path / f"{number}.npy", mmap_mode="r"))
+    X = StoredVectors(arrays, np.repeat([0, 1], 100), np.tile(np.arange(100), 2))
+    os.truncate(tmp_path / "1.npy", 1000)
+    assert X[:100].sum() == 100 * D
+    for part in (X, X.part(np.arange(50, 150))):
+        with pytest.raises(OSError, match=r"cut short while it was in use.*1\.npy"):
+            part[:]

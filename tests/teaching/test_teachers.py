@@ -12,6 +12,8 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages import train as train_module
+from visterm.pipeline.store.checksums import files_crc32
+from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import load_teachers
 from visterm.teaching import feedback as feedback_update
@@ -189,3 +191,27 @@ def test_what_cannot_be_forgotten_is_said_in_one_line(mine):
     assert "wsabie does not learn from marks" in refused("forget", "id:1", "--learner", "wsabie", cwd=mine)
     shutil.rmtree(mine / "runs/fruit/learners/oasis/teachers")
     assert "--force' to make one" in refused("forget", "pear/3.jpg", cwd=mine)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.__setitem__(3, "apple/3.jpg"),
+        lambda rows: rows.__setitem__(0, {"id": "12"}),
+        lambda rows: rows.__setitem__(0, {"sha256": "ab", "mark": "yes"}),
+        lambda rows: rows.pop(),
+    ],
+)
+def test_rows_that_name_no_image_are_damage(run, change):
+    """With a checksum that fits, as of a program that wrote them."""
+    artifact = run.learner("oasis")
+    file, record = artifact / "teachers/rows.json", json.loads((artifact / "record.json").read_text())
+    known = json.loads(file.read_text())
+    change(known["rows"])
+    file.write_text(json.dumps(known))
+    record["crc32"] |= files_crc32(artifact, ["teachers/rows.json"])
+    write_record(artifact / "record.json", record)
+    for call in (["explain", "id:1", "id:2", "--learner", "oasis", "--teachers"], ["forget", "id:1"]):
+        line = refused(*call, "--run", "fruit", cwd=run.folder.parents[1])
+        assert "teachers: damaged" in line
+        assert "visterm train --learner oasis --force --run fruit" in line

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -138,6 +140,25 @@ def test_files_are_overwritten_and_others_stay(trained, tmp_path):
     assert printed.split() == [str(tmp_path / "out/similarity.npz")]
     assert (tmp_path / "out/similarity.npz").read_bytes() != first
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["notes.txt", "similarity.npz"]
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next(trained, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    program = """
+import os, sys
+from pathlib import Path
+from visterm.pipeline.store.files import replaced
+with replaced(Path(sys.argv[1])):
+    os.kill(os.getpid(), 9)
+"""
+    for name in ("similarity.npz", "other.npz"):
+        subprocess.run([sys.executable, "-c", program, out / name], check=False)
+    (out / f"similarity.npz.{os.getpid()}-1.tmp").touch()  # of a process that runs
+    assert len(list(out.iterdir())) == 3
+    visterm("export", "--to", "npz", "--run", "made", "--learner", "oasis", "--output", out, cwd=trained)
+    names = sorted(path.name for path in out.iterdir())
+    assert [names[0][:10], *names[1:]] == ["other.npz.", "similarity.npz", f"similarity.npz.{os.getpid()}-1.tmp"]
 
 
 def test_the_folder_is_named_after_run_and_learner(mine):

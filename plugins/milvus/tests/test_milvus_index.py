@@ -226,6 +226,29 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
 
 
 @pytest.mark.slow
+def test_a_file_that_is_cut_or_removed_while_it_is_in_use_changes_no_result(mine, caplog):
+    """Until the run changes, what was served is in memory; then search is exact, and says so."""
+    run = Run(mine / "runs/fruit")
+    folder = run.folder / "index/milvus.db"
+    searcher = Searcher(run)
+    results = searcher.search("id:3", k=2)
+    assert type(searcher.index("oasis")) is RunIndex
+    for file in folder.rglob("*"):
+        if file.is_file() and file.name != "LOCK":
+            os.truncate(file, file.stat().st_size // 2)
+    assert searcher.search("id:3", k=2) == results
+    shutil.rmtree(folder)
+    assert searcher.search("id:3", k=2) == results
+    LabelEditor(run).add("red", [3])
+    searcher = Searcher(run)
+    assert type(searcher.index("oasis")) is ExactIndex
+    assert [row["id"] for row in searcher.search("id:3", k=2)[0]["results"]] == [r["id"] for r in results[0]["results"]]
+    assert "was removed while it was in use: oasis searches exactly" in caplog.text
+    close_file(os.fspath(folder))
+    assert type(Searcher(run).index("oasis")) is RunIndex
+
+
+@pytest.mark.slow
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
     results, _ = search("id:3", mine, k=2)
     with closing(socket.create_server(("127.0.0.1", 0))) as deaf, monkeypatch.context() as patch:

@@ -220,3 +220,22 @@ def test_the_nearest_labels_are_those_of_the_moment(run):
     editor.add("ripe", plums[:2])
     ((suggested,),) = [answer["labels"] for answer in Searcher(run).annotate(f"id:{plums[5]}", learner="knn")]
     assert suggested["label"] == "ripe"  # of all images, only few have a label
+
+
+@pytest.mark.parametrize("limit", [0, 100_000_000])
+def test_a_learner_in_use_outlives_files_that_are_cut_short(run, monkeypatch, limit):
+    """One that is mapped is refused: reading beyond the end of its file would end the process."""
+    monkeypatch.setattr("visterm.pipeline.store.models._WHOLE_BYTES", limit)
+    searcher = Searcher(run)
+    before = {name: searcher.search("id:1", learner=name) for name in searcher.learners}
+    for file in run.folder.glob("learners/*/files/*.npy"):
+        os.truncate(file, 10)
+    for name, answers in before.items():
+        if limit or name == "cosine":
+            assert searcher.search("id:1", learner=name) == answers
+            continue
+        reason = f"cut short while it was in use; run 'visterm train --learner {name}"
+        with pytest.raises(UserError, match=reason):
+            searcher.search("id:1", learner=name)
+        with pytest.raises(UserError, match=reason):
+            searcher.index(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import CLASSES, visterm
+from running import CLASSES, refused, visterm
 
 from visterm.features import VistermExtractor
 from visterm.learners import OASIS, load_learner
@@ -147,3 +147,17 @@ def test_a_run_of_before_and_validation_images_are_measured_as_they_are(fruit, w
     visterm("features", "split", *settings("features.n_visterms=8"), cwd=fruit)
     assert not (fruit / "runs/split/extractor/as_new").exists()
     visterm("train", "--run", "split", cwd=fruit)
+
+
+@pytest.mark.parametrize("name", ["ids", "indptr", "indices", "counts"])
+def test_arrays_that_do_not_fit_are_damage(fruit, name):
+    visterm("features", "fruit", *settings(), cwd=fruit)
+    run = Run(fruit / "runs/fruit")
+    with publish(run.extractor, read_record(run.extractor)) as folder:
+        for part in ("files", "as_new"):
+            shutil.copytree(run.extractor / part, folder / part)
+        array = np.load(folder / f"as_new/{name}.npy")
+        np.save(folder / f"as_new/{name}.npy", array + 10_000 if name == "indices" else array[:-1])
+    line = refused("train", cwd=fruit)
+    assert "extractor/as_new: damaged (" in line
+    assert "visterm features --force --run fruit" in line

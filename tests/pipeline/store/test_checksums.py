@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import zlib
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store import append_only
 from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import publish
@@ -184,3 +186,38 @@ def test_a_damaged_copy_is_written_again(tmp_path, how):
     notes.file.unlink()
     assert notes.rebuild() == (3, 0)
     assert notes.all() == ["note 0", "note 1", "note 2"]
+
+
+def test_a_new_process_does_not_look_at_each_row_of_a_file_that_is_as_it_was_left(tmp_path, monkeypatch):
+    """Time would grow with all that people ever said."""
+    notes = _Notes(tmp_path / "notes.sqlite")
+    for i in range(20):
+        notes.add(f"note {i}")
+    compared, crc32_of = [], append_only._crc32_of
+    monkeypatch.setattr(append_only, "_crc32_of", lambda *row: compared.append(row) or crc32_of(*row))
+
+    def n_compared(work, *arguments):
+        append_only._checked.clear()  # as a new process
+        compared.clear()
+        work(*arguments)
+        return len(compared)
+
+    assert n_compared(notes.all) == 0
+    assert n_compared(notes.add, "more") == 1  # its own
+    assert n_compared(notes.all) == 0
+    assert n_compared(notes.damage) == 21
+    assert n_compared(notes.all) == 0
+    notes.seal.write_text("{")
+    assert n_compared(notes.all) == 21
+    assert n_compared(notes.all) == 0
+    flip(notes.file, notes.file.read_bytes().index(b"note 7"))
+    append_only._checked.clear()
+    with pytest.raises(UserError, match="row 8 of notes does not have the checksum"):
+        notes.all()
+
+
+def test_the_text_of_a_row_is_that_of_its_pairs():
+    """As files of older versions have it."""
+    row = {"b": b"caf\xe9", "a": "caf\u00e9 '%s' \udce9", "d": None, "c": 2, "e": 0.1}
+    pairs = [("a", row["a"]), ("b", row["b"]), ("c", 2.0), ("d", None), ("e", 0.1)]
+    assert append_only._row_crc32(row) == zlib.crc32(repr(pairs).encode("utf-8", "backslashreplace"))
