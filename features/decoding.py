@@ -33,6 +33,7 @@ RGB_BYTES = 3  # per pixel; an image of more bytes per pixel may have fewer pixe
 _ROWS = 256  # of an image of deep grey levels that are converted at a time
 MAX_SIDE = 1_000_000  # width or height; a decoder pays for each row, however short
 PIXELS_PER_BYTE = 10_000  # of a file; PNG, GIF and JPEG hold at most 8,300, lossless WebP of one colour 3 million
+FLAT = 8  # levels between the brightest and the darkest pixel of a picture that shows nothing
 SMALL_PIXELS = 4_000_000  # an image of no more pixels may have more of them per byte
 
 StrPath = str | os.PathLike[str]
@@ -215,6 +216,29 @@ def enlarge_to_side(pixels: npt.NDArray[np.uint8], side: int | None) -> npt.NDAr
         return pixels
     size = max(1, round(width * side / longest)), max(1, round(height * side / longest))
     return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
+
+
+def resize_to(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
+    """Scale an image to a size: by averaging areas where a side shrinks, by linear interpolation where it grows.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, (H, W, 3) or (H, W)
+    height, width : int
+
+    Returns
+    -------
+    ndarray of uint8, (height, width, 3) or (height, width)
+
+    Notes
+    -----
+    In two steps where one side shrinks and the other grows: there OpenCV's INTER_AREA interpolates along both.
+    """
+    least = min(height, pixels.shape[0]), min(width, pixels.shape[1])
+    for size, interpolation in ((least, cv2.INTER_AREA), ((height, width), cv2.INTER_LINEAR_EXACT)):
+        if pixels.shape[:2] != size:
+            pixels = cast("npt.NDArray[np.uint8]", cv2.resize(pixels, size[::-1], interpolation=interpolation))
+    return pixels
 
 
 def _resized(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
@@ -520,10 +544,31 @@ def _pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
     if image.has_transparency_data:
         if image.mode != "RGBA":
             image = image.convert("RGBA")
-        white = Image.new("RGB", image.size, "white")
-        white.paste(image, mask=image)
-        return np.array(white)
+        return _on_ground(image)
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _on_ground(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Put an image with transparent parts on white; on black if it cannot be seen on white, and can on black."""
+    ground = _laid_on(image, "white")
+    if min(low for low, _ in _levels(ground)) >= 255 - FLAT:
+        del ground  # one at a time: memory
+        ground = _laid_on(image, "black")
+        if all(high - low <= FLAT for low, high in _levels(ground)):
+            del ground
+            ground = _laid_on(image, "white")
+    return np.array(ground)
+
+
+def _laid_on(image: Image.Image, color: str) -> Image.Image:
+    ground = Image.new("RGB", image.size, color)
+    ground.paste(image, mask=image)
+    return ground
+
+
+def _levels(image: Image.Image) -> list[tuple[int, int]]:
+    """The smallest and largest level of each channel."""
+    return cast("list[tuple[int, int]]", image.getextrema())
 
 
 def _eight_bits(image: Image.Image) -> npt.NDArray[np.uint8]:

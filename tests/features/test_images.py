@@ -23,7 +23,7 @@ import pytest
 from PIL import Image
 
 from visterm.features import images
-from visterm.features.decoding import decode_picture, shrink_to_side
+from visterm.features.decoding import decode_picture, resize_to, shrink_to_side
 from visterm.features.exif import date_taken
 from visterm.features.images import (
     EXTENSIONS,
@@ -198,6 +198,39 @@ def test_transparency_lies_on_white(kind):
     assert (pixels[:10] == 255).all()
     assert np.abs(pixels[10:20] - (0.4 * picture()[10:20] + 0.6 * 255)).max() <= 1
     np.testing.assert_array_equal(pixels[20:], picture()[20:])
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_white_on_transparent_lies_on_black_and_what_shows_on_white_does_not(kind):
+    """Two white logos are two pictures; what can be seen on neither ground, or on white, keeps it."""
+    logos = [Image.new("RGBA", (8, 6), (0, 0, 0, 0)) for _ in range(2)]
+    logos[0].putpixel((1, 1), (255, 255, 255, 255))
+    logos[1].paste((250, 252, 255, 255), (3, 2, 7, 5))
+    seen = [decode_image(encode(logo, kind, lossless=True), "x") for logo in logos]
+    assert [pixels[0, 0].tolist() for pixels in seen] == [[0, 0, 0]] * 2
+    assert (seen[0][1, 1].tolist(), seen[1][3, 4].tolist()) == ([255] * 3, [250, 252, 255])
+    for pixel in ((0, 0, 0, 0), (255, 255, 255, 255), (0, 0, 0, 9)):
+        plain = Image.new("RGBA", (8, 6), pixel)
+        assert decode_image(encode(plain, kind, lossless=True), "x").min() >= 245
+    logos[0].putpixel((5, 5), (200, 0, 0, 255))
+    assert decode_image(encode(logos[0], kind, lossless=True), "x")[0, 0].tolist() == [255] * 3
+
+
+def test_a_side_that_shrinks_is_averaged_where_the_other_grows():
+    """OpenCV's INTER_AREA interpolates between two pixels there."""
+    stripes = np.zeros((4, 640, 3), np.uint8)
+    stripes[:, ::2] = 255
+    stripes[2:, :, 1] = 255
+    small = resize_to(stripes, 8, 8)
+    assert (np.abs(small[:, :, 0].astype(int) - 127.5) <= 1).all()
+    assert small[0, 0, 1] < 130 < 250 < small[-1, 0, 1]
+    assert np.abs(resize_to(stripes.transpose(1, 0, 2), 8, 8).astype(int) - small.transpose(1, 0, 2)).max() <= 1
+    photo = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
+    for height, width in ((20, 30), (40, 15), (7, 60)):  # as before, where no side grows
+        expected = cv2.resize(photo, (width, height), interpolation=cv2.INTER_AREA)
+        np.testing.assert_array_equal(resize_to(photo, height, width), expected)
+    assert resize_to(photo, 40, 60) is photo
+    assert resize_to(photo[..., 0], 80, 120).shape == (80, 120)
 
 
 def test_transparent_palette_and_colour_key():

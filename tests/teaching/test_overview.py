@@ -15,8 +15,7 @@ from visterm.pipeline import Searcher, find_duplicates
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.store.run import Run
 from visterm.teaching import overview as module
-from visterm.teaching.groups import group_pairs
-from visterm.teaching.overview import make_overview, read_overview
+from visterm.teaching.overview import groups_of, make_overview, read_overview
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview,
 @pytest.mark.slow
 def test_copies_are_found(odd, overview):
     names = {image.id: image.path for image in odd.images}
-    kept = group_pairs(overview.alike, {})
+    kept = groups_of(odd, overview.alike)
     groups = [{names[number] for number in group["ids"]} for group in kept]
     assert find_duplicates(odd) == kept
     same = [names for names, group in zip(groups, kept, strict=True) if group["same"]]
@@ -179,6 +178,7 @@ def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
 @pytest.mark.slow
 def test_a_damaged_overview_is_none(odd, overview, tmp_path):
     run = Run(copy_run(odd.run.folder, tmp_path / "odd"))
-    for damaged in ("{", "[]", '{"same": [], "alike": []}'):  # the latter two are of earlier versions
+    # The latter two are of earlier versions.
+    for damaged in ("{", "[]", '{"same": [], "scene": [], "alike": []}'):
         (module.overview_folder(run) / "alike.json").write_text(damaged)
         assert read_overview(run) is None
