@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.store.images import Image
 
-from .same_picture import CORRELATION, WORKING_SIDE, align, brightened, correlation, same_picture
+from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
 
 if TYPE_CHECKING:
     import numpy as np
@@ -310,7 +310,7 @@ def _agree_everywhere(one: np.ndarray, other: np.ndarray, tolerance: float = _FI
     low, high = sorted((one, other), key=np.std)
     around = np.ones((3, 3), np.uint8)
     limit = tolerance + _OF_EDGE * (cv2.dilate(high, around) - cv2.erode(high, around))
-    return any((np.abs(part - high) <= limit).all() for part in (low, brightened(low, high)))
+    return any((np.abs(part - high) <= limit).all() for part in (low, tone(low, high)))
 
 
 def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERANCE) -> list[tuple[int, int, bool]]:

@@ -20,6 +20,8 @@ _OF_CONTRAST = 0.25  # of a block with details, a share of its standard deviatio
 _OF_PICTURE, _NOISE = 0.3, 3.0  # of dim pictures, a share of that of the whole, but no less than JPEG's noise
 _COLOR_DIFFERENCE = 12.0  # levels: of the mean Cr and Cb of a block
 _BLOCKS = 16  # per side
+_SIGMA = 1.6  # pixels: what is smaller differs by how a picture was scaled, sharpened and encoded
+_LEVELS = 8  # that have one tone
 _STEPS, _FEW_STEPS = 50, 5  # of an alignment: from a guess, and of pictures of one frame, whose sides were rounded
 _LEAST_SCALE, _MOST_SHEAR, _BEYOND = 0.89, 0.01, 0.005  # of a crop: its sides, its shear, what lies outside
 _KEYPOINTS = 10  # that lie in one place of two pictures of different brightness, with descriptors so near:
@@ -127,46 +129,52 @@ def _is_crop(matrix: np.ndarray, sides: np.ndarray, others: np.ndarray) -> bool:
 
 def _agreement(one: np.ndarray, other: np.ndarray | None) -> float:
     """Correlation of two pictures of one size that agree in every block; else 0."""
-    import cv2
     import numpy as np
 
     if other is None:
         return 0.0
-    low, high = sorted((cv2.GaussianBlur(part, (0, 0), 1.2).astype(np.float32) for part in (one, other)), key=np.std)
-    target = _ycc(high)
+    smooth, target = _smooth(one), _smooth(other)
     grey = target[..., 0]
-    value = correlation(_ycc(low)[..., 0], grey)
+    value = correlation(smooth[..., 0], grey)
     if value < CORRELATION:
         return 0.0
     contrast = np.sqrt(np.maximum(_of_blocks(grey**2) - _of_blocks(grey) ** 2, 0))
     smooth_limit = max(_NOISE, min(DIFFERENCE, _OF_PICTURE * float(grey.std())))
     limit = np.maximum(smooth_limit, _OF_CONTRAST * contrast)
 
-    def agree(predicted: np.ndarray) -> bool:
-        off = _ycc(predicted) - target
+    def agree(off: np.ndarray) -> bool:
         colors = (np.abs(_of_blocks(off[..., i])).max() <= _COLOR_DIFFERENCE for i in (1, 2))
         return bool((np.sqrt(_of_blocks(off[..., 0] ** 2)) <= limit).all()) and all(colors)
 
-    if agree(low) or (agree(brightened(low, high)) and _n_shared_keypoints(one, other) >= _KEYPOINTS):
+    if agree(smooth - target):
         return value
+    for low, high, seen in ((one, other, target), (other, one, smooth)):  # what is overexposed is made of the other
+        toned = tone(low, high)
+        if np.abs(toned - low).max() > _NOISE and agree(_smooth(toned) - seen):
+            return value if _n_shared_keypoints(one, other) >= _KEYPOINTS else 0.0
     return 0.0
 
 
-def _ycc(pixels: np.ndarray) -> np.ndarray:
-    """Grey levels and colours, Y, Cr and Cb, of RGB; float32 both."""
+def _smooth(pixels: np.ndarray) -> np.ndarray:
+    """Grey levels and colours, Y, Cr and Cb, of RGB, without the finest details; float32."""
     import cv2
-
-    return cv2.cvtColor(pixels / 255, cv2.COLOR_RGB2YCrCb) * 255
-
-
-def brightened(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Change the brightness and contrast of a picture to come nearest another one, which may be overexposed."""
     import numpy as np
 
-    kept = (high > 4) & (high < 251)
-    x, y = (low[kept], high[kept]) if kept.any() else (low, high)
-    gain = float(((x - x.mean()) * (y - y.mean())).mean()) / max(float(np.var(x)), 1e-6)
-    return np.clip(gain * (low - float(x.mean())) + float(y.mean()), 0, 255).astype(np.float32)
+    smooth = cv2.GaussianBlur(pixels.astype(np.float32) / 255, (0, 0), _SIGMA)
+    return 255 * cv2.cvtColor(smooth, cv2.COLOR_RGB2YCrCb)
+
+
+def tone(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Give a picture the brightness of another one, by the mean level there of each of its levels; float32."""
+    import numpy as np
+
+    levels = low.ravel().astype(np.intp) // _LEVELS
+    counts = np.bincount(levels, minlength=256 // _LEVELS)
+    present = counts > 0
+    means, sources = (
+        np.bincount(levels, values.ravel(), len(counts))[present] / counts[present] for values in (high, low)
+    )
+    return np.interp(low, sources, means).astype(np.float32)
 
 
 def correlation(one: np.ndarray, other: np.ndarray) -> float:
