@@ -35,9 +35,11 @@ def test_a_crop_lies_within_its_picture(coffee):
     assert same_picture(coffee, jpeg(crop, 60), whole) > 0.98
     assert same_picture(coffee[:, :380], coffee[:, 10:], np.array([[1, 0, -0.025], [0, 1, 0]])) == 0  # of a pan
     assert same_picture(coffee[:, :380], coffee[:, 10:]) == 0
-    assert (
-        same_picture(coffee[40:220, 60:330], coffee, np.array([[0.69, 0, 0.154], [0, 0.69, 0.154]])) == 0
-    )  # too small
+    framed = cv2.copyMakeBorder(coffee[60:200, 60:300], 60, 60, 75, 75, cv2.BORDER_CONSTANT, value=(250, 250, 250))
+    moved = np.roll(framed, 12, axis=1)  # what lies beyond is white as well
+    assert same_picture(framed, moved, np.array([[1, 0, 12 / 390], [0, 1, 0]])) == 0
+    small = np.array([[0.69, 0, 0.154], [0, 0.69, 0.154]])
+    assert same_picture(coffee[40:220, 60:330], coffee, small) == 0
     turned = cv2.warpAffine(coffee, cv2.getRotationMatrix2D((195, 130), 2, 1.1), (390, 260))
     assert same_picture(turned, coffee, CROP) == 0
 
