@@ -21,7 +21,7 @@ TOPICS = {
     "Codebook": r"codebook-",
     "Service": r"service-",
     "Quality": r".*-(map|quality|p1)(-|$)|fitting-|wsabie-single|musl-k",
-    "Search": r"search-|knn-|milvus-",
+    "Search": r"search-|knn-|milvus-|neighbours-(deep|visterms)-",
     "Training": r"",
 }
 ORDER = (

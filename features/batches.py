@@ -12,7 +12,8 @@ from typing import Any
 import joblib
 import numpy as np
 
-from .decoding import enlarge_to_side, shrink_to_side
+from .decoding import enlarge_to_side, shrink_to_side, side_of
+from .depth import RULES, Rules
 from .descriptors import as_rgb
 from .images import ImageError, read_picture
 
@@ -20,7 +21,7 @@ BATCH = 32  # images whose blocks are assigned to visterms together
 DISTRIBUTED_BATCH = 128  # images per task of `distribute`, which carries the codebook of some MB
 
 Failure = tuple[int, str, Exception]  # index of an image that could not be read, its path, the error
-Limits = tuple[int, int | None, int | None]  # most pixels, longest side, and that of small images; see `read_pixels`
+Limits = tuple[int, int | None, int | None, Rules]  # most pixels, longest side, and that of small images
 Distribute = Callable[[Callable[..., Any], Iterable[tuple]], Iterable[Any]]  # function and tasks to results, in order
 
 
@@ -33,13 +34,16 @@ def check_images(images: Any) -> Any:
     return images
 
 
-def read_pixels(image: Any, max_pixels: int, max_side: int | None = None, enlarge_to: int | None = None) -> np.ndarray:
+def read_pixels(
+    image: Any, max_pixels: int, max_side: int | None = None, enlarge_to: int | None = None, rules: Rules = RULES
+) -> np.ndarray:
     """Return RGB pixels of a path or an array, scaled down to a longest side, or a small image enlarged to one."""
     if isinstance(image, (str, os.PathLike)):
-        pixels = read_picture(image, max_side=max_side, max_pixels=max_pixels).pixels
+        pixels = read_picture(image, max_side=max_side, max_pixels=max_pixels, rules=rules).pixels
     else:
-        pixels = shrink_to_side(as_rgb(image), max_side)
-    return enlarge_to_side(pixels, enlarge_to)
+        pixels = as_rgb(image)
+        pixels = shrink_to_side(pixels, side_of(pixels.shape[:2], max_side, rules))
+    return enlarge_to_side(pixels, side_of(pixels.shape[:2], enlarge_to, rules))
 
 
 def run_batch(

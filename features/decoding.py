@@ -8,7 +8,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import cv2
@@ -20,6 +20,7 @@ from PIL import (
     GifImagePlugin,
     Image,
     ImageFile,
+    Jpeg2KImagePlugin,
     JpegImagePlugin,
     PngImagePlugin,
     PpmImagePlugin,
@@ -28,9 +29,23 @@ from PIL import (
 )
 from PIL import features as pillow_features
 
+from .depth import (
+    BITS_PER_SAMPLE,
+    PHOTOMETRIC,
+    RULES,
+    Rules,
+    declared_white,
+    deep_colors,
+    eight_bit_colors,
+    eight_bits,
+    is_deep,
+    peak_of,
+    white_of,
+)
+from .raw import is_raw, read_raw
+
 MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need four times that for a moment
 RGB_BYTES = 3  # per pixel; an image of more bytes per pixel may have fewer pixels, as it takes the same memory
-_ROWS = 256  # of an image of deep grey levels that are converted at a time
 MAX_SIDE = 1_000_000  # width or height; a decoder pays for each row, however short
 PIXELS_PER_BYTE = 10_000  # of a file; PNG, GIF and JPEG hold at most 8,300, lossless WebP of one colour 3 million
 FLAT = 8  # levels between the brightest and the darkest pixel of a picture that shows nothing
@@ -126,6 +141,7 @@ def decode_picture(
     max_side: int | None = None,
     min_side: int | None = None,
     max_pixels: int = MAX_PIXELS,
+    rules: Rules = RULES,
 ) -> Picture:
     """Decode the content of an image file as `decode_image` does, a large one smaller.
 
@@ -137,6 +153,8 @@ def decode_picture(
         Scale down to this longest side.
     min_side : int, optional
         Scale down only as far as the decoder can, and keep this many pixels on the shorter side.
+    rules : Rules
+        How grey levels of more than 8 bits become 8 bits, and what `max_side` means for a panorama.
 
     Returns
     -------
@@ -156,18 +174,39 @@ def decode_picture(
         raise ImageError(name, "empty file")
     if data.startswith(b"\xff\xd8\xff"):
         height, width = _check_jpeg(data, max_pixels, name)
-        divisor = _jpeg_divisor(height, width, max_side, min_side)
+        side = side_of((height, width), max_side, rules)
+        divisor = _jpeg_divisor(height, width, side, min_side)
         pixels = _opencv_decode(data, _REDUCED[divisor])
         if pixels is not None:
             # EXIF may turn the image. Where rounding up hides that, the sides differ by fewer than 8 pixels.
             if pixels.shape[:2] != (-(-height // divisor), -(-width // divisor)):
                 height, width = width, height
-            if max_side is not None:
-                pixels = _resized(pixels, *sides_within(height, width, max_side))
+            if side is not None:
+                pixels = _resized(pixels, *sides_within(height, width, side))
             return Picture(pixels, height, width)
-    pixels = _decode_by_pillow(data, name, max_pixels)
+    if is_raw(data):
+        preview, turns = _raw_preview(data, name, max_pixels)
+        if isinstance(preview, bytes):
+            sides = {"max_side": max_side, "min_side": min_side}
+            pixels, *size = decode_picture(preview, name, **sides, max_pixels=max_pixels, rules=rules)
+            height, width = size if turns % 2 == 0 else size[::-1]
+            return Picture(np.ascontiguousarray(np.rot90(pixels, turns)), height, width)
+        pixels = preview
+    else:
+        pixels = _decode_by_pillow(data, name, max_pixels, rules)
     height, width = pixels.shape[:2]
-    return Picture(shrink_to_side(pixels, max_side), height, width)
+    return Picture(shrink_to_side(pixels, side_of((height, width), max_side, rules)), height, width)
+
+
+def side_of(size: Sequence[int], side: int | None, rules: Rules) -> int | None:
+    """Return the longer side of a picture of a size in place of `side`, if that limits the area: of a panorama.
+
+    A picture of 16:1 scaled down to a side of 500 has 31 rows, fewer than a block; of the area of 2.5:1 it has 79.
+    """
+    ratio = max(size) / max(1, min(size))
+    if side is None or not rules.longest or ratio <= rules.longest:
+        return side
+    return round(side * math.sqrt(ratio / rules.longest))
 
 
 def sides_within(height: int, width: int, max_side: int | None) -> tuple[int, int]:
@@ -218,29 +257,6 @@ def enlarge_to_side(pixels: npt.NDArray[np.uint8], side: int | None) -> npt.NDAr
     return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
 
 
-def resize_to(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
-    """Scale an image to a size: by averaging areas where a side shrinks, by linear interpolation where it grows.
-
-    Parameters
-    ----------
-    pixels : ndarray of uint8, (H, W, 3) or (H, W)
-    height, width : int
-
-    Returns
-    -------
-    ndarray of uint8, (height, width, 3) or (height, width)
-
-    Notes
-    -----
-    In two steps where one side shrinks and the other grows: there OpenCV's INTER_AREA interpolates along both.
-    """
-    least = min(height, pixels.shape[0]), min(width, pixels.shape[1])
-    for size, interpolation in ((least, cv2.INTER_AREA), ((height, width), cv2.INTER_LINEAR_EXACT)):
-        if pixels.shape[:2] != size:
-            pixels = cast("npt.NDArray[np.uint8]", cv2.resize(pixels, size[::-1], interpolation=interpolation))
-    return pixels
-
-
 def _resized(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
     if pixels.shape[:2] == (height, width):
         return pixels
@@ -259,10 +275,22 @@ def exif_of(data: bytes) -> Image.Exif | None:
         return None
 
 
-def _decode_by_pillow(data: bytes, name: StrPath, max_pixels: int) -> npt.NDArray[np.uint8]:
+def _raw_preview(data: bytes, name: StrPath, max_pixels: int) -> tuple[bytes | npt.NDArray[np.uint8], int]:
+    try:
+        return read_raw(data, max_pixels)
+    except ImportError:
+        raise ImageError(name, "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')") from None
+    except MemoryError:
+        raise ImageError(name, f"too large: its sensor has more pixels than the limit of {max_pixels:,}") from None
+    except Exception as error:  # damaged files make LibRaw raise nearly everything
+        text = printable(str(error).removeprefix("b'").rstrip("'") or type(error).__name__)[:100]
+        raise ImageError(name, f"damaged, or of a camera that LibRaw does not know ({text})") from error
+
+
+def _decode_by_pillow(data: bytes, name: StrPath, max_pixels: int, rules: Rules) -> npt.NDArray[np.uint8]:
     plugin = _plugin_for(data, name)
     if plugin is not None:
-        return _pillow_decode(data, plugin, max_pixels, name)
+        return _pillow_decode(data, plugin, max_pixels, name, rules)
     for signature, kind in _UNSUPPORTED:
         if signature.match(data):
             raise ImageError(name, f"unsupported kind ({kind})")
@@ -280,6 +308,10 @@ def _plugin_for(data: bytes, name: StrPath) -> type[ImageFile.ImageFile] | None:
         return AvifImagePlugin.AvifImageFile
     if _HEIC.match(data):
         return _heic_plugin(data, name)
+    if _JPEG2000.match(data):
+        if not pillow_features.check("jpg_2000"):
+            raise ImageError(name, "unsupported kind (JPEG 2000, which this build of Pillow does not read)")
+        return Jpeg2KImagePlugin.Jpeg2KImageFile
     return None
 
 
@@ -313,6 +345,26 @@ def _signature(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(pattern, re.DOTALL)
 
 
+class _Tiff(TiffImagePlugin.TiffImageFile):
+    """Pillow's class, which fails where channels lie in planes of their own and the last ones are no colours.
+
+    Those are left out. Grey with channels that are not opacity is refused, as nothing says which one is to be seen.
+    """
+
+    def _setup(self) -> None:
+        tags, n, extra = self.tag_v2, self.tag_v2.get(277, 1), self.tag_v2.get(338, ())
+        if 1 < n < 1000 and tags.get(PHOTOMETRIC) in (0, 1) and (n > 2 or extra in ((), (0,))):
+            raise ValueError(f"{n} channels that are no colours; save one of them, or RGB")
+        n_unknown = len(extra) - len(bytes(extra).rstrip(b"\0"))
+        if tags.get(284) == 2 and 0 < n_unknown < n:
+            kept = n - n_unknown
+            for tag in (273, 279, 324, 325):  # places and sizes of strips or tiles, plane by plane
+                if tag in tags:
+                    tags[tag] = tags[tag][: len(tags[tag]) * kept // n]
+            tags[BITS_PER_SAMPLE], tags[277], tags[338] = tags[BITS_PER_SAMPLE][:kept], kept, extra[:-n_unknown]
+        super()._setup()
+
+
 # The classes themselves rather than Image.open, which tries more formats, has a pixel limit that is global to the
 # process, and does not report the size of the images that it refuses.
 _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
@@ -321,7 +373,7 @@ _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
     (_signature(rb"RIFF....WEBP"), WebPImagePlugin.WebPImageFile),
     (_signature(rb"BM.{12}[\x0c-\x7f]\0\0\0"), BmpImagePlugin.BmpImageFile),  # so that "BMW" is not one
     (_signature(rb"[\x28\x34\x38\x6c\x7c]\0\0\0.{8}\x01\0"), BmpImagePlugin.DibImageFile),
-    (_signature(rb"II[*+]\0|MM\0[*+]"), TiffImagePlugin.TiffImageFile),
+    (_signature(rb"II[*+]\0|MM\0[*+]"), _Tiff),
     (_signature(rb"GIF8[79]a"), GifImagePlugin.GifImageFile),
     (_signature(rb"P[456]\s"), PpmImagePlugin.PpmImageFile),
 ]
@@ -329,6 +381,7 @@ _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
 # Files of one container: the major brand identifies AVIF, or after a general one the brands that follow.
 _AVIF = _signature(rb"....ftyp(avi[fs]|(mif1|msf1).{4}(.{4})*?avi[fs])")
 _HEIC = _signature(rb"....ftyp(hei[cxms]|hev[cxms]|mif1|msf1)")
+_JPEG2000 = _signature(rb"\0\0\0\x0cjP|\xff\x4f\xff\x51")  # in its container, and bare
 _ITEM = _signature(rb"(.{4})infe([\0-\3]).{3}")  # size and version of a box
 _WITHOUT_EXIF = (GifImagePlugin.GifImageFile, BmpImagePlugin.BmpImageFile, BmpImagePlugin.DibImageFile)
 
@@ -336,7 +389,6 @@ _WITHOUT_EXIF = (GifImagePlugin.GifImageFile, BmpImagePlugin.BmpImageFile, BmpIm
 _UNSUPPORTED = [
     (_signature(rb"....ftyp|RIFF....(AVI |WAVE)"), "a video or a sound"),
     (_signature(rb"\xff\x0a|\0\0\0\x0cJXL"), "JPEG XL"),
-    (_signature(rb"\0\0\0\x0cjP|\xff\x4f\xff\x51"), "JPEG 2000"),
     (_signature(rb"8BPS"), "Photoshop"),
     (_signature(rb"%PDF"), "PDF"),
 ]
@@ -451,7 +503,7 @@ def _opencv_decode(data: bytes, flags: int) -> npt.NDArray[np.uint8] | None:
 
 
 def _pillow_decode(
-    data: bytes, plugin: type[ImageFile.ImageFile], max_pixels: int, name: StrPath
+    data: bytes, plugin: type[ImageFile.ImageFile], max_pixels: int, name: StrPath, rules: Rules
 ) -> npt.NDArray[np.uint8]:
     if plugin is WebPImagePlugin.WebPImageFile and int.from_bytes(data[4:8], "little") + 8 > len(data):
         raise ImageError(name, "truncated")  # the decoder reports only that it could not be created
@@ -461,7 +513,7 @@ def _pillow_decode(
             with plugin(io.BytesIO(data)) as image:  # reads the header
                 _check_size(*image.size, max_pixels, name)
                 _check_depth(image, max_pixels, name)
-                if isinstance(image, TiffImagePlugin.TiffImageFile):
+                if isinstance(image, _Tiff):
                     _check_tiff(image.tag_v2, max_pixels, name)
                 _check_density(*image.size, len(data), name)
                 if plugin is WebPImagePlugin.WebPImageFile and not _by_canvas(image):
@@ -470,10 +522,17 @@ def _pillow_decode(
                     if pixels is not None and pixels.shape[1::-1] == image.size:
                         turn = _turn(image)
                         return pixels if turn is None else np.array(Image.fromarray(pixels).transpose(turn))
+                before = _turn(image) if isinstance(image, _Tiff) else None
                 image.load()
                 vars(image).pop("_decoder", None)  # of WebP: its canvases have eight bytes per pixel
                 turn = _turn(image)  # after load: PNG may store it last, and TIFF is already upright
-                return _pixels(image if turn is None else image.transpose(turn))
+                declared = declared_white(image, data)
+                if rules.version > 1 and (deep := deep_colors(image, data, max_pixels * RGB_BYTES)) is not None:
+                    upright: Image.Image = Image.fromarray(eight_bit_colors(deep, declared, rules))
+                    turn = turn or before
+                else:
+                    upright = image
+                return _pixels(upright if turn is None else upright.transpose(turn), declared, rules)
     except ImageError:
         raise
     except Exception as error:  # damaged files make the decoders raise nearly everything
@@ -533,25 +592,52 @@ _TURNS = {
 }
 
 
-def _pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
+def pillow_pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Return the pixels of an image of Pillow, as `read_image` returns those of its file.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image
+        In any mode; turned upright by its EXIF orientation, if it has one.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+        RGB.
+
+    Raises
+    ------
+    ImageError
+        Pillow cannot load or convert it.
+    """
+    try:
+        image.load()
+        turn = _turn(image)
+        return _pixels(image if turn is None else image.transpose(turn), 0, RULES)
+    except Exception as error:
+        raise ImageError("", _pillow_reason(error)) from error
+
+
+def _pixels(image: Image.Image, declared: float, rules: Rules) -> npt.NDArray[np.uint8]:
     """Convert any of Pillow's modes to an array of RGB."""
-    if image.mode == "F" or image.mode.startswith("I"):
+    if is_deep(image):
+        grey = eight_bits(image, declared, rules)
         if not image.has_transparency_data:
-            return cast("npt.NDArray[np.uint8]", cv2.cvtColor(_eight_bits(image), cv2.COLOR_GRAY2RGB))
-        image = Image.fromarray(_eight_bits(image))
+            return cast("npt.NDArray[np.uint8]", cv2.cvtColor(grey, cv2.COLOR_GRAY2RGB))
+        image = Image.fromarray(grey)
     elif image.mode == "La":
         image = image.convert("LA")
     if image.has_transparency_data:
         if image.mode != "RGBA":
             image = image.convert("RGBA")
-        return _on_ground(image)
+        return _on_ground(image, rules)
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _on_ground(image: Image.Image) -> npt.NDArray[np.uint8]:
+def _on_ground(image: Image.Image, rules: Rules) -> npt.NDArray[np.uint8]:
     """Put an image with transparent parts on white; on black if it cannot be seen on white, and can on black."""
     ground = _laid_on(image, "white")
-    if min(low for low, _ in _levels(ground)) >= 255 - FLAT:
+    if rules.version > 1 and min(low for low, _ in _levels(ground)) >= 255 - FLAT:
         del ground  # one at a time: memory
         ground = _laid_on(image, "black")
         if all(high - low <= FLAT for low, high in _levels(ground)):
@@ -571,35 +657,28 @@ def _levels(image: Image.Image) -> list[tuple[int, int]]:
     return cast("list[tuple[int, int]]", image.getextrema())
 
 
-def _eight_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """Convert grey levels of more than 8 bits to uint8 (height, width), some rows at a time."""
-    width, height = image.size
-    out = np.empty((height, width), np.uint8)
-    blocks = [(top, min(top + _ROWS, height)) for top in range(0, height, _ROWS)]
-
-    def rows(top: int, bottom: int) -> npt.NDArray[Any]:
-        return np.asarray(image.crop((0, top, width, bottom)))
-
-    tags = getattr(image, "tag_v2", {})  # TIFF's
-    if rows(0, 1).dtype.kind == "u":
-        bits = tags.get(_BITS_PER_SAMPLE, (16,))[0]
-        for top, bottom in blocks:
-            out[top:bottom] = rows(top, bottom) >> (bits - 8)
-        if tags.get(_PHOTOMETRIC) == 0:  # white is zero: Pillow turns that round for 8 bits only
-            np.invert(out, out=out)
-        return out
-
-    def levels(top: int, bottom: int) -> npt.NDArray[np.float32]:
-        return np.maximum(np.nan_to_num(rows(top, bottom).astype(np.float32), posinf=0), 0)
-
-    peak = max(levels(*block).max() for block in blocks)
-    white = next((white for white in (1, 255, 65535) if peak <= white), peak)
-    for top, bottom in blocks:
-        out[top:bottom] = levels(top, bottom) * np.float32(255 / white) + np.float32(0.5)
-    return out
+def may_be_deep(head: bytes) -> bool:
+    """Whether the first 32 bytes of a file are those of a format of more than 8 bits that may not declare its white."""
+    return head[:4] in (b"II*\0", b"MM\0*") or (head.startswith(b"\x89PNG") and head[24:25] == b"\x10")
 
 
-_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
+def white_needed(data: bytes, name: StrPath, max_pixels: int) -> float | None:
+    """Return the level of white that the pixels of a TIFF or PNG need; None of 8 bits, or if the file declares it."""
+    try:
+        plugin = _plugin_for(data, name)
+        assert plugin is not None
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="PIL")
+            with plugin(io.BytesIO(data)) as image:
+                _check_size(*image.size, max_pixels, name)
+                if declared_white(image, data):
+                    return None
+                deep = deep_colors(image, data, max_pixels * RGB_BYTES)
+                if deep is not None:
+                    return white_of(float(deep[..., :3].max()), 0, RULES)
+                return white_of(peak_of(image), 0, RULES) if is_deep(image) else None
+    except Exception:  # see _pillow_decode, which says why
+        return None
 
 
 def _pillow_reason(error: Exception) -> str:
@@ -627,5 +706,7 @@ _PILLOW_REASONS = (
     ("not identified by this driver", _NO_SIZE),
     ("unsupported", "unsupported kind ({})"),
     ("unknown pixel mode", "unsupported kind ({})"),
+    ("unknown raw mode", "unsupported kind ({})"),
+    ("no colours", "unsupported kind ({})"),  # see _Tiff
     ("not supported", "unsupported kind ({})"),
 )

@@ -26,7 +26,8 @@ from .blocks import block_grid, check_grid
 from .cells import WHOLE, block_cells, check_cells, n_cells
 from .codebook import Codebook, OtherCenters
 from .color import Palette
-from .decoding import Picture, StrPath, decode_picture, enlarge_to_side
+from .decoding import Picture, StrPath, decode_picture, enlarge_to_side, side_of
+from .depth import LONGEST, RULES, Rules
 from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
@@ -146,7 +147,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Number of palette colours.
     max_side : int or None
         Longest side of the images that blocks are taken from, at least 64: larger images are scaled down by averaging
-        areas, JPEGs partly while they are decoded. None: no scaling, as in the paper.
+        areas, JPEGs partly while they are decoded. A panorama of more than 2.5:1 is scaled down to the area of one of
+        2.5:1. None: no scaling, as in the paper.
     enlarge_to : int or None
         Longest side that smaller images are enlarged to, so that they have enough blocks to differ, or `max_side` if
         that is less. None: no enlarging, as in the paper.
@@ -170,6 +172,12 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Maximum number of rounds of k-means, for the codebook.
     max_pixels : int
         Refuse larger image files, see `read_image`.
+    reading : int
+        Version of the rules by which files become pixels. 1, of extractors saved before version 0.4: `max_side` limits
+        the longer side of panoramas, too, and of 16 bits only the high ones count.
+    white : int
+        Of files of more than 8 bits, the least level that is white, if they declare none; see `common_white`. 0: each
+        by its own pixels.
     random_state : int, RandomState or None
         Makes `fit` reproducible. The result does not depend on `n_jobs`.
     n_jobs : int or None
@@ -239,6 +247,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         max_descriptors: int = 250_000,
         max_iter: int = 25,
         max_pixels: int = MAX_PIXELS,
+        reading: int = RULES.version,
+        white: int = RULES.white,
         random_state: Any = None,
         n_jobs: int | None = None,
         on_error: str = "raise",
@@ -262,6 +272,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self.max_descriptors = max_descriptors
         self.max_iter = max_iter
         self.max_pixels = max_pixels
+        self.reading = reading
+        self.white = white
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.on_error = on_error
@@ -550,7 +562,12 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     def _limits(self) -> Limits:
         """Return the limits of `read_pixels`."""
-        return self.max_pixels, self.max_side, self._smallest_side()
+        return self.max_pixels, self.max_side, self._smallest_side(), self.rules
+
+    @property
+    def rules(self) -> Rules:
+        """How files become pixels."""
+        return Rules(self.reading, self.white, LONGEST if self.reading > 1 else 0)
 
     def _smallest_side(self) -> int | None:
         """Return the longest side that small images are enlarged to: `enlarge_to`, within `max_side`."""
@@ -703,8 +720,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     def read(self, path: StrPath, *, max_pixels: int | None = None, data: bytes | None = None) -> Picture:
         """Read an image file, or its `data`, as `transform` does, scaled to its sides; see `read_picture`."""
         data = read_file(path) if data is None else data
-        picture = decode_picture(data, path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
-        return picture._replace(pixels=enlarge_to_side(picture.pixels, self._smallest_side()))
+        max_pixels = max_pixels or self.max_pixels
+        picture = decode_picture(data, path, max_side=self.max_side, max_pixels=max_pixels, rules=self.rules)
+        side = side_of(picture.pixels.shape[:2], self._smallest_side(), self.rules)
+        return picture._replace(pixels=enlarge_to_side(picture.pixels, side))
 
     def block_vectors(self, image: Any) -> tuple[np.ndarray, sp.csr_matrix]:
         """Return the share of each block in the vector of an image.

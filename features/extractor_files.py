@@ -17,7 +17,8 @@ from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
 
-FORMAT = 5  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
+FORMAT = 6  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
+_FORMATS = {5: {"reading": 1}, FORMAT: {}}  # that can be read, with settings that they lack
 ARRAYS = {
     "palette": np.float32, "codebook": np.float32, "idf": np.float64,
     "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
@@ -58,10 +59,10 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
         version = record["format"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder} holds no readable extractor: {error!r}") from error
-    if version != FORMAT:
+    if version not in _FORMATS:
         raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
     try:
-        extractor = cls(**record["settings"] | {"cells": tuple(record["settings"]["cells"])})
+        extractor = cls(**_FORMATS[version] | record["settings"] | {"cells": tuple(record["settings"]["cells"])})
         n_centers = extractor._layout().per_cell
         shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
         if extractor.codebook == "forest":

@@ -3,30 +3,48 @@
 import contextlib
 import errno
 import heapq
+import itertools
 import logging
 import math
 import operator
 import os
 import pathlib
 import queue
+import re
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from .decoding import MAX_PIXELS, ImageError, Picture, StrPath, decode_image, decode_picture, printable
+from .decoding import (
+    MAX_PIXELS,
+    ImageError,
+    Picture,
+    StrPath,
+    decode_image,
+    decode_picture,
+    may_be_deep,
+    printable,
+    white_needed,
+)
+from .depth import MAX_WHITE, RULES, Rules
+from .raw import RAW_EXTENSIONS
 
 MAX_FILE_BYTES = 1 << 30  # no image of MAX_PIXELS needs more, and the whole file is held in memory
 READ_SECONDS = 30  # per file; a sleeping disk needs 10 to 15, a server that does not answer never ends
 EXTENSIONS = frozenset(  # lower case
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff", ".gif", ".avif")
+    + (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx")
+    + tuple(RAW_EXTENSIONS)  # as is that of these, without rawpy
     + (".heic", ".heif")  # a reason to skip them, without pi-heif, is more use than silence
 )
 NO_IMAGE_NAME = "not a supported image name"  # why files that are not meant as images are skipped
+BESIDE_ITS_PHOTO = "raw file of a photo"  # of one shot, which is one image
+SYSTEM_FOLDER = "folder of previews or deleted files"  # made by a storage system or a photo manager, not by people
 _FILE_SYSTEM = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
@@ -57,7 +75,8 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
     Notes
     -----
     A file is chosen by its extension (`EXTENSIONS`, in any case) and not opened. Hidden files and folders (dot
-    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped silently.
+    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped silently. So are, with a reason, folders in which
+    systems keep previews or deleted files (see `is_system_folder`), and raw files beside a photo of the same name.
 
     Symlinks are followed. Each folder is listed once: at its own path if that is below root, otherwise through
     the first link to it; other links are skipped, which also breaks loops. A file with two names is listed
@@ -100,7 +119,9 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                         skipped.append((entry.path, _why_no_status(entry, error)))
                         continue
                     if stat.S_ISDIR(mode):
-                        if entry.is_symlink():
+                        if is_system_folder(entry.name, os.path.basename(folder)):
+                            skipped.append((entry.path, SYSTEM_FOLDER))
+                        elif entry.is_symlink():
                             heapq.heappush(links, entry.path)
                         else:
                             folders.append(entry.path)
@@ -116,14 +137,48 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                 raise _root_error(top, error) from None
             skipped.append((folder, f"folder cannot be read ({_strerror(error)})"))
 
+    images = _without_raw_of_photos(images, skipped)
     if on_skip is not None:
         for path, reason in sorted(skipped, key=lambda skip: os.fsencode(skip[0])):
             on_skip(path, reason)
     return sorted(images, key=operator.methodcaller("encode", *_FILE_SYSTEM))
 
 
+def _without_raw_of_photos(images: list[str], skipped: list[tuple[str, str]]) -> list[str]:
+    """Leave out raw files beside a photo of the same name, as cameras write both."""
+    parts = [os.path.splitext(path) for path in images]
+    raw = [extension.lower() in RAW_EXTENSIONS for _, extension in parts]
+    if not any(raw):
+        return images
+    photos = {stem for (stem, _), is_raw in zip(parts, raw, strict=True) if not is_raw}
+    paired = [is_raw and stem in photos for (stem, _), is_raw in zip(parts, raw, strict=True)]
+    skipped += [(path, BESIDE_ITS_PHOTO) for path in itertools.compress(images, paired)]
+    return [path for path, is_paired in zip(images, paired, strict=True) if not is_paired]
+
+
 def _is_hidden(name: str) -> bool:
     return name[0] == "." or name.lower() in ("thumbs.db", "desktop.ini", "__macosx")
+
+
+# Dot names, such as .Trash-1000 and .thumbnails, are hidden anyway. No plain words: "trash" is a class of waste.
+_SYSTEM_FOLDERS = re.compile(
+    r"@eadir|@tmp|@recycle|@recently-snapshot|@__thumb|#recycle|#snapshot"  # of Synology and QNAP
+    r"|\$recycle\.bin|system volume information|lost\+found"  # of Windows and Linux
+    r"|.*\.lrdata|.*\.lrcat-data|ipod photo cache"  # previews of Lightroom, and of iPhoto for a device
+    r"|appdata_oc.*|files_trashbin|files_versions",  # of Nextcloud
+    re.IGNORECASE,
+)
+_LIBRARY = re.compile(r".*\.(photoslibrary|photolibrary|migratedphotolibrary|aplibrary)", re.IGNORECASE)  # of Apple
+
+
+def is_system_folder(name: str, parent: str = "") -> bool:
+    """Whether a storage system or a photo manager keeps previews or deleted files in a folder of this name.
+
+    Of a library of Apple's Photos, the `parent`, these are all folders but the one of the originals.
+    """
+    if _LIBRARY.fullmatch(parent):
+        return name.lower() not in ("originals", "masters")
+    return _SYSTEM_FOLDERS.fullmatch(name) is not None
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
@@ -168,9 +223,10 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     Parameters
     ----------
     path : str or PathLike
-        A JPEG, PNG, WebP, GIF, BMP or TIFF file, whatever its extension says; AVIF if Pillow was built with it, HEIC
-        if pi-heif is installed (``pip install 'visterm[heic]'``). Binary PPM, PGM and PBM are read too, though
-        `find_images` does not look for them.
+        A JPEG, PNG, WebP, GIF, BMP or TIFF file, whatever its extension says; AVIF and JPEG 2000 if Pillow was built
+        with them, HEIC if pi-heif is installed (``pip install 'visterm[heic]'``), a camera's raw file, of which the
+        preview is read, if rawpy is (``pip install 'visterm[raw]'``). Binary PPM, PGM and PBM are read
+        too, though `find_images` does not look for them.
     max_pixels : int
         Refuse larger images. Their size is read from the header, before any pixel is decoded. Above
         178 million Pillow's own limit (``PIL.Image.MAX_IMAGE_PIXELS``) holds for TIFF, WebP and GIF.
@@ -191,9 +247,10 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     - Orientation: EXIF's in JPEG, PNG, WebP and TIFF, the container's own in HEIC and AVIF; XMP's where Pillow reads it
       (not in JPEG).
     - Transparent parts lie on white, as in most product photos.
-    - 16 bits become 8 by dropping the low byte; 10 to 14 bits likewise, by the bits that the file declares.
-      In 32-bit and floating-point images white is the smallest of 1, 255 and 65535 that no pixel exceeds, or
-      else the largest pixel; negative pixels and NaN are black.
+    - Of more than 8 bits, integers or floats, white is the smallest of 1, 255, 1023, 4095, 16383 and 65535 that no
+      pixel exceeds, or else the largest pixel; or more, if the file declares it (TIFF: fewer than 16 bits,
+      MaxSampleValue, SMaxSampleValue; PNG: sBIT). So 10, 12 or 14 bits in 16 are as bright as the same picture of 8
+      bits. Negative pixels and NaN are black.
     - CMYK by the plain formula (JPEGs always hold it inverted, as Adobe's do), Lab as sRGB; embedded colour
       profiles are not applied.
     - Animations and documents of many pages: the first picture.
@@ -205,14 +262,19 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
 
 
 def read_picture(
-    path: StrPath, *, max_side: int | None = None, min_side: int | None = None, max_pixels: int = MAX_PIXELS
+    path: StrPath,
+    *,
+    max_side: int | None = None,
+    min_side: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    rules: Rules = RULES,
 ) -> Picture:
     """Read an image file as `read_image` does, and scale a large one down.
 
     Parameters
     ----------
     path : str or PathLike
-    max_side, min_side, max_pixels
+    max_side, min_side, max_pixels, rules
         As in `decode_picture`.
 
     Returns
@@ -225,7 +287,36 @@ def read_picture(
     ImageError
         As `read_image`.
     """
-    return decode_picture(read_file(path), path, max_side=max_side, min_side=min_side, max_pixels=max_pixels)
+    data = read_file(path)
+    return decode_picture(data, path, max_side=max_side, min_side=min_side, max_pixels=max_pixels, rules=rules)
+
+
+def common_white(paths: Sequence[StrPath], *, max_pixels: int = MAX_PIXELS) -> int:
+    """Return the level of white that half of the images of more than 8 bits need.
+
+    With it, a dim exposure in a collection of 12 bits in 16 stays dim, as it would be in 8 bits.
+
+    Parameters
+    ----------
+    paths : sequence of str or PathLike
+        A sample of at most 2,000 is looked at, and 100 images of more than 8 bits that declare no white are decoded.
+    max_pixels : int
+        Larger images are skipped, as are others that cannot be read.
+
+    Returns
+    -------
+    int
+        255, 1023, 4095, 16383 or 65535; 0 if there are no such images.
+    """
+    whites: list[float] = []
+    for path in paths[:: max(1, len(paths) // 2000)]:
+        with contextlib.suppress(ImageError):
+            if may_be_deep(read_file(path, first=32)):
+                white = white_needed(read_file(path), path, max_pixels)
+                whites += [white] if white is not None and 1 < white <= MAX_WHITE else []
+        if len(whites) == 100:
+            break
+    return int(sorted(whites)[(len(whites) - 1) // 2]) if whites else 0
 
 
 def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES, first: int | None = None) -> bytes:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
 import pathlib
-import re
-import shutil
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Self, TypedDict
 
-import cv2
-import joblib
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -23,15 +18,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from .batches import check_images
 from .decoding import Picture, decode_picture
+from .depth import RULES, Rules
 from .descriptors import as_rgb
 from .images import MAX_PIXELS, StrPath, printable, read_file
-from .onnx_graph import cells_of, parse, suggest, with_outputs
-from .presets import PRESETS, RESIZES, mean_and_scale
+from .onnx_files import ModelFile, read_model
+from .onnx_graph import before_classifier, cells_of, inputs_of, suggest, with_output
+from .onnx_pooling import channels_first, n_before_patches, patch_grid, pooled
+from .onnx_session import as_input, batch_size, channels_last, image_input, one_line, open_session
+from .presets import POOLS, PRESETS, RESIZES, mean_and_scale
+from .resizing import VERSION, resize, resize_as_before
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
 _CUTS = ("crop", "trim")  # ways to fit an image that do not show all of it to the model
-_PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 
 Floats = npt.NDArray[np.float32]
 
@@ -48,8 +47,10 @@ class ModelDescription(TypedDict):
     mean: float | list[float]
     scale: float | list[float]
     layer: str  # the tensor that is the vector
+    pool: str | None
     n_features: int
-    suggested_layer: str | None  # the last pooled tensor
+    suggested_layer: str | None  # the last pooled tensor; where there is none, the input of a classifier
+    suggested_as: str
     cells: list[int] | None  # rows and columns of the map whose mean the vector is
 
 
@@ -59,7 +60,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     model : path
-        The ONNX file: one input, float32 (n, 3, height, width) or (n, height, width, 3).
+        The ONNX file: an input float32, float16 or uint8, (n, 3, height, width) or (n, height, width, 3). Weights may
+        lie in files beside it. Of a model of images and texts, the part that `layer` needs is used.
     size : int, (int, int) or None
         Height and width of the input in pixels; one number for a square. None: read from the model.
     resize : {"crop", "trim", "stretch", "pad"}
@@ -74,18 +76,23 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         The mean and the scale that models of this kind expect, see `visterm.features.presets`.
     mean, scale : float, three floats or None
         The model gets ``(pixel - mean) * scale`` of pixels from 0 to 255; three numbers are for red, green and blue.
-        None: as `preprocess` says.
+        None: as `preprocess` says. A model whose input is uint8 gets the pixels as they are.
     channels : {"rgb", "bgr"}
         The order of channels that the model expects.
     layer : str or None
         Name of the tensor in the model that is the vector; None: the output, if there is only one. A map of channels
-        (n, c, h, w) is averaged over h and w. A tensor that is not an output needs the package ``onnx``.
+        (n, c, h, w) or (n, h, w, c) is averaged over h and w. A tensor that is no output needs the package ``onnx``.
+    pool : {"cls", "mean", "mean-patches"} or None
+        Of tokens (n, n_tokens, d), as transformers give them: the first, the mean of all, or the mean of those of
+        patches, without the class token and registers before them. None: the layer gives a vector or a map.
     batch : int
         Images per run of the model. A model with a fixed batch size is always run with that size.
     unit : bool
         Scale vectors to unit length.
     max_pixels : int
         Refuse larger image files, see `read_image`.
+    reading, white : int
+        How files of more than 8 bits become pixels, as in `VistermExtractor`.
     n_jobs : int or None
         Threads of ONNX Runtime, which runs on a GPU where it has one; None means one, -1 all cores. Not saved.
 
@@ -96,11 +103,13 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     size_ : (int, int)
         Height and width of the input.
     sha256_ : str
-        Of the model file, in hexadecimal.
+        Of the model file, in hexadecimal; where weights lie in files beside it, of all files.
+    resizing_ : int
+        Version of `visterm.features.resizing`, which an embedder saved earlier keeps.
 
     Notes
     -----
-    - Images are reduced by averaging over areas, and enlarged by linear interpolation. JPEG files that are much larger
+    - A side that shrinks is averaged over areas, one that grows is interpolated linearly. JPEG files much larger
       than the input are decoded at 1/2, 1/4 or 1/8 of their size.
     - With ``batch=1`` the vector of an image does not depend on the other images. With larger batches ONNX Runtime may
       sum in another order, which can change the last digits.
@@ -119,9 +128,12 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         scale: Any = None,
         channels: str = "rgb",
         layer: str | None = None,
+        pool: str | None = None,
         batch: int = 1,
         unit: bool = True,
         max_pixels: int = MAX_PIXELS,
+        reading: int = RULES.version,
+        white: int = RULES.white,
         n_jobs: int | None = None,
     ) -> None:
         self.model = model
@@ -133,9 +145,12 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         self.scale = scale
         self.channels = channels
         self.layer = layer
+        self.pool = pool
         self.batch = batch
         self.unit = unit
         self.max_pixels = max_pixels
+        self.reading = reading
+        self.white = white
         self.n_jobs = n_jobs
 
     def fit(self, images: Any = None, y: Any = None) -> Self:
@@ -157,13 +172,10 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             One line: the model cannot be read or run, has no such layer, does not give one vector per image, or a
             setting is out of range.
         ImportError
-            ONNX Runtime is not installed, or `layer` needs the package ``onnx``, which is not installed.
+            ONNX Runtime is not installed, or the package ``onnx``, which `layer`, weights in files and a model of
+            images and texts need.
         """
-        self._check_settings()
-        data = self._read_model()
-        self.sha256_ = hashlib.sha256(data).hexdigest()
-        self._open(data)
-        self.size_ = self._input_size()
+        self._start()
         noise = np.random.default_rng(0).integers(0, 256, (self.batch, *self.size_, 3), dtype=np.uint8)
         rows = self._run(np.stack([self._prepare(pixels) for pixels in noise]))
         self.n_features_out_ = rows.shape[1]
@@ -218,7 +230,13 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     def read(self, path: StrPath, *, max_pixels: int | None = None, data: bytes | None = None) -> Picture:
         """Read an image file, or its `data`, as `transform` does, a large JPEG at reduced size; see `read_picture`."""
         data = read_file(path) if data is None else data
-        return decode_picture(data, path, min_side=self.min_side, max_pixels=max_pixels or self.max_pixels)
+        max_pixels = max_pixels or self.max_pixels
+        return decode_picture(data, path, min_side=self.min_side, max_pixels=max_pixels, rules=self.rules)
+
+    @property
+    def rules(self) -> Rules:
+        """How files become pixels."""
+        return Rules(self.reading, self.white)
 
     def block_vectors(self, image: Any) -> tuple[npt.NDArray[np.float64], Floats]:
         """Return the share of each cell of the model's last map in the vector of an image.
@@ -264,9 +282,11 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             A dictionary, ready for JSON.
         """
         check_is_fitted(self)
-        cells, layer = None, None
+        cells, layer, classified = None, None, None
         with contextlib.suppress(ImportError, ValueError):  # no package onnx; no cells
-            layer = suggest(parse(self._read_model()))
+            graph = self._read_model().parsed()
+            layer = suggest(graph)
+            classified = before_classifier(graph, self._network[1]) if layer is None else None
             pixels = np.random.default_rng(0).integers(0, 256, (*self.size_, 3), dtype=np.uint8)
             self.block_vectors(pixels)
             cells = list(self._run_cells(self._prepare(pixels)[None]).shape[1:])
@@ -274,15 +294,17 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         return {
             "model": os.fspath(self.model),
             "size": list(self.size_),
-            "layout": "channels last" if _channels_last(self._network[0].get_inputs()[0]) else "channels first",
+            "layout": "channels last" if channels_last(image_input(self._network[0])) else "channels first",
             "resize": self.resize,
             "channels": self.channels,
-            "preprocess": self.preprocess if self.mean is None and self.scale is None else "own",
+            "preprocess": self._preprocess(),
             "mean": _plain(mean),
             "scale": _plain(scale),
             "layer": self._network[1],
+            "pool": self.pool,
             "n_features": self.n_features_out_,
-            "suggested_layer": layer,
+            "suggested_layer": layer or classified,
+            "suggested_as": "the input of the last layer" if classified else "the last pooled tensor",
             "cells": cells,
         }
 
@@ -299,106 +321,122 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         for name, allowed in choices:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        if self.pool not in (None, *POOLS):
+            raise ValueError(f"pool must be one of {', '.join(POOLS)}, not {self.pool!r}")
         if not 0 < self.keep <= 1:
             raise ValueError(f"keep must be more than 0 and at most 1, not {self.keep!r}")
         if self.batch < 1:
             raise ValueError(f"batch must be at least 1, not {self.batch!r}")
-        for name, setting in zip(("mean", "scale"), self._mean_and_scale(), strict=True):
+        for name, setting in zip(
+            ("mean", "scale"), mean_and_scale(self.preprocess, self.mean, self.scale), strict=True
+        ):
             value = np.asarray(setting, dtype=np.float64)
             if value.shape not in ((), (3,)) or not np.isfinite(value).all():
                 raise ValueError(f"{name} must be one number, or three for red, green and blue, not {value.tolist()}")
 
     def _mean_and_scale(self) -> tuple[Any, Any]:
+        """Return mean and scale of the opened model, which takes pixels as they are where its input is uint8."""
+        if self._takes_pixels():
+            return 0.0, 1.0
         return mean_and_scale(self.preprocess, self.mean, self.scale)
+
+    def _takes_pixels(self) -> bool:
+        return image_input(self._network[0]).type == "tensor(uint8)"
+
+    def _preprocess(self) -> str:
+        if self._takes_pixels():
+            return "none"
+        return self.preprocess if self.mean is None and self.scale is None else "own"
 
     # -----------------------------------------------------------------------------------------------------------
     # The network
 
+    def _start(self) -> None:
+        """Check the settings, open the model, and find out the size of its input."""
+        self._check_settings()
+        model = self._read_model()
+        self.sha256_ = model.sha256()
+        self._open(model)
+        if self._takes_pixels() and (self.preprocess, self.mean, self.scale) != ("0..1", None, None):
+            raise self._error("takes pixels from 0 to 255 (uint8): leave preprocess, mean and scale out")
+        self.size_, self.resizing_ = self._input_size(), VERSION
+
+    def layer_shape(self) -> tuple[int, ...]:
+        """Return the shape of what the layer gives for noise, before `pool`; errors as of `fit`."""
+        self._start()
+        n = batch_size(image_input(self._network[0])) or 1
+        return self._output(np.zeros((n, 3, *self.size_), np.float32)).shape
+
     def _error(self, reason: str) -> ValueError:
         return ValueError(f"{printable(self.model)}: {reason}")
 
-    def _read_model(self) -> bytes:
+    def _read_model(self) -> ModelFile:
         try:
-            return pathlib.Path(self.model).read_bytes()
-        except OSError as error:
-            raise self._error(f"the model cannot be read ({error.strerror})") from None
-
-    def _open(self, data: bytes) -> None:
-        """Make the session of ONNX Runtime; set ``_network`` to the session and the name of the layer."""
-        network = self._session(data)
-        outputs = [output.name for output in network.get_outputs()]
-        if self.layer is None and len(outputs) > 1:
-            raise self._error(f"has several outputs: set layer to one of {', '.join(outputs[:10])}")
-        layer = outputs[0] if self.layer is None else self.layer
-        if layer not in outputs:
-            network = self._session(self._with_outputs(data, layer))
-        self._network = network, layer
-
-    def _session(self, data: bytes) -> Any:
-        try:
-            import onnxruntime
-        except ImportError:
-            raise ImportError("features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'") from None
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1 if self.n_jobs is None else joblib.effective_n_jobs(self.n_jobs)
-        # Idle threads wait instead of spinning, which would take the cores from those that decode the next images.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.use_deterministic_compute = True
-        options.log_severity_level = 4  # errors are raised, not printed
-        available = onnxruntime.get_available_providers()
-        providers = [name for name in _PROVIDERS if name in available]
-        try:
-            return onnxruntime.InferenceSession(data, options, providers=providers, enable_fallback=False)
-        except Exception as error:  # ONNX Runtime's errors share no other class
-            if "protobuf" in str(error):
-                raise self._error("not an ONNX model, or damaged") from None
-            if newer := re.search(r"Opset (\d+) is under development|model (IR version: \d+)", str(error)):
-                version = newer[2] or f"opset {newer[1]}"
-                raise self._error(
-                    f"{version} is newer than this ONNX Runtime ({onnxruntime.__version__}) knows: export the model "
-                    "with an older one, or update onnxruntime"
-                ) from None
-            raise self._error(f"ONNX Runtime cannot run this model ({_one_line(error)})") from None
-
-    def _with_outputs(self, data: bytes, *layers: str) -> bytes:
-        try:
-            model = parse(data)
-        except ImportError as error:
-            raise ImportError(f"layer {layers[-1]!r} is no output, so it needs onnx: {error}") from None
-        try:
-            return with_outputs(model, *layers)
+            return read_model(self.model)
         except ValueError as error:
             raise self._error(str(error)) from None
+
+    def _open(self, model: ModelFile) -> None:
+        """Make the session of ONNX Runtime; set ``_network`` to the session and the name of the layer."""
+        try:
+            network = open_session(model, n_jobs=self.n_jobs)
+            image, layer = image_input(network), self.layer
+            names = [output.name for output in network.get_outputs()]
+            inputs = [one.name for one in network.get_inputs()]
+            only = image.name if len(inputs) > 1 else None
+            if only is not None and layer is None:
+                names = [name for name in names if inputs_of(model.parsed(), name) <= {only}]
+                if not names:
+                    raise ValueError(
+                        f"has {len(inputs)} inputs ({', '.join(inputs[:5])}), and each output needs more than the "
+                        f"image, {only}: set layer to a tensor that does not"
+                    )
+            if layer is None and len(names) > 1:
+                raise ValueError(f"has several outputs: set layer to one of {', '.join(names[:10])}")
+            layer = names[0] if layer is None else layer
+            if only is not None or layer not in names:
+                network = self._session_for(model, layer, only)
+        except ValueError as error:
+            raise self._error(str(error)) from None
+        self._network, self._only = (network, layer), only
+
+    def _session_for(self, model: ModelFile, layer: str, image: str | None) -> Any:
+        """Open a model with this layer as an output, and, of several inputs, the image alone."""
+        try:
+            data = with_output(model.parsed(), layer, image)
+        except ImportError as error:
+            why = f"layer {layer!r} is no output" if image is None else f"of several inputs {image} alone is kept"
+            raise ImportError(f"{why}, so it needs onnx: {error}") from None
+        return open_session(model, data, self.n_jobs)
 
     def _run_cells(self, prepared: Floats) -> Floats:
         """Return the map (c, h, w) whose mean is the vector of one prepared image."""
         if not hasattr(self, "_map"):
-            data, (network, layer) = self._read_model(), self._network
+            model, (network, layer) = self._read_model(), self._network
             (rank,) = (len(output.shape) for output in network.get_outputs() if output.name == layer)
             try:
-                cells = cells_of(parse(data), layer) or layer
+                cells = layer if rank == 3 else cells_of(model.parsed(), layer) or layer
             except ImportError as error:
                 raise ImportError(f"explanations need onnx: {error}") from None
-            if cells == layer and rank != 4:
+            if cells == layer and (rank not in (3, 4) or self.pool == "cls"):
                 raise self._error("its vectors are not the mean over the cells of a map, which explanations need")
-            self._map = self._session(self._with_outputs(data, cells)), cells
+            self._map = self._session_for(model, cells, self._only), cells
         session, cells = self._map
-        image, fixed = _input(session)
-        images = self._in_layout(image, np.repeat(prepared, fixed or 1, axis=0))
-        return np.asarray(session.run([cells], {image.name: images})[0])[0]
+        image = image_input(session)
+        images = as_input(image, np.repeat(prepared, batch_size(image) or 1, axis=0))
+        rows = np.asarray(session.run([cells], {image.name: images})[0])[:1].astype(np.float32)
+        if rows.ndim == 4:
+            return channels_first(rows, self.size_)[0]
+        first, grid = n_before_patches(rows.shape[1], self.size_), patch_grid(rows.shape[1], self.size_)
+        if first and self.pool == "mean":
+            raise self._error("its vectors are the mean of more than cells: explanations need pool=mean-patches")
+        return rows[0, first:].T.reshape(-1, *grid)
 
     def _input_size(self) -> tuple[int, int]:
         """Check the input of the model; return its height and width."""
-        inputs = self._network[0].get_inputs()
-        if len(inputs) != 1:
-            names = ", ".join(one.name for one in inputs[:5])
-            raise self._error(f"has {len(inputs)} inputs ({names or 'none'}); an image model has one, the image")
-        shape = [side if isinstance(side, int) else None for side in inputs[0].shape] or [None] * 4  # [] is unknown
-        last = _channels_last(inputs[0])
-        if len(shape) != 4 or not (last or shape[1] in (3, None)) or inputs[0].type != "tensor(float)":
-            axes = " x ".join(str(side or "?") for side in shape)
-            raise self._error(f"takes {inputs[0].type} of {axes}, not tensor(float) of images x 3 x height x width")
-        sides = height, width = shape[1:3] if last else shape[2:]
+        image = image_input(self._network[0])
+        shape = [side if isinstance(side, int) else None for side in image.shape] or [None] * 4  # [] is unknown
+        sides = height, width = shape[1:3] if channels_last(image) else shape[2:]
         if self.size is None:
             if height is None or width is None:
                 raise self._error("takes images of any size: set size, for example to 224")
@@ -411,32 +449,37 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             raise self._error(f"takes images of {fixed}, not {size[0]} x {size[1]} (height x width)")
         return int(size[0]), int(size[1])
 
+    def _output(self, images: Floats) -> npt.NDArray[Any]:
+        """Return what the layer gives for prepared images (n, 3, height, width)."""
+        network, layer = self._network
+        image, n = image_input(network), len(images)
+        try:
+            (rows,) = network.run([layer], {image.name: as_input(image, images)})
+        except Exception as error:  # ONNX Runtime's errors share no other class
+            hint = f" on {n} images at once (batch: 1 may help)" if n > 1 else ""
+            raise self._error(f"ONNX Runtime cannot run this model{hint} ({one_line(error)})") from None
+        return np.asarray(rows)
+
     def _run(self, images: Floats) -> Floats:
         """Return the vectors of prepared images (n, 3, height, width), not yet of unit length."""
-        if not hasattr(self, "_network"):  # loaded, unpickled or copied
-            data = self._read_model()
-            if hashlib.sha256(data).hexdigest() != self.sha256_:
-                raise self._error("the model has changed since fit")
-            self._open(data)
         network, layer = self._network
-        image, fixed = _input(network)
+        image = image_input(network)
+        fixed = batch_size(image)
         if fixed is not None and len(images) != fixed:
             parts = [images[start : start + fixed] for start in range(0, len(images), fixed)]
             blank = np.zeros((fixed - len(parts[-1]), *images.shape[1:]), np.float32)
             parts[-1] = np.concatenate([parts[-1], blank])
             return np.concatenate([self._run(part) for part in parts])[: len(images)]
         n = len(images)
-        try:
-            (rows,) = network.run([layer], {image.name: self._in_layout(image, images)})
-        except Exception as error:  # ONNX Runtime's errors share no other class
-            hint = f" on {n} images at once (batch: 1 may help)" if n > 1 else ""
-            raise self._error(f"ONNX Runtime cannot run this model{hint} ({_one_line(error)})") from None
-        rows = np.asarray(rows)
+        rows = self._output(images)
         shape = rows.shape
         if rows.ndim == 1 and n == 1:
             rows = rows[None]
-        if rows.ndim == 4:
-            rows = rows.mean(axis=(2, 3))
+        if rows.ndim in (2, 3, 4) and rows.dtype.kind == "f":
+            try:
+                rows = pooled(rows, self.pool, self.size_)
+            except ValueError as error:
+                raise self._error(f"{layer} {error}") from None
         if rows.ndim != 2 or len(rows) != n or rows.dtype.kind != "f":
             raise self._error(
                 f"{layer} gives {rows.dtype} {shape} for {n} image{'s' * (n > 1)}, not one vector per image; set layer "
@@ -445,11 +488,6 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         if not np.isfinite(rows).all():
             raise self._error(f"{layer} gives numbers that are not finite; check mean and scale")
         return rows.astype(np.float32, copy=False)
-
-    @staticmethod
-    def _in_layout(image: Any, images: Floats) -> Floats:
-        """Return prepared images in the order of axes that the input has."""
-        return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if _channels_last(image) else images
 
     def _seen(self, size: tuple[int, int]) -> tuple[float, float]:
         """Height and width, in pixels of an image of this size, of the part that the model gets; larger with "pad"."""
@@ -476,7 +514,12 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         return np.stack([grid[0][1], grid[0][0], grid[1][1], grid[1][0]], axis=2).reshape(-1, 4)
 
     def _prepare(self, pixels: npt.NDArray[np.uint8]) -> Floats:
-        """Turn RGB pixels (H, W, 3) into the input of the model, (3, height, width)."""
+        """Turn RGB pixels (H, W, 3) into the input of the model, (3, height, width), and open it if it is not."""
+        if not hasattr(self, "_network"):  # loaded, unpickled or copied
+            model = self._read_model()
+            if model.sha256() != self.sha256_:
+                raise self._error("the model has changed since fit")
+            self._open(model)
         (height, width), (old_height, old_width) = self.size_, pixels.shape[:2]
         inner, top, left = (height, width), 0, 0  # of the canvas
         if self.resize in _CUTS:
@@ -487,9 +530,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             factor = max(old_height / height, old_width / width)
             inner = max(1, round(old_height / factor)), max(1, round(old_width / factor))
             top, left = (height - inner[0]) // 2, (width - inner[1]) // 2
-        shrinks = pixels.shape[0] > inner[0] or pixels.shape[1] > inner[1]
-        interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR_EXACT  # the same on every processor
-        small = cv2.resize(np.ascontiguousarray(pixels), inner[::-1], interpolation=interpolation)
+        small = (resize if self.resizing_ == VERSION else resize_as_before)(pixels, *inner)
         with np.errstate(over="ignore"):  # reported when the model gives numbers that are not finite
             mean, scale = (np.asarray(value, np.float32) for value in self._mean_and_scale())
             values = (small.astype(np.float32) - mean) * scale
@@ -500,7 +541,9 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         return canvas.transpose(2, 0, 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name not in ("_network", "_map")}
+        return {
+            name: value for name, value in super().__getstate__().items() if name not in ("_network", "_only", "_map")
+        }
 
     # -----------------------------------------------------------------------------------------------------------
     # On disk
@@ -511,7 +554,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         folder : path
-            Gets a copy of the model, ``model.onnx``, and ``embedder.json`` (settings, format version and SHA-256).
+            Gets a copy of the model, ``model.onnx`` with the files of its weights, and ``embedder.json`` (settings,
+            format version and SHA-256).
 
         Raises
         ------
@@ -521,12 +565,14 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(self.model, folder / "model.onnx")
-        with open(folder / "model.onnx", "rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != self.sha256_:
-                raise self._error("the model has changed since fit")
+        self._read_model().copy_to(folder)
+        if read_model(folder / "model.onnx").sha256() != self.sha256_:
+            raise self._error("the model has changed since fit")
         settings = {name: _plain(value) for name, value in self.get_params().items() if name not in ("model", "n_jobs")}
-        state = {"size": list(self.size_), "n_features_out": self.n_features_out_, "sha256": self.sha256_}
+        state = {
+            "size": list(self.size_), "n_features_out": self.n_features_out_, "sha256": self.sha256_,
+            "resizing": self.resizing_,
+        }  # fmt: skip
         record = {"format": FORMAT, "settings": settings, "fitted": state}
         (folder / "embedder.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
@@ -552,26 +598,26 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             record = json.loads((folder / "embedder.json").read_text(encoding="utf-8"))
             if record["format"] != FORMAT:
                 raise ValueError(f"format {record['format']!r}, this version reads {FORMAT}: rebuild it")
-            embedder = cls(folder / "model.onnx", **record["settings"])
+            embedder = cls(folder / "model.onnx", **{"reading": 1} | record["settings"])
             height, width = record["fitted"]["size"]
             embedder.size_ = int(height), int(width)
             embedder.n_features_out_ = int(record["fitted"]["n_features_out"])
             embedder.sha256_ = str(record["fitted"]["sha256"])
+            embedder.resizing_ = int(record["fitted"].get("resizing", 1))
+            if embedder.resizing_ == 1:  # saved by a version that left files of weights out
+                _check_whole(embedder.model)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder} holds no readable embedder: {error}") from None
         return embedder
 
 
-def _input(session: Any) -> tuple[Any, int | None]:
-    """Return the input of a session and the batch size that it requires."""
-    (image,) = session.get_inputs()
-    return image, image.shape[0] if image.shape and isinstance(image.shape[0], int) else None
-
-
-def _channels_last(image: Any) -> bool:
-    """Whether an input of ONNX Runtime is (n, height, width, 3), as TensorFlow has it."""
-    shape = image.shape
-    return len(shape) == 4 and shape[3] == 3 and shape[1] != 3
+def _check_whole(model: StrPath) -> None:
+    try:
+        read_model(model)
+    except ImportError:  # needed for weights in files, which cannot be used without it
+        return
+    except ValueError as error:
+        raise ValueError(f"an earlier version left its weights out ({error})") from None
 
 
 def _plain(value: Any) -> Any:
@@ -579,9 +625,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _one_line(error: Exception) -> str:
-    """Return the message of ONNX Runtime on one line, without its prefix."""
-    text = " ".join(str(error).split())
-    return printable(text.removeprefix("[ONNXRuntimeError] : "))[:200]

@@ -14,16 +14,28 @@ def parse(data: bytes) -> Any:
         import onnx
     except ImportError:
         raise ImportError("pip install 'visterm[onnx]'") from None
-    return onnx.load_from_string(data)
+    try:
+        return onnx.load_from_string(data)
+    except Exception:  # protobuf's errors share no other class
+        raise ValueError("not an ONNX model, or damaged") from None
 
 
-def with_outputs(model: Any, *layers: str) -> bytes:
-    """Return the model with more outputs, some of its inner tensors: ONNX Runtime returns only outputs.
+def with_output(model: Any, layer: str, image: str | None = None) -> bytes:
+    """Return the model with one more output, an inner tensor: ONNX Runtime returns only outputs.
+
+    Parameters
+    ----------
+    model : ModelProto
+        It stays as it is.
+    layer : str
+    image : str or None
+        The only input to keep, with what the layer needs of the model: a model of images and texts becomes one of
+        images. None: keep all.
 
     Raises
     ------
     ValueError
-        There is no such tensor; the message, without the name of the model, suggests others.
+        There is no such tensor, or it needs another input; the message, without the name of the model, says what to do.
     """
     import onnx
 
@@ -31,15 +43,62 @@ def with_outputs(model: Any, *layers: str) -> bytes:
     outputs = {output.name for output in model.graph.output}
     extended = onnx.ModelProto()
     extended.CopyFrom(model)
-    for layer in layers:
-        if layer not in tensors:
-            similar = difflib.get_close_matches(layer, tensors, n=3)
-            hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
-            more = f" and {len(tensors) - 10} before" if len(tensors) > 10 else ""
-            raise ValueError(f"has no layer {layer!r}{hint}; its last layers are {', '.join(tensors[-10:])}{more}")
-        if layer not in outputs:
-            extended.graph.output.append(onnx.ValueInfoProto(name=layer))  # ONNX Runtime infers the type
+    if layer not in tensors:
+        similar = difflib.get_close_matches(layer, tensors, n=3)
+        hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
+        more = f" and {len(tensors) - 10} before" if len(tensors) > 10 else ""
+        raise ValueError(f"has no layer {layer!r}{hint}; its last layers are {', '.join(tensors[-10:])}{more}")
+    if layer not in outputs:
+        extended.graph.output.append(onnx.ValueInfoProto(name=layer))  # ONNX Runtime infers the type
+    if image is not None:
+        _cut(extended.graph, layer, image)
     return extended.SerializeToString()
+
+
+def inputs_of(model: Any, layer: str) -> set[str]:
+    """Return the inputs of the model that a tensor depends on."""
+    constants = {constant.name for constant in model.graph.initializer}
+    needed = _needed(model.graph, layer)
+    return {entry.name for entry in model.graph.input if entry.name in needed and entry.name not in constants}
+
+
+def _cut(graph: Any, layer: str, image: str) -> None:
+    """Remove all that a layer does not need. `onnx.utils.extract_model` misses what inner graphs (If, Loop) read."""
+    needed = _needed(graph, layer)
+    constants = {constant.name for constant in graph.initializer}
+    others = [entry.name for entry in graph.input if entry.name in needed and entry.name not in {image, *constants}]
+    if others:
+        raise ValueError(f"{layer} needs {', '.join(others[:5])}, too, not {image} alone: set layer to another")
+    for parts, keep in (
+        (graph.node, lambda node: any(name in needed for name in node.output)),
+        (graph.initializer, lambda constant: constant.name in needed),
+        (graph.sparse_initializer, lambda constant: constant.values.name in needed),
+        (graph.input, lambda entry: entry.name == image or entry.name in needed),
+        (graph.output, lambda entry: entry.name == layer),
+    ):
+        kept = [part for part in parts if keep(part)]
+        del parts[:]
+        parts.extend(kept)
+
+
+def _needed(graph: Any, layer: str) -> set[str]:
+    """Return the names of all tensors that a layer depends on, and its own."""
+    makers = {name: node for node in graph.node for name in node.output}
+    needed, waiting = set(), [layer]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            if name in makers:
+                waiting += _reads(makers[name])
+    return needed
+
+
+def _reads(node: Any) -> list[str]:
+    """Return the names that a node reads, and the nodes of its inner graphs."""
+    graphs = [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs)]
+    inner = [name for graph in graphs for part in graph.node for name in _reads(part)]
+    return [*node.input, *inner, *(entry.name for graph in graphs for entry in graph.output)]
 
 
 def cells_of(model: Any, layer: str) -> str | None:
@@ -63,6 +122,16 @@ def suggest(model: Any) -> str | None:
         layer = readers[0].output[0]
 
 
+def before_classifier(model: Any, layer: str) -> str | None:
+    """Return the tensor that the last layer turns into scores, if this is a fully connected one with a bias."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    node = makers.get(layer)
+    if node is not None and node.op_type == "Add":  # of a bias, to a product
+        node = next((makers[name] for name in node.input if name in makers), None)
+        return node.input[0] if node is not None and node.op_type == "MatMul" else None
+    return node.input[0] if node is not None and node.op_type == "Gemm" and len(node.input) > 2 else None
+
+
 def _pools(model: Any, node: Any) -> bool:
     """Whether a node averages over height and width."""
     if node.op_type == "GlobalAveragePool":
@@ -79,4 +148,4 @@ def _pools(model: Any, node: Any) -> bool:
         }
         if node.input[1] in constants:
             axes = numpy_helper.to_array(constants[node.input[1]]).ravel().tolist()
-    return sorted(axis % 4 for axis in axes) == [2, 3]
+    return sorted(axis % 4 for axis in axes) in ([2, 3], [1, 2])  # the second where channels are last

@@ -8,6 +8,7 @@ from __future__ import annotations
 _IMAGENET = [123.675, 116.28, 103.53], [1 / 58.395, 1 / 57.12, 1 / 57.375]
 
 RESIZES = "crop", "trim", "stretch", "pad"  # how an image is fitted to the input; see OnnxEmbedder
+POOLS = "cls", "mean", "mean-patches"  # how tokens become one vector; see OnnxEmbedder
 
 # Name -> mean and scale: the model gets (pixel - mean) * scale.
 PRESETS: dict[str, tuple[float | list[float], float | list[float]]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral
@@ -259,7 +260,12 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
 
     @property
     def validation_measure(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
-        """Name of the measure of early stopping: "p@1", or "label mAP" of images with several labels."""
+        """Name of the measure of early stopping: "p@1", or "label mAP" of images with several labels.
+
+        "mAP" where only whole classes were held out, whose labels cannot be ranked.
+        """
+        if self.held_out_ is not None and not len(self._held_out_of_known()):
+            return "mAP"
         return "p@1" if self.labels_per_image_ is None else "label mAP"
 
     def partial_fit(
@@ -338,5 +344,6 @@ def _distinct(y: Any) -> tuple[np.ndarray, int]:
     refuse_none(y)
     classes = np.unique(plain_labels(y))
     if 2 * len(classes) > len(y):  # fractions may be labels, but not if hardly any occurs twice
-        check_classification_targets(y)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # classes of one or two images are usual
+            check_classification_targets(y)
     return classes, 0

@@ -113,6 +113,8 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     teachers_: Any  # see `Teachers`
 
     # Parameters that not all learners have.
+    whiten: bool | str = False
+    whitens: bool = False  # may learn in whitened vectors, where `whiten` says so
     click_cutoff: float | str | None = None
     n_jobs: int | None = None
 
@@ -236,9 +238,9 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             What the similarity is for: classes that it is trained on, any classes, or others. But for "seen", a fifth
             of the classes is held out, too, where there are five or more; see `validation.Worlds`.
         learned_weight : float, optional
-            Weight of the learned similarity: 0 is cosine alone, 1 the learner alone; it becomes `learned_weight_`, for
-            `Blend`. None: the best one on held-out images, for `world`; 1 without validation. Where no class has images
-            enough to hold some out, a cautious one, or 1 for "seen".
+            Weight of the learned similarity: 0 is how images look (cosine, or that of whitened vectors), 1 the learner
+            alone; it becomes `learned_weight_`, for `Blend`. None: the best one on held-out images, for `world`; 1
+            without validation. Where no class has images enough to hold some out, a cautious one, or 1 for "seen".
         callback : callable, optional
             Called with the learner after every pass, by a learner that resumes; others end within seconds and call
             neither this nor `progress`. The state is then complete: `save` writes a checkpoint, and

@@ -39,8 +39,8 @@ class Blend:
     learner : SimilarityLearner
         Fitted.
     learned_weight : float, optional
-        From 0 (cosine alone) to 1 (the learner alone); by default `learned_weight_` of the learner, which is 1 unless
-        it was chosen on held-out images.
+        From 0 (how images look: cosine, or that of whitened vectors) to 1 (the learner alone); by default
+        `learned_weight_` of the learner, which is 1 unless it was chosen on held-out images.
     scale : float, optional
         c; by default `scale_` of the learner, else 1. See `scale_of`.
 

@@ -18,6 +18,7 @@ from . import validation
 from .early_stopping import HeldOutImages, Measure, Measured, is_saturated, validates_now
 from .options import Distribute, FitOptions
 from .rows import Rows, as_rows, is_dense
+from .triplets import NoTriplets
 from .whitening import asks_for_whitening, whitened_images, whitening_of
 
 Learner = Any  # an `OnlineLearner`, whose module imports this one
@@ -159,7 +160,13 @@ class TrainingLoop:
             learner._start()
         X = vectors if learner._whitening is None else whitened_images(vectors, learner._whitening)
         subset = images if searches else None
-        sampler = learner._sampler(self._y, subset)
+        try:
+            sampler = learner._sampler(self._y, subset)
+        except NoTriplets:
+            if not (sp.issparse(self._y) and learner.is_whitened() and learner.begins_at == "vectors"):
+                raise
+            self._end_phase(None)  # with the start: the whitening
+            return
         distribute = self._options.distribute if learner.distributes else None
         training = Training(as_rows(X, subset), sampler, self._y, images, self._report, distribute)
         recorder = self._recorder(training, vectors, X) if searches else HistoryRecorder(learner, training)
@@ -175,7 +182,7 @@ class TrainingLoop:
             if self._options.callback is not None:
                 self._options.callback(learner)
 
-    def _end_phase(self, training: Training) -> None:
+    def _end_phase(self, training: Training | None) -> None:
         learner = self._learner
         if learner.phase_ == "search" and learner._refits():
             learner._begin_phase("refit", learner.best_step_)
@@ -213,9 +220,8 @@ class TrainingLoop:
         """Recorder of a search: `vectors` are the images as they are, X those that are learned from."""
         learner, y = self._learner, self._y
         rows, seed = np.asarray(learner.held_out_), learner.seed_
-        # Labels of classes that are not trained on cannot be ranked.
-        rankable = rows if learner.unseen_ is None else np.setdiff1d(rows, learner.unseen_)
-        by_labels = learner._validator(X, y, rankable)
+        rankable = learner._held_out_of_known()
+        by_labels = learner._validator(X, y, rankable) if len(rankable) else None
         images = HeldOutImages(learner, vectors, y, rows, seed)
         if learner._chooses() or (learner.is_whitened() and learner.gallery_is_vectors):
             by_images = images.by_share(learner.unseen_, learner.world_, *shares_to_try(learner, vectors, y))

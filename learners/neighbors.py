@@ -5,6 +5,8 @@ Alone in a pipeline, a learner hands on its gallery side, which for OASIS and AR
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +21,19 @@ from .checks import check_integer
 from .oasis import OASIS
 
 _QUERY_ROWS = 1024  # images whose similarities to all others are held at a time
+
+
+def _digests(X: Any) -> list[bytes]:
+    """What tells equal images: a digest of each row."""
+    if not sp.issparse(X):
+        rows: Iterator[bytes] = (row.tobytes() for row in X)
+    else:
+        X = X.copy()
+        X.sum_duplicates()  # sorted, too
+        X.eliminate_zeros()
+        ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        rows = (X.indices[i:j].astype(np.int64).tobytes() + X.data[i:j].tobytes() for i, j in ends)
+    return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]
 
 
 class _AroundLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -106,7 +121,9 @@ class SimilarityNeighbors(_AroundLearner):
     learner : SimilarityLearner, optional
         Not fitted: a copy is. `FrozenEstimator(learner)` takes a fitted one. None: `OASIS()`.
     n_neighbors : int, default=5
-        Beside the image itself: rows hold one more, as those of `KNeighborsTransformer`.
+        Beside the image itself: rows hold one more, as those of `KNeighborsTransformer`. An image of the fit comes
+        first in its own row, at distance 0, even where the learner finds others more similar: `kneighbors()` and `TSNE`
+        drop it.
     mode : {"distance", "connectivity"}, default="distance"
         Distances, or ones.
 
@@ -153,6 +170,7 @@ class SimilarityNeighbors(_AroundLearner):
         fitted: Any = self.learner_
         self._similarity = effective(fitted.estimator if isinstance(fitted, FrozenEstimator) else fitted)
         self._gallery = X
+        self._known = _digests(X)
         self.n_samples_fit_ = self._n_features_out = X.shape[0]
         parts = (X[start : start + _QUERY_ROWS] for start in range(0, X.shape[0], _QUERY_ROWS))
         self.largest_ = max(float(self._similarity.similarity(part, X).max()) for part in parts)
@@ -161,18 +179,29 @@ class SimilarityNeighbors(_AroundLearner):
     def transform(self, X: Any) -> sp.csr_matrix:
         """Nearest images of the fit: float32 CSR of shape (n, n_samples_fit_), each row from near to far.
 
-        Equally similar ones are in the order of the fit.
+        Equally similar ones are in the order of the fit, after the image itself, or the first copy of it.
         """
         X = self._check_images(X)
+        own = self._own(X)
         k = min(self.n_neighbors + 1, self.n_samples_fit_)
         nearest = np.empty((X.shape[0], k), np.int32)
         distances = np.empty((X.shape[0], k), np.float32)
         for start in range(0, X.shape[0], _QUERY_ROWS):
             rows = slice(start, start + _QUERY_ROWS)
             scores = self._similarity.similarity(X[rows], self._gallery)
+            known = np.flatnonzero(own[rows] >= 0)
+            scores[known, own[rows][known]] = np.inf
             nearest[rows] = np.argsort(-scores, axis=1, kind="stable")[:, :k]
             distances[rows] = np.take_along_axis(scores, nearest[rows], axis=1)
         distances = np.maximum(np.float32(self.largest_) - distances, np.float32(0))
         data = np.ones_like(distances) if self.mode == "connectivity" else distances
         ends = np.arange(0, X.shape[0] * k + 1, k, dtype=np.int32)
         return sp.csr_matrix((data.ravel(), nearest.ravel(), ends), shape=(X.shape[0], self.n_samples_fit_))
+
+    def _own(self, X: Any) -> np.ndarray:
+        """Place of each image among those of the fit, -1 for others."""
+        rows = _digests(X)
+        if rows == self._known:
+            return np.arange(len(rows))
+        places = dict(zip(reversed(self._known), reversed(range(len(self._known))), strict=True))
+        return np.array([places.get(row, -1) for row in rows])

@@ -78,7 +78,9 @@ class OnlineLearner(SimilarityLearner):
         Rows of the classes that are held out, sorted; None in a closed world.
     worlds_ : dict or None
         `shares`, the `curve` of mAP by share (seen, unseen, both), that of the `learner` with its share, of `cosine`
-        and of `chance`, and `n_images` of the three; None where no share was chosen. See `validation.Worlds`.
+        and of `chance`, and `n_images` of the three; which are `clearly_below` cosine, by the test that chooses; and
+        the `gain` over cosine of the world that chose, with its standard error, both over classes. None where no share
+        was chosen. See `validation.Worlds`.
     steps_done_, steps_total_ : int
         Of this `fit`, all phases together; the total falls when early stopping ends a phase.
     phase_ : str
@@ -106,8 +108,6 @@ class OnlineLearner(SimilarityLearner):
     patience: int | None
     refit: bool
     random_state: Any
-    whiten: bool | str = False
-    whitens: bool = False  # may learn in whitened vectors, where `whiten` says so
     check_negatives: bool = True
     balance: str = "image"
 
@@ -200,7 +200,9 @@ class OnlineLearner(SimilarityLearner):
         except validation.TooFewImages as error:
             _log.warning("%s: all images are learned from, and nothing is validated", error)
             if options.learned_weight is None:
-                self.learned_weight_ = 1.0 if options.world == "seen" else cautious_share(self, X)
+                # One image of each class teaches which class, and nothing of what is similar.
+                alone = not sp.issparse(y) and len(np.unique(y)) == len(y)
+                self.learned_weight_ = 0.0 if alone else 1.0 if options.world == "seen" else cautious_share(self, X)
             return
         if unseen is not None:
             self.unseen_ = unseen
@@ -324,6 +326,11 @@ class OnlineLearner(SimilarityLearner):
         place = np.arange(X.shape[0])
         place[rows[used]] = X.shape[0] + np.arange(used.sum())
         return sp.csr_array(sp.vstack([X, vectors[used]], format="csr")[place])
+
+    def _held_out_of_known(self) -> np.ndarray:
+        """Rows that validate, of classes that are trained on: labels of others cannot be ranked."""
+        rows = np.asarray(self.held_out_)
+        return rows if self.unseen_ is None else np.setdiff1d(rows, self.unseen_)
 
     def _refits(self) -> bool:
         return bool(self.refit and self.held_out_ is not None)

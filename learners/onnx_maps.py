@@ -84,7 +84,7 @@ class _Graph:
                 x = self._node("MatMul", x, self._constant(matrix))
                 return x if offset is None else self._node("Add", x, self._constant(offset))
             case Unit():
-                length = self._node("ReduceL2", x, axes=[1], keepdims=1)
+                length = self._node("Sqrt", self._sum(self._node("Mul", x, x)))  # as ReduceL2, which opset 18 changed
                 return self._node("Div", x, self._node("Max", length, self._constant(np.float32(1e-30))))
             case Scale(factor):
                 return self._node("Mul", x, self._constant(np.float32(factor)))

@@ -34,6 +34,10 @@ _DEALS = 1  # makes the streams of deals others than those of pairs
 _NONE_32, _NONE_64, _NO_WEIGHTS = (readonly(np.zeros(0, kind)) for kind in (np.int32, np.int64, np.float64))
 
 
+class NoTriplets(ValueError):
+    """No two images share a label, or all do."""
+
+
 class TripletTables(NamedTuple):
     """Arguments of the draw functions, in this order; all arrays are read-only, so that a kernel is compiled once."""
 
@@ -311,7 +315,7 @@ class TripletSampler:
             tables = _tables_from_classes(y, check_negatives, subset)
             what = "class has two images"
         if len(tables.usable) == 0:
-            raise ValueError(f"no triplet can be drawn: no {what}")
+            raise NoTriplets(f"no triplet can be drawn: no {what}")
         self._tables = tables
         self._by_class = balance == "class"
         self._deals: dict[tuple, tuple] = {}  # of each seed: number, length and order of the last one

@@ -32,6 +32,7 @@ SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # weights o
 CAUTIOUS, CAUTIOUS_SPARSE = 0.25, 0.4
 _CLEARLY = 0.975  # quantile of Student's t
 FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
+_FEWEST_ALONE = 20  # images of whole classes that validate without images of others
 _UNSEEN = 0.2  # share of the classes, or of the images that have several labels, that no training image is of
 
 
@@ -50,7 +51,7 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
 
     `fraction` of each class is held out, but at least two images (one alone has no relevant image) and at most all
     but two; classes of fewer than four images stay in training. With several labels per image the split is uniform.
-    At most `MAX_IMAGES` are held out.
+    At most `MAX_IMAGES` are held out. Where all classes are smaller, `split_by_class` holds out.
 
     Raises
     ------
@@ -105,6 +106,15 @@ def unseen_rows(y: Any, seed: int) -> np.ndarray:
     return np.flatnonzero(np.isin(class_of, drawn_classes))
 
 
+def split_by_class(y: Any, seed: int) -> np.ndarray:
+    """Images of whole classes that validate alone, as no class can give some of its images: those of `unseen_rows`.
+
+    None where they are too few to choose anything by.
+    """
+    unseen = unseen_rows(y, seed)
+    return unseen if len(unseen) >= _FEWEST_ALONE else unseen[:0]
+
+
 def hold_out(
     y: Any, rows: Any, fraction: float | None, seed: int, *, whole_classes: bool
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -118,7 +128,8 @@ def hold_out(
     fraction : float, optional
     seed : int
     whole_classes : bool
-        Hold out classes, too. At most `MAX_IMAGES` / 2 of their images validate.
+        Hold out classes, too. At most `MAX_IMAGES` / 2 of their images validate. Where no class that is left has four
+        images, only these validate: see `split_by_class`.
     """
     if rows is None and fraction is None:
         return None, None
@@ -134,9 +145,10 @@ def hold_out(
     rest = np.setdiff1d(np.arange(y.shape[0]), unseen)
     try:
         beside = np.intersect1d(images(rest), rest) if rows is not None else rest[images(rest)]
-    except TooFewImages:  # only the classes that are held out have four images
+    except TooFewImages:  # at most the classes that are held out have four images
         beside = rest[:0]
-    if not len(beside):  # no image of a class that is trained on would validate
+    alone = rows is None and len(unseen) >= _FEWEST_ALONE
+    if not len(beside) and not alone:  # no image of a class that is trained on would validate
         unseen, beside = unseen[:0], images(slice(None))
     most = MAX_IMAGES // 2
     validating = unseen if len(unseen) <= most else np.random.default_rng([seed, 5]).permutation(unseen)[:most]
@@ -180,7 +192,7 @@ class Choice(NamedTuple):
     learned_weight: float  # the share
     quality: Quality  # of the world by whose mAP it was chosen
     cosine: Quality  # of the vectors themselves, by the same measure
-    figures: dict[str, Any]  # for reports: see `Worlds`
+    figures: dict[str, Any]  # for reports: see `OnlineLearner.worlds_`
 
 
 class _Part(NamedTuple):
@@ -245,8 +257,9 @@ class Worlds:
     ) -> Choice:
         """Choose the weight of the learner.
 
-        It is `cautious`, or 1 where only seen classes count, unless another share is clearly better, by a t-test over
-        groups. A few classes say little, and the best of many shares on them is mostly chance.
+        It is `cautious`, or 1 where only seen classes count, or 0 where only unseen ones validate, unless another share
+        is clearly better, by a t-test over groups. A few classes say little, and the best of many shares on them is
+        mostly chance.
 
         Parameters
         ----------
@@ -264,7 +277,7 @@ class Worlds:
         best = 0
         place = {"seen": 0, "unseen": 1, "open": 2}[world] if len(self._parts) > 1 else 0
         if len(shares) > 1:
-            best = shares.index(1.0 if world == "seen" else cautious)
+            best = shares.index(1.0 if world == "seen" else cautious if len(self._parts[0].columns) else 0.0)
             able = list(range(len(shares)))
             if world == "open":
                 able = [
@@ -275,7 +288,10 @@ class Worlds:
                 better = [i for i in able if self._is_above(aps[i], aps[start], place)]
                 best = max(better, key=lambda i: mean_of(aps[i][place][:, 0]), default=start)
         curve = [[mean_of(part[:, 0]) for part in each] for each in aps]
+        below = [self._is_above(self._cosine, aps[best], part) for part in range(len(self._parts))]
+        gain, error, _ = self._gain(aps[best], self._cosine, place)
         figures = {"shares": list(shares), "curve": curve, "learner": curve[best]} | self._figures
+        figures |= {"clearly_below": below, "gain": [gain, error]}
         return Choice(shares[best], Quality.of(aps[best][place]), Quality.of(self._cosine[place]), figures)
 
     def _each(self, scores: np.ndarray) -> list[np.ndarray]:
@@ -286,13 +302,17 @@ class Worlds:
         """Whether some average precisions of a part are clearly higher: by a t-test over the means of groups."""
         if place >= len(self._parts):
             return False
+        mean, error, n = self._gain(first, second, place)
+        return n > 1 and mean > float(stdtrit(n - 1, _CLEARLY)) * error
+
+    def _gain(self, first: list[np.ndarray], second: list[np.ndarray], place: int) -> tuple[float, float, int]:
+        """Mean over groups of the gain of a part in average precision, its standard error, and the number of groups."""
         gains = first[place][:, 0] - second[place][:, 0]
         known = ~np.isnan(gains)
         _, group = np.unique(self._groups[self._parts[place].rows][known], return_inverse=True)
         means = np.bincount(group, gains[known]) / np.bincount(group)
-        if len(means) < 2:
-            return False
-        return bool(means.mean() > stdtrit(len(means) - 1, _CLEARLY) * means.std(ddof=1) / np.sqrt(len(means)))
+        n = len(means)
+        return float(means.mean()) if n else 0.0, float(means.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0, n
 
 
 def choose_queries(n: int, seed: int) -> np.ndarray:

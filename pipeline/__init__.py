@@ -33,5 +33,6 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         from importlib import import_module
 
+        import_module("visterm.pipeline.cli.caches").prepare_caches()
         return getattr(import_module(f"visterm.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

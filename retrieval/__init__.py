@@ -31,6 +31,7 @@ from .metrics import (
     r_precision,
     recall_at,
 )
+from .neighbours import NeighbourIndex, Neighbours, with_neighbours
 from .ranking import Ranking
 from .regions import RegionMatch, Regions, find_regions, no_regions
 from .stored import StoredVectors
@@ -43,6 +44,8 @@ __all__ = [
     "Contributions",
     "Evaluation",
     "ExactIndex",
+    "NeighbourIndex",
+    "Neighbours",
     "Pair",
     "Ranking",
     "RegionMatch",
@@ -76,4 +79,5 @@ __all__ = [
     "relevance_from_labels",
     "sibling_precision_at",
     "siblings_from_parents",
+    "with_neighbours",
 ]

@@ -276,6 +276,17 @@ def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray
     return scores
 
 
+@njit(cache=True, nogil=True)
+def score_rows_sparse(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, query: np.ndarray
+) -> np.ndarray:
+    """Scores (n, 1) of some rows of a CSR gallery."""
+    scores = np.empty((len(rows), 1), np.float32)
+    for i in range(len(rows)):
+        _score_sparse_one(indptr, indices, data, rows[i], query, scores[i : i + 1])
+    return scores
+
+
 def score_chosen(gallery: Any, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
     """`score_rows` of a dense gallery, which may be a stored one."""
     if isinstance(gallery, StoredVectors):
@@ -283,7 +294,7 @@ def score_chosen(gallery: Any, rows: np.ndarray, query: np.ndarray) -> np.ndarra
     return score_rows(gallery, rows, query)
 
 
-def _best_first(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def best_first(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sort each row (n_queries, m): score descending, then index ascending, filling (-inf, -1) last.
 
     Score and index become one 64-bit integer, so that one fast sort without stability settles both: the bits of
@@ -397,7 +408,7 @@ class ExactIndex:
         top_indices = np.full((n_queries, k), -1, np.int32)
         for start in range(0, n_queries, QUERIES_PER_TRANSFORM):
             rows = slice(start, start + QUERIES_PER_TRANSFORM)
-            queries = self._check_queries(self.learner.transform_query(Q[rows]))
+            queries = self.queries(Q[rows])
             self._search_block(queries, exclude[rows], top_scores[rows], top_indices[rows])
         # Every finite score ranks before the filling (-inf, -1), so filling is left only where rows ran out.
         n_candidates = self.n_gallery - (exclude >= 0)
@@ -442,7 +453,7 @@ class ExactIndex:
                 ok = _search_dense(gallery, first, last, columns, skip, scores, indices)
             if not ok:
                 raise ValueError("a similarity is not a number (NaN): check the vectors and the learner's matrix")
-            return _best_first(scores, indices)
+            return best_first(scores, indices)
 
         blocks = np.array_split(np.arange(n_queries), n_blocks)
         tasks = []
@@ -455,7 +466,7 @@ class ExactIndex:
             parts = partial_results[i * n_parts : (i + 1) * n_parts]
             scores, indices = parts[0]
             if n_parts > 1:
-                scores, indices = _best_first(*(np.concatenate(side, axis=1) for side in zip(*parts, strict=True)))
+                scores, indices = best_first(*(np.concatenate(side, axis=1) for side in zip(*parts, strict=True)))
             top_scores[block], top_indices[block] = scores[:, :k], indices[:, :k]
 
     def _rounding(self, queries: np.ndarray) -> np.ndarray:
@@ -492,7 +503,7 @@ class ExactIndex:
             for first in range(0, self.n_gallery, step):
                 block = queries @ gallery[first : first + step].T
                 _keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
-            kept_scores, rows = _best_first(kept, rows)
+            kept_scores, rows = best_first(kept, rows)
             # The k-th best has at least the k-th score of these less the reach; all others, the last plus it at most.
             certain = kept_scores[:, -1] < kept_scores[:, k - 1] - 2 * reach
             for q, query in enumerate(queries):
@@ -502,8 +513,19 @@ class ExactIndex:
                     scores[exclude[q]] = -np.inf if exclude[q] >= 0 else scores[exclude[q]]
                     least = np.partition(scores, -k)[-k] - 2 * reach[q]
                     chosen = np.flatnonzero((scores >= least) & (scores > -np.inf)).astype(np.int32)
-                best, indices = _best_first(score_chosen(gallery, chosen, query)[None], chosen[None])
+                best, indices = best_first(score_chosen(gallery, chosen, query)[None], chosen[None])
                 top_scores[q], top_indices[q] = best[0, :k], indices[0, :k]
+
+    def queries(self, Q: Any) -> np.ndarray:
+        """Query sides of vectors: dense float32 (n_queries, d)."""
+        return self._check_queries(self.learner.transform_query(Q))
+
+    def score(self, side: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Scores (n,) of some rows for one query side (d,), the same bits as `search` gives."""
+        if sp.issparse(self.gallery_):
+            arrays = self.gallery_.indptr, self.gallery_.indices, self.gallery_.data
+            return score_rows_sparse(*arrays, rows, side)[:, 0]
+        return score_chosen(self.gallery_, rows, side)
 
     def _check_k(self, k: int | None, exclude: np.ndarray) -> int:
         if k is None:

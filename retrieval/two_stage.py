@@ -74,17 +74,6 @@ def _largest(sums: np.ndarray, n: int) -> np.ndarray:
     return rows
 
 
-@njit(cache=True, nogil=True)
-def _score_rows_sparse(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, query: np.ndarray
-) -> np.ndarray:
-    """Scores (n, 1) of some rows of a CSR gallery, as `ExactIndex` has them."""
-    scores = np.empty((len(rows), 1), np.float32)
-    for i in range(len(rows)):
-        exact._score_sparse_one(indptr, indices, data, rows[i], query, scores[i : i + 1])
-    return scores
-
-
 # ----------------------------------------------------------------------------------------------------
 # First stages
 
@@ -265,7 +254,7 @@ class TwoStageIndex(ExactIndex):
     ) -> None:
         """Search dense queries (n_queries, d); fills top_*, (n_queries, k)."""
         n_queries, k = top_scores.shape
-        gallery, first_stage = self.gallery_, self._first_stage
+        first_stage = self._first_stage
         # One more, as one may be excluded.
         n_candidates = max(self.n_candidates, CANDIDATES_PER_RESULT * k) + 1
         if n_candidates >= self.n_gallery:
@@ -278,14 +267,11 @@ class TwoStageIndex(ExactIndex):
             if len(rows) <= k:  # too few are reachable in the graph; one may be excluded
                 super(TwoStageIndex, self)._search_block(query[None], np.array([excluded]), scores[None], indices[None])
                 return
-            if sp.issparse(gallery):
-                exact_scores = _score_rows_sparse(gallery.indptr, gallery.indices, gallery.data, rows, query)[:, 0]
-            else:
-                exact_scores = exact.score_chosen(gallery, rows, query)
+            exact_scores = self.score(query, rows)
             if np.isnan(exact_scores).any():
                 raise ValueError("a similarity is not a number (NaN): check the vectors and the learner's matrix")
             ranked = (rows != excluded) & (exact_scores > -np.inf)
-            exact_scores, rows = exact._best_first(exact_scores[ranked][None], rows[ranked][None].astype(np.int32))
+            exact_scores, rows = exact.best_first(exact_scores[ranked][None], rows[ranked][None].astype(np.int32))
             size = min(k, rows.shape[1])
             scores[:size], indices[:size] = exact_scores[0, :size], rows[0, :size]
 

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.store.run import Run
 
 from .snapshot import Snapshot
@@ -45,7 +46,7 @@ class Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
+            encoding="utf-8",
         )
         name = f"visterm-{type(self).__name__}"
         threading.Thread(target=self._follow, args=(process,), name=name, daemon=True).start()
@@ -83,6 +84,27 @@ class Job:
     def _follow(self, process: subprocess.Popen[str]) -> None:
         result: Any = None
         problem: str | None = None
+        try:
+            printed, problem = self._read(process)
+            result = self.finish(printed)
+        except Exception as error:  # of any kind: the job must end, or no other can begin
+            problem = str(error) if isinstance(error, UserError) else explain_system_error(error)
+            if problem is None:
+                problem = f"{self.work} ended with an error"
+                _log.exception("%s", problem)
+            else:
+                _log.warning("%s", problem)
+        finally:
+            process.kill()  # without effect on one that has ended
+            process.wait()
+        with self.lock:
+            self.process, self.result, self.problem = None, result, problem
+        self.ended(process.returncode == 0 and problem is None)
+
+    def _read(self, process: subprocess.Popen[str]) -> tuple[Any, str | None]:
+        """Read the lines of the process until it ends; return its result, and what is wrong."""
+        result: Any = None
+        problem: str | None = None
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
@@ -103,7 +125,4 @@ class Job:
                 problem = f"{self.work} was killed, probably for want of memory"
             problem = problem or f"{self.work} ended with an error"
             _log.warning("%s", problem)
-        kept = self.finish(result)
-        with self.lock:
-            self.process, self.result, self.problem = None, kept, problem
-        self.ended(process.returncode == 0)
+        return result, problem

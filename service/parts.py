@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from visterm.features import ImageError, decode_image, printable
 from visterm.features.decoding import decode_picture
+from visterm.features.depth import RULES
 from visterm.pipeline.console import one_line
 from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.store.images import Image
@@ -102,12 +103,14 @@ class ServiceParts:
         side = getattr(snapshot.searcher.extractor, "max_side", UPLOAD_SIDE)  # None: images are not scaled down
         side = None if side is None else max(side, UPLOAD_SIDE)
         try:
-            pixels = decode_picture(data, name, max_side=side, max_pixels=self.max_pixels(snapshot)).pixels
+            rules = getattr(snapshot.searcher.extractor, "rules", RULES)
+            pixels = decode_picture(data, name, max_side=side, max_pixels=self.max_pixels(snapshot), rules=rules).pixels
         except ImageError as error:
             status = 413 if error.reason.startswith("too large") else 415
             named = printable(name) if name else "the upload"
             raise HTTPException(
-                status, f"{named}: {error.reason}; upload a JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF image"
+                status,
+                f"{named}: {error.reason}; upload a JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP, TIFF or JPEG 2000 image",
             ) from None
         query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
         return query, key if self.run_folder.is_in_place() and self.uploads.add(key, pixels) else None

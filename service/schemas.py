@@ -129,13 +129,17 @@ class ImagesRequest(ListRequest):
 class UploadSearchRequest(SearchParameters):
     """A search request that may carry an image file."""
 
-    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF")] = None
+    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP, TIFF or JPEG 2000")] = (
+        None
+    )
 
 
 class UploadImageRequest(ImageRequest):
     """A request for labels that may carry an image file."""
 
-    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF")] = None
+    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP, TIFF or JPEG 2000")] = (
+        None
+    )
 
 
 class ErrorResponse(BaseModel):

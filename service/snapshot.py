@@ -89,7 +89,7 @@ class Snapshot:
             return False
         if learner not in self._low:
             sample = np.random.default_rng(0).choice(len(self.searcher.images), _SAMPLE, replace=False)
-            index, model = self.searcher.index(learner), self.searcher.learner(learner)
+            index, model = self.searcher.ranking_index(learner), self.searcher.learner(learner)
             best = []
             for row in sample.tolist():  # one by one: all of them together would map nearly all of W
                 best.append(index.search(self.searcher.X[[row]], k=1, exclude=[row]).scores)
@@ -144,7 +144,7 @@ class Snapshot:
         """
         for name in learners & set(self.searcher.learners):
             with contextlib.suppress(UserError):  # a search with it raises the same
-                index = self.searcher.index(name)
+                index = self.searcher.ranking_index(name)
                 self.is_unlike(name, [(0, 0.0)])
                 for rows in ([0], [0] * 32):  # single and batched searches run different compiled code
                     index.search(self.searcher.X[rows], k=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,6 +221,11 @@ def export(
     with system_errors_explained(file, "cannot be written", ""):
         write_text(file, text.getvalue())
     make_console().say(f"{count(n_rows, 'row')} in {file}")
+    if joined := [label for label in editor.counts() if re.search("[|;]", label)]:
+        make_console().warn(
+            f"{count(len(joined), 'label')} with | or ;, such as {one_line(joined[0])}: read the table with --set "
+            "collection.label_separator=none"
+        )
 
 
 commands = typer.Typer(name="label", help="Labels that you add and remove.", no_args_is_help=True)

@@ -19,9 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm.features.same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
 from visterm.pipeline.store.images import Image
-
-from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,9 +57,9 @@ class SmallVersions(NamedTuple):
 
 def small_versions(pixels: np.ndarray) -> SmallVersions:
     """Scale a picture down to what tells whether another one is a copy; RGB uint8 (height, width, 3)."""
-    from visterm.features.decoding import resize_to
+    from visterm.features.resizing import resize
 
-    return SmallVersions(resize_to(pixels, GRID, GRID).tobytes(), resize_to(_gray(pixels), FINE, FINE).tobytes())
+    return SmallVersions(resize(pixels, GRID, GRID).tobytes(), resize(_gray(pixels), FINE, FINE).tobytes())
 
 
 def _gray(pixels: np.ndarray) -> Any:
@@ -105,7 +104,7 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
     import numpy as np
 
     from visterm.features import ImageError, read_picture
-    from visterm.features.decoding import resize_to
+    from visterm.features.resizing import resize
 
     firsts = sorted({image.sha256: place for place, image in reversed(list(enumerate(images)))}.values())
 
@@ -123,7 +122,7 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
     def grey(place: int) -> np.ndarray | None:
         if (picture := read(place, 4 * ALIGNED)) is None:
             return None
-        return _gray(resize_to(picture.pixels, ALIGNED, ALIGNED)).astype(np.float32)
+        return _gray(resize(picture.pixels, ALIGNED, ALIGNED)).astype(np.float32)
 
     @lru_cache(_KEPT_PICTURES)
     def working(place: int) -> np.ndarray | None:

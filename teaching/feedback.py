@@ -416,7 +416,10 @@ class FeedbackTrainer:
         record = make_record("feedback", {"steps_per_mark": STEPS_PER_MARK, **UPDATABLE[learner]}, {"base": state.base})
         record |= {"marks": sorted(n for batch in data.batches for n in batch.numbers), "result": result}
         held_out = data.held_out
-        record["calibration"] = NO_CALIBRATION if held_out is None else calibrate(held_out, made.scores["after"])
+        record["calibration"] = NO_CALIBRATION
+        if held_out is not None:
+            scores = held_out.ranking_scores(model, self.run.configure(None, []))
+            record["calibration"] = calibrate(held_out, *scores)
         if forgotten:
             record["forgotten"] = sorted(forgotten)
         taught = None

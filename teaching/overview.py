@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from visterm.features.same_picture import DIFFERENCE
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
@@ -39,7 +40,6 @@ from .duplicates import (
     find_same_scenes,
 )
 from .groups import Pair, Pairs, among, group_pairs, stars_of, with_equal
-from .same_picture import DIFFERENCE
 from .wrong_labels import labels_to_check, rules_of_checks
 
 if TYPE_CHECKING:

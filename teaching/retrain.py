@@ -33,7 +33,7 @@ from visterm.pipeline.stages.train import checkpoint_path, train, train_record
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import discard, publish
-from visterm.pipeline.store.models import TRAINED, load_trained, trained_record
+from visterm.pipeline.store.models import AGAIN, TRAINED, load_trained, trained_record
 from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.supervision import TrainingData
@@ -45,7 +45,6 @@ from .feedback import FeedbackTrainer
 from .first import FIRST
 
 TOLERANCE = 0.02  # of held-out mAP below that of the old model: a new model that loses more is not taken
-_NOTED = "again"  # what the record of a model says of the training
 _TOLD_EVERY = 0.2  # seconds
 
 
@@ -111,8 +110,8 @@ def undoable(run: Run) -> list[TrainResult]:
         with contextlib.suppress(UserError):
             before, record = run.record(_before(run, name)), run.record(run.learner(name))
             # Without the note a command trained it since; a kill may have left the same model twice.
-            if before and record and _NOTED in record and before["created"] != record["created"]:
-                trainings.append(record[_NOTED])
+            if before and record and AGAIN in record and before["created"] != record["created"]:
+                trainings.append(record[AGAIN])
     return trainings
 
 
@@ -159,7 +158,7 @@ def _train_one(run: Run, config: Config, name: str, console: Console) -> TrainRe
                 f"held-out mAP would fall from {before:.3f} to {after:.3f} "
                 f"({result['measured_on']}): the old model stays in use"
             )
-        record[_NOTED] = result | {"taken": True}
+        record[AGAIN] = result | {"taken": True}
         if run.record(run.learner(name)) is None:
             discard(_before(run, name))
         else:

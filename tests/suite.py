@@ -313,3 +313,9 @@ def _write_model(file: Path, side: int | str = "side", size: int = 16, n: int | 
         return {"convolved": convolved, "positive": positive, "flat": flat, "embedding": embedding}
 
     return tensors
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Results are ranked without neighbours: a score is the similarity of the two, which is explained exactly."""
+    monkeypatch.setattr("visterm.pipeline.search.learners.RunLearners.neighbours", lambda *_: None)

@@ -46,15 +46,18 @@ def features(
     ] = False,
     config: ConfigOption = None,
     settings: SetOption = None,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Skip rows of tables that make no sense, and count them.")
+    ] = False,
     scheduler: SchedulerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Extract vectors from new and changed images. Or import precomputed vectors.
 
-    Labels come from the folders: IMAGES/<class>/..., or IMAGES/{train,test,validation}/<class>/... .
-    Unreadable files are listed and skipped. Without --run, the run is named after the configuration file, or else
-    after the directory.
+    Labels come from the folders: IMAGES/<class>/..., or IMAGES/{train,test,validation}/<class>/..., or from tables:
+    --set collection.labels=FILE. What is not used of a table is counted. Unreadable files are listed and skipped.
+    Without --run, the run is named after the configuration file, or else after the directory.
 
     \b
     Examples:
@@ -73,6 +76,7 @@ def features(
     files = {"file": vectors, "ids": ids}
     of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in files.items() if file is not None]
     settings = [*with_scheduler(settings, scheduler), *of_vectors, *(["features.kind=deep"] if deep else [])]
+    settings += ["collection.skip_bad_rows=true"] if skip_bad_rows else []
     named_after = root or (Path(vectors).with_suffix("") if vectors else None)
     place, configuration = open_run(run, config, settings, named_after)
     console = make_console()
@@ -269,9 +273,9 @@ def info(
             for evaluation in value.values():
                 if "error" not in evaluation:  # a line of `damaged`
                     print(f"{'evaluated:':12} {_evaluation_in_words(evaluation)}")
-        elif key == "damaged":
+        elif key in ("damaged", "not_used"):
             for line in value:
-                print(f"{'damaged:':12} {one_line(line)}")
+                print(f"{key.replace('_', ' ') + ':':12} {one_line(line)}")
         elif key == "segments":
             if "error" not in value:
                 print(f"{'segments:':12} {_segments_in_words(value)}")

@@ -10,13 +10,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from visterm.pipeline.console import one_line
-from visterm.pipeline.errors import UserError, explain_system_error
+from visterm.pipeline.errors import NothingToSearch, UserError, explain_system_error
 
+from .caches import prepare_caches
 from .memory import COMMAND, check_memory
 from .options import Globals
 
@@ -33,6 +35,8 @@ def command(function: Callable) -> Callable:
         signals.raise_them()
         try:
             check_memory(COMMAND)
+            if (line := prepare_caches()) is not None and not Globals.quiet:
+                print(one_line(line), file=sys.stderr)
             return function(*args, **kwargs)
         except typer.Exit:
             raise
@@ -71,17 +75,26 @@ def _say_interrupted(error: BaseException, name: str, options: dict[str, Any]) -
 
 
 def _damage(options: dict[str, Any]) -> str | None:
-    """Look for the cause of an unforeseen error in the files of the run; name the damage and its repair."""
+    """Look for the cause of an unforeseen error in the files of the run; name the damage and its repair.
+
+    None if nothing is damaged, or the command has no run: then the first error is the one to tell.
+    """
     from visterm.pipeline.stages.repair import first_damage
 
     from .options import open_run
 
     try:
-        run, _ = open_run(options.get("run"), None, None)
+        images = Path(options["images"]) if isinstance(options.get("images"), str) else None
+        run, _ = open_run(options.get("run"), options.get("config"), None, images)
+    except Exception:
+        return None
+    try:
         return first_damage(run)
+    except NothingToSearch:
+        return None
     except UserError as error:
-        return f"{error}; then run 'visterm repair --run {shlex.quote(options.get('run') or 'NAME')}'"
-    except Exception:  # of any kind: the first error is the one to tell
+        return f"{error}; then run 'visterm repair --run {shlex.quote(run.name)}'"
+    except Exception:
         return None
 
 

@@ -22,22 +22,26 @@ def inspect(
         int | None, typer.Option("--size", min=1, help="Side of the input, if the model leaves it open.")
     ] = None,
     layer: Annotated[str | None, typer.Option("--layer", metavar="NAME", help="The tensor that is the vector.")] = None,
+    pool: Annotated[
+        str | None, typer.Option("--pool", metavar="POOL", help="Of tokens: cls, mean or mean-patches.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the input of an ONNX model, the layer to take as the vector, and whether matches can be explained.
+    """Show the input and the outputs of an ONNX model, the layer to take as the vector, and the settings to use.
 
-    The model is run once, on noise.
+    The model is run on noise. A preprocessor_config.json beside it, or in the folder above, is read.
 
     \b
     Example:
       visterm model inspect resnet50.onnx
     """
-    from visterm.features import OnnxEmbedder, silence_decoders
+    from visterm.features import silence_decoders
+    from visterm.features.onnx_inspect import inspect_model
     from visterm.features.presets import PRESETS
 
     silence_decoders()
     try:
-        info = OnnxEmbedder(model, size=size, layer=layer).fit().describe()
+        info = inspect_model(model, size=size, layer=layer, pool=pool)
     except (ValueError, ImportError) as error:
         raise UserError(str(error).replace("set size, for example to 224", "give --size, for example 224")) from None
     if as_json:
@@ -45,21 +49,36 @@ def inspect(
         return
     height, width = info["size"]
     print(f"input:      {width} x {height} pixels, {info['layout']}")
-    print(f"vector:     {one_line(info['layer'])}, {count(info['n_features'], 'number')}")
-    if (pooled := info["suggested_layer"]) is not None:
-        print(f"suggested:  {one_line(pooled)}, the last pooled tensor{' (taken)' if pooled == info['layer'] else ''}")
+    for output in info["outputs"]:
+        needs = f" (needs {one_line(', '.join(output['needs']))} too)" if output["needs"] else ""
+        shape = one_line(" x ".join(str(side) for side in output["shape"]))
+        print(f"output:     {one_line(output['name'])}, {output['type']} {shape}{needs}")
+    pooled = f", {info['pool']} of tokens" if info["pool"] else ""
+    print(f"vector:     {one_line(info['layer'])}{pooled}, {count(info['n_features'], 'number')}")
+    if (suggested := info["suggested_layer"]) is not None:
+        taken = " (taken)" if suggested == info["layer"] else ""
+        print(f"suggested:  {one_line(suggested)}, {info['suggested_as']}{taken}")
+    elif len(info["outputs"]) > 1:
+        print(f"suggested:  {one_line(info['layer'])}, of several outputs")
     else:
         print("suggested:  nothing is pooled, so the output is the vector")
     cells = "no: the vector is not the mean over a map"
     if info["cells"]:
         cells = f"yes, by {info['cells'][0]} x {info['cells'][1]} cells"
     print(f"explained:  {cells}")
-    print(f"preprocess: not in the file; one of {', '.join(PRESETS)}, as the model's documentation says")
-    settings: dict[str, object] = {"kind": "onnx", "onnx.model": model, "onnx.preprocess": "imagenet"}
-    settings |= {"onnx.size": size} if size is not None else {}
-    settings |= {"onnx.layer": layer or pooled} if layer or pooled else {}
-    options = " ".join(f"--set {shlex.quote(f'features.{key}={value}')}" for key, value in settings.items())
-    print(f"use it:     visterm features IMAGES {options}")
+    settings: dict[str, object] = {**info["settings"]}
+    if info["preprocess"] == "none":
+        print("preprocess: in the model, which takes pixels from 0 to 255")
+    elif info["preprocessor"] is not None:
+        print(f"preprocess: as {one_line(info['preprocessor'])} says")
+    else:
+        print(f"preprocess: not in the file; one of {', '.join(PRESETS)}, as the model's documentation says")
+        settings["preprocess"] = "imagenet"
+    if layer is None and suggested is not None and len(info["outputs"]) == 1:
+        settings["layer"] = suggested
+    options = {"kind": "onnx", "onnx.model": model} | {f"onnx.{key}": value for key, value in settings.items()}
+    shown = " ".join(f"--set {shlex.quote(f'features.{key}={value}')}" for key, value in options.items())
+    print(f"use it:     visterm features IMAGES {shown}")
 
 
 commands = typer.Typer(name="model", help="Inspect ONNX image models.", no_args_is_help=True)

@@ -205,14 +205,19 @@ def explain(
     teachers: Annotated[
         bool, typer.Option("--teachers", help="List the training images that made the two similar instead.")
     ] = False,
+    neighbours: Annotated[
+        bool, typer.Option("--neighbours", help="List the photos that both are like instead.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole explanation as JSON.")] = False,
     **options: Any,
 ) -> None:
-    """Explain a match: which regions of the two images make half of the score.
+    """Explain a match: which photos both are like, and which regions of the two make half of their similarity.
 
-    Each pair of a cell of the query and a cell of the result adds something, and all pairs sum to the score that search
-    shows. Cells that touch are one region. The picture shows the regions in both images, and a heat map of the score.
+    Each pair of a cell of the query and a cell of the result adds something, and all pairs sum to the similarity of the
+    two. Cells that touch are one region. The picture shows the regions in both images, and a heat map of the score.
     Default learner: as of search.
+
+    With --neighbours: which photos both are like, and what these add to the score that results are ranked by.
 
     With --teachers: which training images oasis put together, or kept apart, to come to the score. These sum to it as
     well. Also for vectors that are not made of blocks.
@@ -226,13 +231,21 @@ def explain(
     """
     from visterm.pipeline.search.explanation import explain_with_pixels
     from visterm.pipeline.search.explanation_picture import draw_explanation
+    from visterm.pipeline.search.neighbours import explain_neighbours, in_words
 
     chosen = one_name(learner)
     if file is not None:
-        if teachers:
-            raise UserError("--output draws blocks; leave out --teachers, or print the teachers without --output")
+        if teachers or neighbours:
+            what = "teachers" if teachers else "neighbours"
+            raise UserError(f"--output draws blocks; leave out --{what}, or print the {what} without --output")
         check_file("--output", file, "picture", ".png")
     searcher, _ = open_searcher(run)
+    if neighbours:
+        shared = explain_neighbours(searcher, query, result, chosen, **options)
+        if shared is None:
+            raise UserError(f"{chosen or searcher.default_learner()} ranks these two without neighbours")
+        print(json.dumps(shared) if as_json else "\n".join(in_words(shared)))
+        return
     if teachers:
         of_pair = load("teachers")
         taught = of_pair.explain_teachers(searcher, query, result, chosen, n_teachers=pairs or _PAIRS, **options)
@@ -255,6 +268,7 @@ def _explanation_in_words(explanation: Any, *, with_pairs: bool) -> list[str]:
     """Return an explanation as a sentence, a table of its regions and, if asked for, one of its strongest pairs."""
     names = [one_line(explanation[side]["name"]) for side in ("query", "result")]
     lines = [
+        *([explanation["neighbours"]["sentence"]] if "neighbours" in explanation else []),
         explanation["sentence"],
         f"{names[0]} and {names[1]}: {explanation['score']:.4f} by {explanation['learner']}",
     ]

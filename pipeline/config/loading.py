@@ -77,8 +77,8 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
             section: Any = values
             for name in names:
                 section = section.get(name) if isinstance(section, dict) else None
-            if isinstance(section, dict) and _names_file(section.get(key)):
-                section[key] = _resolved(file.parent / section[key], str(file))
+            if isinstance(section, dict) and key in section:
+                section[key] = _resolved(section[key], file.parent, str(file))
     for setting in settings or []:
         _set(values, setting)
     try:
@@ -161,15 +161,20 @@ def _set(values: Settings, setting: str) -> None:
         values[last] = None if text == "None" else _load_yaml(text)  # as Python writes YAML's null
     except yaml.YAMLError:
         raise UserError(f"--set {_shortened(setting)}: the value is not valid YAML") from None
-    if (*sections, last) in _PATHS and _names_file(values[last]):
-        values[last] = _resolved(Path(values[last]), f"--set {_shortened(setting)}")
+    if (*sections, last) in _PATHS:
+        values[last] = _resolved(values[last], Path(), f"--set {_shortened(setting)}")
 
 
-def _resolved(path: Path, source: str) -> str:
+def _resolved(value: Any, folder: Path, source: str) -> Any:
+    """Return the value of one of `_PATHS` as an absolute path, or each of a list; other values as they are."""
+    if isinstance(value, list):
+        return [_resolved(one, folder, source) for one in value]
+    if not _names_file(value):
+        return value
     try:
-        return str(path.resolve())
+        return str((folder / value).resolve())
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
-        raise UserError(f"{source}: {_shortened(str(path))!r} cannot be a path ({error})") from None
+        raise UserError(f"{source}: {_shortened(value)!r} cannot be a path ({error})") from None
 
 
 def _explain(error: ValidationError) -> str:

@@ -6,14 +6,18 @@ An unknown key or a wrong type is an error that names the key, the value and whe
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import itertools
+import os
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from visterm.features.presets import PRESETS, RESIZES
+from visterm.features.presets import POOLS, PRESETS, RESIZES
 from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
@@ -41,17 +45,45 @@ class VectorsConfig(Section):
 class CollectionConfig(Section):
     """Which images, and their labels.
 
-    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or the path of a CSV file with the
-    columns path,label; ``clicks`` is the path of a CSV file with the columns query,path,count. ``triplets`` is that of
-    a CSV file with the columns query,relevant,irrelevant, which OASIS and AROMA learn from in place of labels.
+    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or tables of images: their paths, or a
+    pattern such as ``photos/*/metadata.csv``; see docs/images.md. ``clicks`` is the path of a CSV file with the columns
+    query,path,count. ``triplets`` is that of a CSV file with the columns query,relevant,irrelevant, which OASIS and
+    AROMA learn from in place of labels. ``exclude`` has patterns of files and folders to skip: of a name
+    (``*_thumb.jpg``) or, with a slash, of the path from the directory of the images (``2019/*/scans``). Upper and lower
+    case are alike.
     """
 
     classes: list[str] | None = None  # take these class folders only; null: all of them
-    labels: str = "auto"
+    exclude: list[str] = []
+    labels: str | list[str] = "auto"
+    label_level: int | None = None  # of folders: 1 is the top one, -1 the deepest; null: the first that is no date
+    name_column: str | None = None  # of tables; null: path or file_name, or else a name like these
+    label_column: str | None = None  # null: label or labels, or else a name like these; none: the folders give labels
+    label_separator: str = "auto"  # of several labels in a cell; auto: | and ;
+    skip_bad_rows: bool = False  # count rows that make no sense, instead of refusing the table
     clicks: str | None = None
     triplets: str | None = None
     max_pixels: int = Field(default=100_000_000, gt=0, le=10**12)  # larger images are skipped before they are decoded
     vectors: VectorsConfig = VectorsConfig()
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether labels and fields come from tables."""
+        return self.labels not in ("auto", "none")
+
+    def excluded(self) -> Callable[[str], str | None]:
+        """Return a function from a path, from the root, to the pattern of `exclude` that it matches; None if none."""
+        rules = [(pattern, re.compile(fnmatch.translate(pattern.strip("/")), re.I)) for pattern in self.exclude]
+
+        def matched(path: str) -> str | None:
+            parts = path.split(os.sep)
+            above = list(itertools.accumulate(parts, "{}/{}".format))  # each folder, and the file
+            return next(
+                (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))),
+                None,
+            )
+
+        return matched
 
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:
@@ -59,22 +91,29 @@ class CollectionConfig(Section):
             raise ValueError("classes chooses folders of images, and vectors.file has none: leave one of them out")
         if self.vectors.file is None and self.vectors.ids is not None:
             raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
-        if self.clicks is not None and self.labels not in ("auto", "none"):
+        if self.clicks is not None and self.has_tables:
             raise ValueError("give labels or clicks, not both")
+        if self.label_level == 0:
+            raise ValueError("label_level counts folders from 1, the top one, or from -1, the deepest, not from 0")
+        if not self.label_separator:
+            raise ValueError("label_separator is auto, none, or the text between labels")
         if self.clicks is not None and self.triplets is not None:
             raise ValueError("give triplets or clicks to learn from, not both")
         return self
 
 
 class SplitConfig(Section):
-    """Train and test images per class: a number of images, or a share.
+    """Train and test images per class: a number of images, or a share. Or, by class, of whole classes.
 
-    Folders named train, test and validation below the root take precedence.
+    Folders named train, test and validation below the root take precedence. ``by: auto`` draws images of each class,
+    but whole classes where shares are asked for and most images are of classes of two or three, of which neither side
+    would have a pair: test images are then of other classes than those that are trained on.
     """
 
     train: int | float = Field(default=0.6, gt=0)
     test: int | float = Field(default=0.4, ge=0)
     seed: int = Field(default=0, ge=0)  # the fold
+    by: Literal["auto", "image", "class"] = "auto"
 
     @model_validator(mode="after")
     def _shares(self) -> SplitConfig:
@@ -121,6 +160,7 @@ class OnnxConfig(Section):
     scale: float | list[float] | None = None  # null: as preprocess says
     channels: Literal["rgb", "bgr"] = "rgb"
     layer: str | None = None  # null: the model's output
+    pool: Literal[POOLS] | None = None  # type: ignore[valid-type]  # of tokens; computed, which mypy cannot read
     batch: int = Field(default=1, gt=0)
     unit: bool = True  # scale vectors to unit length
 
@@ -232,6 +272,12 @@ class IndexConfig(Section):
         return self
 
 
+class SearchConfig(Section):
+    """How results are ranked."""
+
+    neighbours: Literal["auto", "none"] = "auto"  # also by the photos that a query and a result are both near to
+
+
 class ComputeConfig(Section):
     """Parallel work; no setting here changes a result."""
 
@@ -304,6 +350,7 @@ class Config(_WithLearners):
 
     evaluate: EvaluateConfig = EvaluateConfig()
     index: IndexConfig = IndexConfig()
+    search: SearchConfig = SearchConfig()
     compute: ComputeConfig = ComputeConfig()
     cluster: ClusterConfig = ClusterConfig()
 

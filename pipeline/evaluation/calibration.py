@@ -31,6 +31,7 @@ class Calibration(NamedTuple):
     probabilities: list[float]
     base_rate: float  # share of all held-out pairs that have a common label
     n_pairs: int
+    neighbours: bool = False  # whether the scores are of rankings by neighbours
 
     def of(self, scores: Any) -> np.ndarray:
         """Probabilities of some scores, float64, to four places."""
@@ -39,8 +40,8 @@ class Calibration(NamedTuple):
         return np.interp(scores, self.scores, self.probabilities).round(4)
 
 
-def calibrate(held_out: HeldOutSet, scores: np.ndarray) -> dict[str, Any]:
-    """Fit a calibration to the scores of held-out images, float32 (n_queries, n); see `measure_calibration`."""
+def calibrate(held_out: HeldOutSet, scores: np.ndarray, neighbours: bool = False) -> dict[str, Any]:
+    """Fit a calibration to the scores of held-out images, float32 (n_queries, n); see `HeldOutSet.ranking_scores`."""
     import numpy as np
     from sklearn.isotonic import IsotonicRegression
 
@@ -63,6 +64,7 @@ def calibrate(held_out: HeldOutSet, scores: np.ndarray) -> dict[str, Any]:
         "probabilities": [float(f"{value:.4g}") for value in fitted.y_thresholds_],
         "base_rate": float(f"{relevant.mean():.4g}"),
         "n_pairs": len(relevant),
+        "neighbours": neighbours,
     }
 
 
@@ -71,10 +73,10 @@ def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
     try:
-        held_out = draw_held_out(run, learner, run.catalogue, run.images(), set())
+        held_out = draw_held_out(run, learner, run.catalogue, run.images(), set(), decides=False)
     except NoHeldOutSet:
         return dict(NO_CALIBRATION)
-    return calibrate(held_out, held_out.scores(model))
+    return calibrate(held_out, *held_out.ranking_scores(model, run.config))
 
 
 def calibration_in_force(run: Run, learner: str) -> Calibration | str:

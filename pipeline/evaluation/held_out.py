@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
@@ -17,9 +20,12 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 
+MAX_GALLERY = 5000  # images that a ranking by neighbours is calibrated among
 MAX_HELD_OUT = 2000  # images that are ranked
 MAX_QUERIES = 250  # of them are queries: half of an update's time at 10,000 visterms goes into these
 TEST_IMAGES = "test images"
+DECIDING = "test images, the third part that decides"  # so that the others say what a model is worth
+FEWEST_DECIDING = 100  # where the third part has fewer, all test images decide
 MIN_QUERIES = 20  # among images without marks; with fewer these are not measured on their own
 
 
@@ -35,6 +41,7 @@ class HeldOutSet(NamedTuple):
     relevant: np.ndarray  # bool (n_queries, n), each to itself, too
     unmarked: np.ndarray  # bool (n,), images that no mark names
     what: str  # name of these images, for messages
+    gallery: Callable[[], tuple[Any, np.ndarray]] | None = None  # vectors to search, and the rows of these images there
 
     def queries(self, among: np.ndarray) -> np.ndarray:
         """Queries that are among some of the images, bool (n,), and have another relevant one among these."""
@@ -61,6 +68,21 @@ class HeldOutSet(NamedTuple):
 
         return effective(model).similarity(self.X[self.own], self.X)
 
+    def ranking_scores(self, model: Any, config: Config) -> tuple[np.ndarray, bool]:
+        """As `scores`, of what a search ranks by, and whether neighbours count; a query's score of itself is 0."""
+        import numpy as np
+
+        from visterm.learners.blend import effective
+        from visterm.retrieval import ExactIndex
+
+        X, rows = (self.X, np.arange(len(self.unmarked))) if self.gallery is None else self.gallery()
+        exact = ExactIndex(effective(model), X, n_jobs=config.compute.n_jobs)
+        index = ranking_index(exact, X, config)
+        ranking = index.search(X[rows[self.own]], exclude=rows[self.own])
+        scores = np.zeros((len(self.own), X.shape[0]), np.float32)
+        np.put_along_axis(scores, ranking.indices, ranking.scores, axis=1)
+        return scores[:, rows], index is not exact
+
     def digest(self) -> str:
         """Fingerprint of the images' vectors."""
         digest = hashlib.sha256()
@@ -85,6 +107,23 @@ class FallFigures(TypedDict, total=False):
     map_after: float | None
     map_error: float | None  # standard error of the difference of base and after
     measured_on: str | None  # these images in words: those that no mark names, or all, where these are few
+
+
+def ranking_index(index: Any, X: Any, config: Config) -> Any:
+    """Return the index that a search of a gallery would rank by: with its neighbours, where they count.
+
+    Parameters
+    ----------
+    index : ExactIndex
+    X : vectors of its gallery
+    config : Config
+    """
+    from visterm.retrieval import with_neighbours
+
+    learner = getattr(index.learner, "learner", index.learner)  # of a `Blend`
+    if config.search.neighbours == "none" or learner.by_category:
+        return index
+    return with_neighbours(index, X)
 
 
 def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tuple[Fall, FallFigures]:
@@ -122,10 +161,29 @@ def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
     return sparse.csr_matrix(vectors(run, collection, images))
 
 
+def third_part(test: Sequence[Image]) -> list[Image]:
+    """Test images that decide whether a model is taken: a third of them, by a hash of the path; none where few are."""
+    third = [image for image in test if hashlib.sha256(os.fsencode(image.path)).digest()[0] % 3 == 0]
+    return third if len(third) >= FEWEST_DECIDING else []
+
+
+def _gallery(run: Run, images: Sequence[Image], chosen: Sequence[Image]) -> tuple[Any, np.ndarray]:
+    """Return vectors of all images, or of so many as there is time for, and the rows of the chosen ones."""
+    import numpy as np
+
+    ids = {image.id for image in chosen}
+    others = [image for image in images if image.id not in ids]
+    drawn = np.random.default_rng(0).permutation(len(others))[: MAX_GALLERY - len(chosen)]
+    with Collection(run.collection) as collection:
+        return vectors(run, collection, [*chosen, *(others[i] for i in np.sort(drawn))]), np.arange(len(chosen))
+
+
 def draw_held_out(
-    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]
+    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str], *, decides: bool = True
 ) -> HeldOutSet:
     """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split.
+
+    Of test images that `decides`, whether a model is taken, the third part where it is large enough.
 
     NoHeldOutSet if no two labelled images are relevant to each other.
     """
@@ -137,7 +195,9 @@ def draw_held_out(
     clicks = config.collection.clicks is not None
     labelled = [image for image in images if image.labels]
     test = [image for image in labelled if image.split == "test"]
-    for chosen, what in ((test, TEST_IMAGES), (labelled, "labelled images, most of them trained on")):
+    third = third_part(test) if decides else []
+    of_any = "labelled images, most of them trained on"
+    for chosen, what in ((third, DECIDING), (test, TEST_IMAGES), (labelled, of_any)):
         if not chosen:
             continue
         rng = np.random.default_rng(0)
@@ -148,5 +208,6 @@ def draw_held_out(
         relevant = related_images(y, queries, np.arange(len(chosen)), cutoff=cutoff)
         if relevant.sum() > len(queries):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
-            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what)
+            gallery = functools.partial(_gallery, run, images, chosen)
+            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what, gallery)
     raise NoHeldOutSet(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")

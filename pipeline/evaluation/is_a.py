@@ -13,7 +13,7 @@ from scipy import sparse
 
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.tables import read_rows
+from visterm.pipeline.store.tables import read_rows, readable
 from visterm.retrieval import siblings_from_parents
 
 
@@ -24,9 +24,10 @@ def read_is_a(file: Path) -> dict[str, set[str]]:
     """
     parents: dict[str, set[str]] = defaultdict(set)
     for line, row in read_rows(file, ("label", "parent")):
-        if row["label"] == row["parent"]:
-            raise UserError(f"{file}, line {line}: {row['label']} cannot be its own parent")
-        parents[row["label"]].add(row["parent"])
+        label, parent = readable(row["label"]), readable(row["parent"])
+        if label == parent:
+            raise UserError(f"{file}, line {line}: {label} cannot be its own parent")
+        parents[label].add(parent)
     if not parents:
         raise UserError(f"{file}: holds no row; the columns are label,parent")
     try:

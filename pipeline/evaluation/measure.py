@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ from visterm.retrieval import (
     precision_recall_per_label,
     sibling_precision_at,
 )
+
+from .held_out import ranking_index
 
 LABEL_KS = (1, 5, 10)  # k of the precision of the first k labels
 LABELS_PER_IMAGE = 5  # labels that an image that may have several is annotated with, for precision and recall per label
@@ -68,6 +71,7 @@ class SystemResult(NamedTuple):
     trained: Mapping[str, Any]  # its record; empty for cosine
     evaluation: Evaluation
     ranking: Ranking
+    alone: Evaluation | None = None  # without neighbours, where results are ranked by them
     accuracy: float | None = None
     annotation: Annotation | None = None
 
@@ -86,6 +90,13 @@ class EvalTask(NamedTuple):
     siblings: tuple[list[str], sparse.csr_array] | None  # labels, and the matrix of sibling pairs
 
     @property
+    def groups(self) -> np.ndarray:
+        """Class of each query, for intervals: of several labels the rarest; those without any are one."""
+        labels = [image.labels for image in self.queries]
+        n_queries = Counter(label for of_image in labels for label in of_image)
+        return np.array([min(each, key=lambda label: (n_queries[label], label), default="") for each in labels])
+
+    @property
     def own(self) -> bool:
         """Whether the queries are the gallery; each query is excluded from its own ranking."""
         return self.queries is self.gallery
@@ -99,20 +110,24 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: EvalTa
     # Learners may read the labels of training images, but not those of test images, which are what is measured.
     labels = None if task.own or task.classes is None else task.classes[1]
     similarity = effective(learner)
-    index = ExactIndex(similarity, task.X, labels, n_jobs=n_jobs)
-    evaluation = evaluate_index(index, task.Q, task.relevance, exclude=exclude, max_k=config.evaluate.max_k)
+    exact = ExactIndex(similarity, task.X, labels, n_jobs=n_jobs)
+    index, max_k = ranking_index(exact, task.X, config), config.evaluate.max_k
+    evaluation = evaluate_index(index, task.Q, task.relevance, exclude=exclude, max_k=max_k)
+    alone = None
+    if index is not exact:
+        alone = evaluate_index(exact, task.Q, task.relevance, exclude=exclude, max_k=max_k)
     ranking = index.search(task.Q, k=k, exclude=exclude)
     accuracy = None
     if task.classes is not None:
         if task.own:
-            index = ExactIndex(similarity, task.X_train, task.classes[1], n_jobs=n_jobs)
-        n_votes = min(config.evaluate.accuracy_neighbours, index.n_gallery)
+            exact = ExactIndex(similarity, task.X_train, task.classes[1], n_jobs=n_jobs)
+        n_votes = min(config.evaluate.accuracy_neighbours, exact.n_gallery)
         if learner.by_category:  # MuSL's distances are integers: many tie, and share the votes
             predicted = learner.categorize(task.Q, task.X_train, task.classes[1], n_neighbors=n_votes)
             accuracy = mean_recall(task.classes[0], predicted)
         else:
-            accuracy = knn_accuracy(index.search(task.Q, k=n_votes), *task.classes, n_votes)
-    return SystemResult(learner, trained, evaluation, ranking, accuracy, _annotation(learner, trained, task))
+            accuracy = knn_accuracy(exact.search(task.Q, k=n_votes), *task.classes, n_votes)
+    return SystemResult(learner, trained, evaluation, ranking, alone, accuracy, _annotation(learner, trained, task))
 
 
 def _annotation(learner: Any, trained: Mapping[str, Any], task: EvalTask) -> Annotation | None:
@@ -121,6 +136,8 @@ def _annotation(learner: Any, trained: Mapping[str, Any], task: EvalTask) -> Ann
         return None
     known = trained["labels"]
     of_queries = {label for image in task.queries for label in image.labels}
+    if of_queries.isdisjoint(known):  # whole classes are tested
+        return None
     names = task.siblings[0] if task.siblings is not None else sorted({*known, *of_queries})
     number = {name: i for i, name in enumerate(names)}
     ks = [k for k in LABEL_KS if k <= len(known)]

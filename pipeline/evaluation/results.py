@@ -41,6 +41,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
+from .copies import Copies
 from .measure import EvalTask, SystemResult
 from .worlds import below_cosine, held_out_of
 
@@ -62,6 +63,7 @@ class Evaluated(NamedTuple):
     seconds: float  # of ranking
     command: str  # the command line
     open_world: dict[str, Any] | None = None  # what the protocol open adds to metrics.json
+    copies: Copies | None = None
 
 
 def write_results(folder: Path, evaluated: Evaluated) -> None:
@@ -74,7 +76,8 @@ def write_results(folder: Path, evaluated: Evaluated) -> None:
         "n_queries": first.n_queries,
         "n_without_relevant": first.n_without_relevant,
         "n_gallery": len(task.gallery),
-        "systems": {name: _figures(run, name, system) for name, system in systems.items()},
+        "n_classes": len(np.unique(task.groups[first.counted])),
+        "systems": {name: _figures(run, name, system, task.groups) for name, system in systems.items()},
     }
     ks = _ks(first)
     metrics["systems"]["chance"] = {
@@ -94,6 +97,11 @@ def write_results(folder: Path, evaluated: Evaluated) -> None:
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
     if evaluated.open_world is not None:
         metrics["open"] = evaluated.open_world
+    evaluations = {name: system.evaluation for name, system in systems.items()}
+    if (copies := evaluated.copies) is not None and copies.pairs:
+        metrics["copies"] = copies.as_json(evaluations)
+        text = copies.in_words(evaluations, task.queries, run.images("train", "validation"))
+        evaluated = evaluated._replace(warnings=(text, *evaluated.warnings))
     if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
         metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
@@ -145,18 +153,24 @@ def _ks(evaluation: Evaluation) -> list[int]:
     return [k for k in KS if k <= evaluation.max_k]
 
 
-def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
+def _figures(run: Run, name: str, system: SystemResult, groups: np.ndarray) -> dict[str, Any]:
     """Return the figures of one system as in metrics.json."""
     evaluation = system.evaluation
+    intervals = [list(evaluation.map_interval()), list(evaluation.map_interval(groups))]
+    if math.isnan(intervals[1][0]):  # of one class
+        del intervals[1]
     figures: dict[str, Any] = {
         "map": evaluation.mean_average_precision,
-        "map_interval": list(evaluation.map_interval()),
+        "map_interval": intervals[-1],
+        "map_interval_by_query": intervals[0],
         "precision_at": {str(k): evaluation.precision_at(k) for k in _ks(evaluation)},
         "recall_at": {str(k): evaluation.recall_at(k) for k in _ks(evaluation)},
         "ndcg_at": {str(k): evaluation.ndcg_at(k) for k in _ks(evaluation)},
         "r_precision": evaluation.mean_r_precision,
         "map_at_r": evaluation.mean_map_at_r,
     }
+    if system.alone is not None:
+        figures |= {"map_alone": system.alone.mean_average_precision, "p1_alone": system.alone.precision_at(1)}
     if system.accuracy is not None:
         figures["knn_accuracy"] = system.accuracy
     if system.annotation is not None:
@@ -212,12 +226,12 @@ def _hit_fields(hits: Hits) -> list[str]:
 
 
 def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str, np.ndarray]) -> ReportData:
-    run, systems, task, warnings, seconds, command, _ = evaluated
+    run, systems, task, warnings, seconds, command, *_ = evaluated
     config, first = run.config, next(iter(systems.values()))
     evaluation, baseline = first.evaluation, systems["cosine"].evaluation
     learners = [name for name in systems if name != "cosine"]
     best = max(learners, key=lambda name: metrics["systems"][name]["map"]) if len(learners) > 1 else None
-    rows = []
+    of_queries, rows = task.groups, []
     for name, figures in metrics["systems"].items():
         annotation = systems[name].annotation if name in systems else None
         rows.append(
@@ -225,13 +239,15 @@ def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str
                 name,
                 figures["map"],
                 interval=tuple(figures["map_interval"]) if "map_interval" in figures else None,
+                query_interval=tuple(figures["map_interval_by_query"]) if "map_interval" in figures else None,
+                map_alone=figures.get("map_alone"),
                 precision_at={int(k): value for k, value in figures["precision_at"].items()},
                 more_measures=_more_measures(figures),
                 precision_curve=curves[name].tolist(),
                 steps=figures.get("steps"),
                 train_seconds=figures.get("train_seconds"),
-                comparison=compare(systems[name].evaluation, baseline) if name in learners else None,
-                p_of_best=_p_of_best(systems, name, best) if name in learners else None,
+                comparison=compare(systems[name].evaluation, baseline, groups=of_queries) if name in learners else None,
+                p_of_best=_p_of_best(systems, name, best, of_queries) if name in learners else None,
                 knn_accuracy=figures.get("knn_accuracy"),
                 label_precision_at=annotation.precision_at if annotation else {},
                 sibling_precision_at=annotation.sibling_precision_at if annotation else {},
@@ -264,6 +280,7 @@ def _report_data(evaluated: Evaluated, metrics: dict[str, Any], curves: dict[str
         n_queries=evaluation.n_queries,
         n_gallery=len(task.gallery),
         n_without_relevant=evaluation.n_without_relevant,
+        n_classes=metrics["n_classes"],
         protocol=config.evaluate.protocol,
         accuracy_neighbours=metrics["accuracy"]["neighbours"] if "accuracy" in metrics else None,
         histories=tuple(h for name in learners if (h := _history(name, systems[name].learner)) is not None),
@@ -302,11 +319,11 @@ def _tuned(run: Run, systems: dict[str, SystemResult]) -> dict[str, str]:
     return {"Tuned settings": f"{text} (visterm tune, on training images alone)"} if text else {}
 
 
-def _p_of_best(systems: dict[str, SystemResult], name: str, best: str | None) -> float | None:
+def _p_of_best(systems: dict[str, SystemResult], name: str, best: str | None, groups: np.ndarray) -> float | None:
     """Return the p-value of the paired test against the learner with the highest mAP; None for that learner itself."""
     if best in (None, name):
         return None
-    return compare(systems[best].evaluation, systems[name].evaluation).p_value
+    return compare(systems[best].evaluation, systems[name].evaluation, groups=groups).p_value
 
 
 def _config_shown(config: Config, systems: dict[str, SystemResult]) -> str:

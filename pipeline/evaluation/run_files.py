@@ -14,6 +14,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import csv_text
 from visterm.retrieval import ExactIndex
 
+from .held_out import ranking_index
 from .measure import EvalTask
 
 _QUERIES = 256  # whose full rankings are held at a time
@@ -51,7 +52,8 @@ def _rankings(
 ) -> Iterator[dict[str, float]]:
     """Scores of all images of each query, the best first."""
     labels = None if task.own or task.classes is None else task.classes[1]
-    index = ExactIndex(effective(learner), task.X, labels, n_jobs=config.compute.n_jobs)
+    exact = ExactIndex(effective(learner), task.X, labels, n_jobs=config.compute.n_jobs)
+    index = ranking_index(exact, task.X, config)
     k = len(task.gallery) - task.own
     for start in range(0, len(counted), _QUERIES):
         rows = counted[start : start + _QUERIES]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from visterm.pipeline.report.data import HeldOut
-from visterm.pipeline.report.text import WORLDS
+from visterm.pipeline.report.text import WORLDS, reads_below
 
 _BETTER = "a smaller --set train.learned_weight, or --learner cosine, is better"
 
@@ -14,16 +13,26 @@ _BETTER = "a smaller --set train.learned_weight, or --learner cosine, is better"
 def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the figures on held-out images, of the record's ``result``, by name of `WORLDS`.
 
-    Each has ``map``, ``cosine``, ``chance`` and ``n_images``. Only ``seen`` where no class was held out; empty where
-    nothing was validated for a world.
+    Each has ``map``, ``cosine``, ``chance`` and ``n_images``, and ``below_cosine``: whether clearly, by the test that
+    chose the weight, or for older trainings as the figures read. Only ``seen`` where no class was held out, only
+    ``unseen`` where only classes were; empty where nothing was validated for a world.
     """
     worlds = result.get("worlds")
     if worlds is None:
         return {}
     columns = zip(WORLDS, worlds["learner"], worlds["cosine"], worlds["chance"], worlds["n_images"], strict=False)
-    return {
+    figures = {
         world: {"map": figure, "cosine": cosine, "chance": chance, "n_images": n_images}
         for world, figure, cosine, chance, n_images in columns
+    }
+    below = worlds.get("clearly_below") or [reads_below(row["map"], row["cosine"]) for row in figures.values()]
+    measured = [world for world, row in figures.items() if row["n_images"]]
+    if "seen" not in measured:  # whole classes alone: both in one gallery are the same
+        measured.remove("both")
+    return {
+        world: row | {"below_cosine": is_below}
+        for (world, row), is_below in zip(figures.items(), below, strict=True)
+        if world in measured
     }
 
 
@@ -41,7 +50,7 @@ def below_cosine(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
         below = [
             f"for {WORLDS[world]} (mAP {figure['map']:.3f}, cosine {figure['cosine']:.3f})"
             for world, figure in figures.get("held_out", {}).items()
-            if HeldOut(**figure).below_cosine
+            if figure["below_cosine"]
         ]
         if below:
             lines.append(f"{name} is below cosine on held-out images {' and '.join(below)}: {_BETTER} there")

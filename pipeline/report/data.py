@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from visterm.retrieval import Comparison
 
-from .text import reads_below
-
 T = TypeVar("T")
 FILES_BESIDE = {
     "metrics.json": "the figures of the summary, for programs",
@@ -46,11 +44,7 @@ class HeldOut:
     cosine: float
     chance: float
     n_images: int
-
-    @property
-    def below_cosine(self) -> bool:
-        """Whether the figure, as it is printed, is smaller than that of cosine."""
-        return reads_below(self.map, self.cosine)
+    below_cosine: bool = False  # clearly
 
 
 @dataclass(frozen=True)
@@ -60,6 +54,7 @@ class OpenFigures:
     map: float
     p1: float
     map_sd: float | None = None
+    map_alone: float | None = None  # without neighbours
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class System:
 
     name: str  # as in metrics.json: "oasis", "cosine", "chance"
     map: float  # mean average precision
-    interval: tuple[float, float] | None = None  # 95 % bootstrap interval of mAP
+    interval: tuple[float, float] | None = None  # 95 %, of the mAP of as many other classes
     precision_at: Mapping[int, float] = field(default_factory=dict)
     precision_curve: Sequence[float] = ()  # precision at k = 1, 2, ...
     steps: int | None = None  # of a trained system
@@ -82,6 +77,8 @@ class System:
     learned_weight: float = 1.0  # of the learner beside cosine
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
     more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
+    query_interval: tuple[float, float] | None = None  # 95 %, of the mAP of other queries of these classes
+    map_alone: float | None = None  # without neighbours, where results are ranked by them
 
 
 @dataclass(frozen=True)
@@ -164,6 +161,7 @@ class ReportData:
     baseline: str | None = "cosine"  # name of the system that learners are compared with
     protocol: str = "test-test"  # a key of PROTOCOLS, or words
     n_without_relevant: int = 0  # queries without a relevant image, which are not in the means
+    n_classes: int = 0  # of the queries in the means
     accuracy_neighbours: int | None = None  # training images that voted for k-NN accuracy
     histories: tuple[History, ...] = ()
     side_by_side: tuple[tuple[Query, Mapping[str, tuple[Result, ...]]], ...] = ()  # first results of each system

@@ -25,6 +25,7 @@ SIZE_WANTED = 5_000_000  # bytes: galleries are shortened to stay below
 SIZE_REFUSED = 15_000_000
 ROWS_SHOWN = 500
 FEW_QUERIES = 100  # fewer, and the report warns of wide intervals
+FEW_CLASSES = 6  # with fewer no sign-flip test over classes has a p-value below CLEAR
 CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 
 
@@ -60,7 +61,8 @@ def verdict(data: ReportData) -> str:
         return "No query has a relevant image in the gallery: there is nothing to measure."
     interval = ""
     if learner.interval:
-        interval = f" (95 % interval {learner.interval[0]:.3f} to {learner.interval[1]:.3f})"
+        others = " for other classes" if data.n_classes > 1 else ""
+        interval = f" (95 % interval{others} {learner.interval[0]:.3f} to {learner.interval[1]:.3f})"
     at_random = f" A random order would reach {chance.map:.3f}." if chance else ""
     name = printable(learner.name)
     if len(data.learners) > 1:
@@ -158,6 +160,7 @@ def _render(
         ks=_columns(data, "precision_at"),
         labellers=[system for system in data.learners if system.label_table],
         worlds=WORLDS,
+        by_neighbours=any(system.map_alone is not None for system in data.systems),
         validated=[system for system in data.learners if system.held_out],
         reads_below=reads_below,
         label_ks=_ends(_columns(data, "label_precision_at")),
@@ -192,6 +195,11 @@ def _warnings(data: ReportData) -> list[str]:
     if 0 < data.n_queries < FEW_QUERIES:
         warnings.append(
             f"only {count(data.n_queries, 'query')}: a difference must be large to be more than luck (see the interval)"
+        )
+    if 1 < data.n_classes < FEW_CLASSES:
+        warnings.append(
+            f"only {data.n_classes} classes: others may rank quite differently (see the interval), and no paired test "
+            "can be clear"
         )
     return warnings
 

@@ -15,6 +15,7 @@ from visterm.pipeline.store.segments import as_stored
 
 from .explanation_regions import RegionAnswer, cells_of_grid, cells_of_map, describe_regions, say_where
 from .matched_words import words_in_common
+from .neighbours import SharedNeighbours, explain_neighbours
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +95,9 @@ class Explanation(TypedDict):
             "or of a learner that compares bits"
         ),
     ]
+    neighbours: NotRequired[
+        Annotated[SharedNeighbours | None, Field(description="What photos that both are near to add to the ranking")]
+    ]
     rest: Annotated[float, Field(description="Of the score, what all other pairs of cells add")]
     pairs: Annotated[list[ExplainedPair], Field(description="Pairs of blocks, the strongest first")]
     bits: NotRequired[
@@ -133,7 +137,7 @@ def explain_pair(
     Parameters
     ----------
     searcher : Searcher
-    query, result : int, str, path or ndarray
+    query, result : int, str, path, ndarray, PIL.Image.Image or bytes
         One image each: an id (``12`` or ``"id:12"``), a path as search prints it, a file from anywhere, or RGB uint8
         pixels (H, W, 3).
     learner : str, optional
@@ -256,6 +260,8 @@ def explain_with_pixels(
             for pair in parts.pairs
         ]
     explanation["sentence"] = say_where(explanation)
+    if row >= 0 and (shared := explain_neighbours(searcher, query, result, name, learned_weight=learned_weight)):
+        explanation["neighbours"] = shared
     if n_teachers:
         explanation["teachers"] = load("teachers").explain_teachers(
             searcher, query, result, name, learned_weight=learned_weight, n_teachers=n_teachers
@@ -267,12 +273,16 @@ def _image(searcher: Searcher, given: Any) -> _Image:
     """Read one image, of the collection or from outside."""
     import numpy as np
     import scipy.sparse as sp
+    from PIL.Image import Image
 
-    from visterm.features import ImageError, read_image
+    from visterm.features import ImageError, decode_image, read_image
+    from visterm.features.decoding import pillow_pixels
     from visterm.features.descriptors import as_rgb
 
-    if isinstance(given, np.ndarray):
+    if isinstance(given, np.ndarray | Image | bytes):
         try:
+            if isinstance(given, Image | bytes):
+                given = decode_image(given, "image") if isinstance(given, bytes) else pillow_pixels(given)
             return _Image("image", None, -1, as_rgb(given), given, None)
         except ValueError as error:
             raise UserError(str(error)) from None

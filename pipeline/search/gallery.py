@@ -15,6 +15,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.images import Image, Images, RowOfId
+from visterm.pipeline.store.pictures import read_retagged
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
@@ -47,6 +48,7 @@ class Gallery:
                 )
             self.content = extractor_content(run)
             fields_changes = collection["fields"]
+            self._retagged = read_retagged(collection)
             self.root: Path = root
             self.images: Images = collection.living(None if like is None else like.images)
             if collection["extractor"] != self.content:  # read after the images, which have this extractor then, too
@@ -83,17 +85,23 @@ class Gallery:
                 return row
         if not os.path.isfile(real):  # a pipe can be read only once
             return -1
-        sha256 = image_sha256(real) or ""
-        for row in range(self.rows_by_sha256.get(sha256, len(self.images)), len(self.images)):
+        first = self.rows_by_sha256.get(image_sha256(real) or "", len(self.images))
+        for row in range(first, len(self.images)):
             image = self.images[row]  # or the collection has a link to it
-            if image.sha256 == sha256 and os.path.realpath(self.root / image.path) == real:
+            if image.sha256 == self.images[first].sha256 and os.path.realpath(self.root / image.path) == real:
                 return row
         return -1
 
+    def known_by(self, sha256: str) -> str:
+        """Return the SHA-256 that a file is known by: another one if tags were written into it since it was entered."""
+        id_ = self._retagged.get(sha256, -1)
+        return self.images[self.place[id_]].sha256 if id_ in self.place else sha256
+
     @cached_property
     def rows_by_sha256(self) -> dict[str, int]:
-        """The first row of each content, by the SHA-256 of the file."""
-        return {sha256: row for row, sha256 in reversed(list(enumerate(self.images.contents())))}
+        """The first row of each content, by the SHA-256 of the file, also of one with other tags than at first."""
+        rows = {sha256: row for row, sha256 in reversed(list(enumerate(self.images.contents())))}
+        return {sha256: self.place[id_] for sha256, id_ in self._retagged.items() if id_ in self.place} | rows
 
     @cached_property
     def albums(self) -> AlbumRows:

@@ -222,7 +222,7 @@ class LabelSearcher(RunLearners):
         if len(self.gallery.rows_of(nearest_ones.filter)) == len(self.images):
             nearest_ones = replace(nearest_ones, label=())
         answers = []
-        for nearest in rank(self, read.Q, read.rows, nearest_ones):
+        for nearest in rank(self, read.Q, read.rows, nearest_ones, alone=True):
             votes: dict[str, float] = defaultdict(float)
             for row, similarity in nearest:
                 for label in self.images[row].labels if similarity > 0 else ():

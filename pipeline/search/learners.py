@@ -15,6 +15,7 @@ from visterm.pipeline.store.recommendation import best_annotator, default_learne
 from visterm.pipeline.store.versions import LearnerVersions
 
 from .indexes import forget_index, make_index
+from .neighbours import graph_of
 from .opened import SearchableRun
 from .request import SearchRequest
 from .state import learner_inputs
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.learners import Blend, SimilarityLearner
-    from visterm.retrieval import ExactIndex
+    from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours
+
+FEW = 5_000  # photos whose graph takes a second: it is made for any weight of a learner
 
 
 class LoadedLearner(NamedTuple):
@@ -166,6 +169,44 @@ class RunLearners(SearchableRun):
         index.learner = similarity
         return index
 
+    def neighbours(self, name: str, learned_weight: float | None = None) -> Neighbours | None:
+        """Graph of the neighbours of all images under a similarity, once; None where results are ranked without.
+
+        Parameters
+        ----------
+        name : str
+        learned_weight : float, optional
+            As for `share`. The graph of another weight than the default is made for up to `FEW` images.
+        """
+        from visterm.retrieval import Neighbours
+        from visterm.retrieval.neighbours import FEWEST
+
+        n = len(self.images)
+        if self.config.search.neighbours == "none" or n < FEWEST or self.learner(name).by_category:
+            return None
+        if learned_weight is None or learned_weight == self.share(name):
+            inputs = [self.gallery.content, *(self._trained.get(name) or [])[:2]]
+
+            def make() -> Neighbours:
+                return graph_of(name, self.index(name), inputs, gallery=self.gallery, console=self._console)
+
+            return self._once(("neighbours", name), make)
+        if n > FEW:
+            return None
+        key = "neighbours", name, learned_weight
+        return self.recent(key, lambda: Neighbours.of(self.index(name, learned_weight), self.X))
+
+    def by_neighbours(self, name: str, learned_weight: float | None = None) -> NeighbourIndex | None:
+        """`index` with its `neighbours`; None where results are ranked without."""
+        from visterm.retrieval import NeighbourIndex
+
+        graph = self.neighbours(name, learned_weight)
+        return None if graph is None else NeighbourIndex(self.index(name, learned_weight), graph, self.X)
+
+    def ranking_index(self, name: str, learned_weight: float | None = None) -> ExactIndex | NeighbourIndex:
+        """Return what a search ranks by: `by_neighbours`, or else `index`."""
+        return self.by_neighbours(name, learned_weight) or self.index(name, learned_weight)
+
     def forget_index(self, name: str) -> None:
         """Delete the index of a learner from the run and from Milvus; a new searcher rebuilds it."""
         self.learner(name)
@@ -197,7 +238,11 @@ class RunLearners(SearchableRun):
             return "it is known for one whole image as a query"
         if learned_weight is not None and learned_weight != self.share(name):
             return "it is known for the weight of the learned similarity that training chose"
-        return self._loaded(name).calibration
+        calibration = self._loaded(name).calibration
+        if not isinstance(calibration, str) and calibration.neighbours != (self.neighbours(name) is not None):
+            how = "with" if calibration.neighbours else "without"
+            return f"it is known for results that are ranked {how} neighbours; train again"
+        return calibration
 
     def _calibration_for(self, request: SearchRequest, name: str, *, is_plain: bool) -> Calibration | str:
         """The calibration of a search; UserError where there is none, and the request filters by probability."""

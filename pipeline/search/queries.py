@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -46,8 +48,10 @@ class KnownImage(NamedTuple):
 def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     """Turn images, folders, ids and files of vectors into query vectors; see `Searcher.queries`."""
     import numpy as np
+    from PIL.Image import Image
 
-    from visterm.features import read_query_vectors
+    from visterm.features import ImageError, decode_image, read_query_vectors
+    from visterm.features.decoding import pillow_pixels
 
     names: list[str] = []
     images: list[Any] = []
@@ -56,14 +60,23 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     errors: dict[int, str] = {}
     imported: dict[int, Any] = {}  # vectors of a file, by the position of its first
     options = config.collection.vectors.model_dump(include={"unit", "vector_column"})
-    for query in [queries] if isinstance(queries, str | os.PathLike | np.ndarray) else queries:
+    one = isinstance(queries, str | os.PathLike | np.ndarray | Image | bytes | int | np.integer)
+    for query in [queries] if one else queries:
         position = len(names)
-        if isinstance(query, np.ndarray):
+        if isinstance(query, np.ndarray | Image | bytes):
             names.append(f"image {position + 1}")
-            images.append(query)
+            if isinstance(query, Image):
+                try:
+                    query = pillow_pixels(query)
+                except ImageError as error:
+                    images.append(None)
+                    errors[position] = error.reason
+                    continue
+            content = functools.partial(decode_image, query, names[-1]) if isinstance(query, bytes) else None
+            images.append(KnownImage(hashlib.sha256(query).hexdigest(), content) if content else query)
             files.append((position, query))
             continue
-        name = os.fsdecode(query)
+        name = f"id:{query}" if isinstance(query, int | np.integer) else os.fsdecode(query)
         if os.path.isdir(name):
             below = _images_below(name)
             files += [(position + i, file) for i, file in enumerate(below)]
@@ -122,8 +135,9 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
         def readable() -> Iterable[np.ndarray]:
             for position, file in part:
                 try:
-                    if isinstance(file, str):
-                        file = extractor.read(file, max_pixels=max_pixels).pixels
+                    if isinstance(file, str | bytes):
+                        content = {"data": file} if isinstance(file, bytes) else {}
+                        file = extractor.read("" if content else file, max_pixels=max_pixels, **content).pixels
                     else:
                         _check_pixels(file, max_pixels)
                 except ImageError as error:

@@ -30,15 +30,17 @@ def rank(
     *,
     skipped: AbstractSet[int] = frozenset(),
     contents: Sequence[str] | None = None,
+    alone: bool = False,
 ) -> list[Ranked]:
     """Rank the images of a run for each query: rows and scores, best first, without photos whose files are gone.
 
     `itself` is the row of the image that each query is, which is excluded from its results; -1 for queries from
     elsewhere. Of the request its learner, `k`, `offset` and filter count. Rows that are `skipped` are no results. With
-    `contents`, the SHA-256 of the file of each query, duplicates of the query and of earlier results are excluded.
+    `contents`, the SHA-256 of the file of each query, duplicates of the query and of earlier results are excluded. If
+    ``alone``, neighbours do not count.
     """
     for _ in range(_ROUNDS):
-        ranked = _ranked(searcher, Q, itself, request, skipped, contents)
+        ranked = _ranked(searcher, Q, itself, request, skipped, contents, alone)
         gone = searcher.deleted({row for results in ranked for row, _ in results})
         if not gone:
             break
@@ -53,6 +55,7 @@ def _ranked(
     request: SearchRequest,
     skipped: AbstractSet[int],
     contents: Sequence[str] | None,
+    alone: bool,
 ) -> list[Ranked]:
     """Rank as `rank` does, whether or not the files are there."""
     index, rows, passes = _index_of(searcher, request)
@@ -61,13 +64,19 @@ def _ranked(
     ranked: list[Ranked] = [[] for _ in itself]
     if n == 0:
         return ranked
+    by = (
+        None if alone else searcher.by_neighbours(request.learner or searcher.default_learner(), request.learned_weight)
+    )
     excluded = list(itself) if rows is None else [_place(rows, row) for row in itself]
     row_of = None if rows is None else rows.tolist()
     depth, unfinished = offset + k + len(skipped), list(range(len(ranked)))
     while unfinished:
         depth = min(depth, n)
         vectors = Q if len(unfinished) == len(ranked) else Q[unfinished]
-        ranking = index.search(vectors, k=depth, exclude=[excluded[i] for i in unfinished])
+        if by is None:
+            ranking = index.search(vectors, k=depth, exclude=[excluded[i] for i in unfinished])
+        else:
+            ranking = by.search(vectors, k=depth, exclude=[itself[i] for i in unfinished], among=index, rows=rows)
         for i, places, scores in zip(unfinished, ranking.indices.tolist(), ranking.scores.tolist(), strict=True):
             results = [
                 (place if row_of is None else row_of[place], score)

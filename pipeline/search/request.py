@@ -164,7 +164,7 @@ class SearchRequest:
     weight : float
         Weight of the query image among the examples, from -10 to 10.
     learned_weight : float, optional
-        Weight of the learned similarity: 0 is cosine alone, 1 the learner alone; by default chosen in training.
+        Weight of the learned similarity: 0 is how images look, 1 the learner alone; by default chosen in training.
     region : str or sequence of float, optional
         Search with a part of each query image: x, y, width and height in shares of its size; only its blocks there
         count. With a region, examples or a weight, duplicates of the query are no longer excluded.
@@ -218,8 +218,8 @@ class SearchRequest:
         most=MAX_WEIGHT,
     )
     learned_weight: float | None = _share(
-        "Weight of the learned similarity: 0 is cosine alone, 1 the learner alone; default: chosen in training",
-        "Weight of the learned similarity: 0 is cosine alone, 1 the learner alone (default: chosen in training)",
+        "Weight of the learned similarity: 0 is how images look, 1 the learner alone; default: chosen in training",
+        "Weight of the learned similarity: 0 is how images look, 1 the learner alone (default: chosen in training)",
     )
     region: Rectangle | None = _text(
         "Search with a part of the first image: x,y,width,height, shares of its size",

@@ -183,12 +183,12 @@ class Searcher(LabelSearcher):
         return Pictures(shown, self.root, self.config.collection.max_pixels)
 
     def _content(self, image: Any, row: int) -> str:
-        """SHA-256 of the file of a query; "" of pixels and vectors."""
+        """SHA-256 that the file of a query is known by; "" of pixels and vectors."""
         if row >= 0:
             return self.images[row].sha256
         if isinstance(image, KnownImage):
-            return image.sha256
-        return (image_sha256(image) or "") if isinstance(image, str) else ""
+            return self.gallery.known_by(image.sha256)
+        return self.gallery.known_by(image_sha256(image) or "") if isinstance(image, str) else ""
 
 
 def _likely(ranked: Ranked, calibration: Calibration, least: float) -> Ranked:

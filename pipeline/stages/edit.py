@@ -13,14 +13,15 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
+from visterm.pipeline.store.label_edits import check_label
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import extractor_content, extractor_of
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, reading_of
 
 from .dates import read_dates
 from .extraction import ImageSource, check_cluster, extract, report_skipped
 
-READ = "JPEG, PNG, WebP, GIF, AVIF, BMP and TIFF files are read, HEIC with the extra [heic]"
+READ = "JPEG, PNG, WebP, GIF, AVIF, BMP, TIFF and JPEG 2000 files are read, HEIC with the extra [heic]"
 
 
 class Added(TypedDict):
@@ -64,6 +65,7 @@ def add(
     """
     if "" in labels:
         raise UserError("--label: the label is empty")
+    labels = list(map(check_label, labels))
     started = time.perf_counter()
     with _editing(run) as collection:
         run, root = OpenedRun(run, config, collection), collection.root
@@ -89,7 +91,7 @@ def add(
         source = ImageSource.of(run, root)
         if names:
             check_cluster(run, config, source, len(names) - len(collection.ids(names)), root / names[0])
-        changes = collection.add(names, labels, config)
+        changes = collection.add(names, labels, config, read_pixels=reading_of(run, config.collection.max_pixels))
         pending = [(id_, path) for id_, path in collection.pending() if path in added]
         extracted = extract(run, source, pending, console)
         read_dates(collection, root, console, added)

@@ -15,6 +15,7 @@ from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import (
+    AGAIN,
     TRAINED,
     check_learners,
     check_trained,
@@ -26,7 +27,7 @@ from visterm.pipeline.store.models import (
 from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.splits import split_key
+from visterm.pipeline.store.splits import drawn_here
 from visterm.pipeline.store.supervision import check_labels
 from visterm.pipeline.store.vectors import extractor_content, identity
 from visterm.pipeline.workers import connected
@@ -121,7 +122,7 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
     queries = run.images("test", labelled=True)
     if not queries:
         has_labels = bool(run.images(labelled=True))
-        if has_labels and run.clicks and run.catalogue["split"] == split_key(run.config) + "split":
+        if has_labels and run.clicks and not drawn_here(run.catalogue["split"]):
             raise UserError(
                 f"run {run.name}: no test image was clicked, so none is a query: {run.config.collection.clicks} names "
                 "training images only; add clicks on test images, or let visterm draw the split, without folders train "
@@ -130,10 +131,8 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
         if has_labels and run.clicks:
             keep = f"visterm features --run {run.name} --set split.train=0.7 --set split.test=0.3"
             raise UserError(f"run {run.name}: no clicked image is a test image; '{keep}' keeps some")
-        raise UserError(
-            f"run {run.name} has no labelled test images: "
-            + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)
-        )
+        fix = "raise split.test, label more images of each class, or add a folder test/<class>"
+        raise UserError(f"run {run.name} has no labelled test images: {fix if has_labels else WAYS_TO_LABEL}")
     among_queries = run.config.evaluate.protocol != "query-gallery"
     gallery = queries if among_queries else run.images("train", labelled=True)
     if len(gallery) - among_queries < 1:
@@ -154,7 +153,7 @@ def evaluation_record(run: OpenedRun, names: Sequence[str]) -> Record:
         del settings["class_splits"]
     return make_record(
         "evaluate",
-        {"evaluate": settings},
+        {"evaluate": settings, "search": run.config.search.model_dump()},
         inputs
         | {
             "extractor": extractor_content(run),
@@ -172,6 +171,7 @@ def _evaluate(
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
+    from visterm.pipeline.evaluation.copies import find_copies
     from visterm.pipeline.evaluation.measure import SystemResult, measure
     from visterm.pipeline.evaluation.results import Evaluated, write_results
 
@@ -198,6 +198,11 @@ def _evaluate(
         for name, result in zip(names, results, strict=True):
             systems[name] = result
             phase.advance_to(len(systems), note=name)
+    with console.phase("looking for copies of test images among the training ones"):
+        train = run.images("train", "validation")
+        vectors = run.vectors(train) if train else task.Q[:0]
+        root, most = run.catalogue.root or Path(), config.collection.max_pixels
+        copies = find_copies(root, task.queries, train, task.Q, vectors, most)
     open_world = None
     if config.evaluate.protocol == "open":
         open_world = measure_class_splits(run, learners, console)
@@ -208,7 +213,7 @@ def _evaluate(
             write_run_files(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
     with console.phase("writing the report"):
         seconds, command = time.perf_counter() - started, command or f"visterm evaluate --run {run.name}"
-        write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world))
+        write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world, copies))
 
 
 def _measure_on_worker(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
@@ -239,18 +244,23 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
     if not relevance.nnz:
         why = "no class has two test images" if among_queries else "no test image has a label of the training images"
-        raise UserError(f"run {run.name}: {why}, so no query has a relevant image; raise split.test, or add images")
+        fix = "--set split.by=image" if run.catalogue["split_by"] and not among_queries else "raise split.test"
+        raise UserError(f"run {run.name}: {why}, so no query has a relevant image; {fix}, or add images")
     warnings = _image_warnings(run, queries, [Q] if among_queries else [Q, X])
     train = run.images("train", labelled=True)
     classes = X_train = None
-    if train:
+    warnings += _deciding_warnings(run, names, queries)
+    known = {name for image in train for name in image.labels}
+    tested = {name for image in queries for name in image.labels}
+    if train and not known.isdisjoint(tested):
         labels, _ = run.supervision([*queries, *train])
         if isinstance(labels, np.ndarray):
             classes = labels[: len(queries)], labels[len(queries) :]
             X_train = run.vectors(train) if among_queries else X
-    known = {name for image in train for name in image.labels}
-    new = sorted({name for image in queries for name in image.labels} - known)
-    if new and not run.clicks:
+    new = sorted(tested - known)
+    if train and known.isdisjoint(tested) and not run.clicks:
+        warnings.append("test images are of other classes than training images: so are all figures on them")
+    elif new and not run.clicks:
         n_new = sum(known.isdisjoint(image.labels) for image in queries)
         warnings.append(
             f"no training image has {count(len(new), 'label')} of the test images, such as {new[0]}: "
@@ -266,19 +276,23 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
     return EvalTask(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
 
 
+def _deciding_warnings(run: OpenedRun, names: Sequence[str], queries: Sequence[Image]) -> list[str]:
+    """Return a warning of learners that were taken as they rank test images no worse than the model before."""
+    from visterm.pipeline.evaluation.held_out import third_part
+
+    taken = [name for name in names if AGAIN in trained_record(run, name)]
+    if not taken:
+        return []
+    which = f"a third of them ({count(len(third), 'image')})" if (third := third_part(queries)) else "all of them"
+    return [f"test images, {which}, decided that the model of {', '.join(taken)} was taken: its figures are flattered"]
+
+
 def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:
-    """Return warnings about duplicates, empty vectors and skipped files."""
+    """Return warnings about duplicates, empty vectors, skipped files, and what of tables is not used."""
     import numpy as np
 
     warnings = []
-    train = {image.sha256 for image in run.images("train", "validation")}
-    n_in_training = sum(image.sha256 in train for image in queries)
     n_repeated = len(queries) - len({image.sha256 for image in queries})
-    if n_in_training:
-        warnings.append(
-            f"{count(n_in_training, 'test image')} of {len(queries):,} are exact duplicates of training images: "
-            "the figures flatter the learner"
-        )
     if n_repeated:
         warnings.append(
             f"{count(n_repeated, 'test image')} of {len(queries):,} are exact duplicates of other test images"
@@ -292,4 +306,4 @@ def _image_warnings(run: OpenedRun, queries: Sequence[Image], vectors: Sequence[
         )
     if n_skipped := len(run.catalogue.skipped()):
         warnings.append(f"{count(n_skipped, 'file')} could not be read and were skipped (visterm info --skipped)")
-    return warnings
+    return warnings + run.catalogue.label_source()[1]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import FIX_AND_RESUME, UserError
-from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.files import image_sha256, write_text
 from visterm.pipeline.store.opened import OpenedRun
+from visterm.pipeline.store.pictures import Outcome, pixels_hash
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import in_precision, row_of, write_segment
 from visterm.pipeline.store.vectors import embed, load_extractor
@@ -145,7 +145,7 @@ def try_read(
             pixels, height, width = read(path, max_pixels=max_pixels, data=data)
     except ImageError as error:
         return Outcome(id_, sha256, None, None, None, error.reason), None
-    return Outcome(id_, sha256, width, height, None, None), pixels
+    return Outcome(id_, sha256, width, height, None, None, pixels_hash(pixels)), pixels
 
 
 def check_cluster(run: Run, config: Config, source: Source, n_images: int, image: Path | None = None) -> None:
@@ -233,7 +233,8 @@ def extract_segment(
     outcomes, vectors = source.vectors(images, parent)
     if vectors.shape[0]:
         paths = dict(images)
-        rows = [row_of(o.id, paths[o.id], o.sha256, o.width, o.height) for o in outcomes if o.row is not None]
+        read = [outcome for outcome in outcomes if outcome.row is not None]
+        rows = [row_of(o.id, paths[o.id], o.sha256, o.width, o.height, o.pixels) for o in read]
         vectors = in_precision(vectors, source.precision, [path for _, path, *_ in rows])
         write_segment(target, vectors, rows, **origin)
     return outcomes

@@ -19,7 +19,7 @@ from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import check_ahead
-from visterm.pipeline.store.splits import split_key
+from visterm.pipeline.store.splits import drawn_here, split_key
 from visterm.pipeline.store.vectors import checksums
 
 from .dates import read_dates
@@ -74,7 +74,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             extracted = extract(run, source, pending, console)
             kind.finish()
         if changes or extracted:
-            _say_clicked(run, console)
+            _say_split(run, console)
         read_dates(collection, root, console)
         if extracted:
             collection.follow_moved(config)
@@ -87,23 +87,41 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
     console.say(
         f"{root}: {count(status['ok'] + status['pending'], 'image')} "
         f"({changes.added:,} new, {changes.changed:,} changed, {changes.removed:,} removed"
-        + (f", {changes.relabelled:,} with other labels)" if changes.relabelled else ")")
+        + (f", {changes.relabelled:,} with other labels" if changes.relabelled else "")
+        + (f", {changes.retagged:,} with other tags in the file)" if changes.retagged else ")")
         + (f"; {count(changes.left_out, 'image')} of other classes skipped" if changes.left_out else "")
+        + (f"; {count(changes.excluded, 'file')} skipped by collection.exclude" if changes.excluded else "")
+        + (f"; {count(changes.raw, 'raw file')} beside their photos skipped" if changes.raw else "")
+        + (
+            f"; {count(len(changes.system), 'folder')} of previews or deleted files skipped, such as "
+            f"{one_line(changes.system[0])}"
+            if changes.system
+            else ""
+        )
         + (
             f"; {count(changes.n_others, 'other file')} ignored, such as {one_line(changes.other)}"
             if changes.other
             else ""
         )
     )
+    sizes, (source, _) = collection.label_sizes(), collection.label_source()
+    if source and (sizes or changes.warnings):
+        names = ", ".join(map(one_line, sorted(sizes)[:5])) + ", ..." * (len(sizes) > 5)
+        console.say(f"{count(len(sizes), 'label') if sizes else 'no label'} from {source}" + f": {names}" * bool(sizes))
     for warning in changes.warnings:
         console.warn(warning)
 
 
-def _say_clicked(run: OpenedRun, console: Console) -> None:
-    """Say how many clicked images are trained on, where visterm draws the split."""
+def _say_split(run: OpenedRun, console: Console) -> None:
+    """Say how many clicked images are trained on, where visterm draws the split; and where it draws whole classes."""
     splits = run.catalogue.counts_by("split")
+    if run.catalogue["split_by"]:
+        console.say(
+            f"whole classes are trained on ({count(splits['train'], 'image')}) or tested ({splits['test']:,}), as most "
+            "have too few images to be split; --set split.by=image splits each class"
+        )
     clicked = splits["train"] + splits["test"]
-    if not run.clicks or run.catalogue["split"] == split_key(run.config) + "split" or not clicked:
+    if not run.clicks or not drawn_here(run.catalogue["split"]) or not clicked:
         return
     if splits["test"]:
         rest = f"{splits['test']:,} are kept as test images; --set split.train=1.0 --set split.test=0.0 trains on all"

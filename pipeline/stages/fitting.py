@@ -19,6 +19,7 @@ from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import mapped_vectors, vectors_by_rows
 
+FEWEST_GALLERY, _MOST_GALLERY = 100, 5_000  # images without labels that a whitening is learned from
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 
 
@@ -77,6 +78,20 @@ def vectors_for(learner: Any, run: OpenedRun, images: Sequence[Image]) -> Any:
     return (vectors_by_rows if learner.reads_rows else mapped_vectors)(run, run.catalogue, images)
 
 
+def unlabelled_gallery(run: OpenedRun, learner: Any, images: Sequence[Image]) -> list[Image]:
+    """Return images without labels to learn the whitening from, where no class has two labelled ones.
+
+    None for a learner that whitens no vectors, or where there are too few. Of many, some in even steps.
+    """
+    labels = [tuple(image.labels) for image in images]
+    alone = all(len(of_image) == 1 for of_image in labels) and len(set(labels)) == len(labels)
+    if not alone or run.clicks or run.config.counts_visterms or not (learner.whitens and learner.whiten):
+        return []
+    unlabelled = [image for image in run.images() if not image.labels]
+    step = -(-len(unlabelled) // _MOST_GALLERY)
+    return unlabelled[::step] if len(unlabelled) >= FEWEST_GALLERY else []
+
+
 def held_out_rows(run: Run, learner: Any, images: Sequence[Image]) -> Any:
     """Return the numbers of the images that are held out; None where the learner is to draw them itself, if any.
 
@@ -127,6 +142,11 @@ def refusal(learner_name: str, error: ValueError, *, visterms: bool = True) -> s
     if text.endswith(" forest codebook"):
         kind = "" if visterms else "--set features.kind=visterms "
         text += f": visterm features IMAGES {kind}--set features.codebook.kind=forest"
+    if text.endswith("no class has two images"):
+        text += (
+            f": label a second image of some, or use deep vectors (visterm features IMAGES --deep), of which "
+            f"{FEWEST_GALLERY} images without labels teach a little"
+        )
     return f"{learner_name}: {text}"
 
 

@@ -74,7 +74,8 @@ def measure_class_splits(run: OpenedRun, names: Sequence[str], console: Console)
     -------
     dict
         ``n_splits``, and by system (the learners, cosine, chance) and by name of `WORLDS` the means over splits
-        ``map`` and ``p1``, precision at 1; of two splits or more also ``map_sd``, the standard deviation.
+        ``map`` and ``p1``, precision at 1; of two splits or more also ``map_sd``, the standard deviation; where results
+        are ranked by neighbours ``map_alone``, without these.
 
     Raises
     ------
@@ -101,10 +102,12 @@ def measure_class_splits(run: OpenedRun, names: Sequence[str], console: Console)
                     measured = _measure(run, learner, Q, split)
                 except (LearnerRefused, ValueError) as error:
                     raise UserError(f"run {run.name}, class split {number + 1}: {error}; {_NEEDS}") from None
-                for world, evaluation in measured.items():
-                    figures[name][world].append((evaluation.mean_average_precision, evaluation.precision_at(1)))
+                for world, (evaluation, alone) in measured.items():
+                    maps = evaluation.mean_average_precision, alone.mean_average_precision
+                    figures[name][world].append((maps[0], evaluation.precision_at(1), maps[1]))
                     if name == "cosine":
-                        chance = evaluation.chance_mean_average_precision, evaluation.chance_precision
+                        of_chance = evaluation.chance_mean_average_precision
+                        chance = of_chance, evaluation.chance_precision, of_chance
                         figures["chance"][world].append(chance)
                 done += 1
     return {"n_splits": n_splits, "systems": {name: _means(worlds) for name, worlds in figures.items()}}
@@ -132,37 +135,55 @@ def _trained_on(run: OpenedRun, name: str, split: ClassSplit, tick: Any) -> Any:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _measure(run: OpenedRun, learner: Any, Q: Any, split: ClassSplit) -> dict[str, Evaluation]:
-    """Return the evaluation of each of `WORLDS`; ValueError where no query has a relevant image."""
+def _measure(run: OpenedRun, learner: Any, Q: Any, split: ClassSplit) -> dict[str, tuple[Evaluation, Evaluation]]:
+    """Return the evaluation of each of `WORLDS`, and that without neighbours.
+
+    ValueError where no query has a relevant image.
+    """
     import numpy as np
 
     from visterm.learners.blend import effective
-    from visterm.retrieval import evaluate_test_test
+    from visterm.pipeline.evaluation.held_out import ranking_index
+    from visterm.retrieval import ExactIndex, evaluate_index
     from visterm.retrieval.stored import part
 
     y, _ = run.supervision(split.tested)
     seen = np.array(split.seen)
     rows = dict(zip(WORLDS, (seen, ~seen, np.ones(len(seen), bool)), strict=True))
     evaluations = {}
-    n_jobs = run.config.compute.n_jobs
     for world, among in rows.items():
-        evaluation = None
-        if among.sum() > 1:
-            evaluation = evaluate_test_test(effective(learner), part(Q, among), y[among], max_k=1, n_jobs=n_jobs)
-        if evaluation is None or not evaluation.n_queries:
+        X, labels, own = part(Q, among), y[among], np.arange(among.sum())
+        measured: list[Evaluation] = []
+        if len(own) > 1:
+            exact = ExactIndex(effective(learner), X, n_jobs=run.config.compute.n_jobs)
+            relevant = functools.partial(_relevant, labels)
+            for index in dict.fromkeys((ranking_index(exact, X, run.config), exact)):
+                measured.append(evaluate_index(index, X, relevant, exclude=own, max_k=1))
+        if not measured or not measured[0].n_queries:
             raise ValueError(f"no two test images of {world} classes share a label")
-        evaluations[world] = evaluation
+        evaluations[world] = measured[0], measured[-1]
     return evaluations
 
 
-def _means(worlds: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, dict[str, float]]:
+def _relevant(labels: Any, start: int, stop: int) -> Any:
+    """Which images share a label with each of some of them."""
+    import numpy as np
+
+    from visterm.retrieval import relevance_from_labels
+
+    return relevance_from_labels(labels[start:stop], labels, exclude=np.arange(start, stop))
+
+
+def _means(worlds: Mapping[str, Sequence[tuple[float, float, float]]]) -> dict[str, dict[str, float]]:
     import numpy as np
 
     means = {}
     for world, figures in worlds.items():
-        maps, firsts = np.array(figures).T
+        maps, firsts, alone = np.array(figures).T
         means[world] = {"map": float(maps.mean())}
         if len(maps) > 1:
             means[world]["map_sd"] = float(maps.std(ddof=1))
         means[world]["p1"] = float(firsts.mean())
+        if (alone != maps).any():
+            means[world]["map_alone"] = float(alone.mean())
     return means

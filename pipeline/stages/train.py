@@ -30,7 +30,16 @@ from visterm.pipeline.workers import connected
 
 from .checkpoints import CheckpointCallback
 from .features import check_features
-from .fitting import LearnerRefused, check_feasible, held_out_rows, labels_for, new_learner, refusal, vectors_for
+from .fitting import (
+    LearnerRefused,
+    check_feasible,
+    held_out_rows,
+    labels_for,
+    new_learner,
+    refusal,
+    unlabelled_gallery,
+    vectors_for,
+)
 from .training_report import report_training
 
 _PAPERS = {
@@ -170,6 +179,14 @@ class _Training:
         images = [image for image in self.data.images if self.kind.validates or image.split == "train"]
         y, names = self._supervision(images)
         learner = self._new_learner(images, y, names)
+        if self.data.triplets is None and (gallery := unlabelled_gallery(self.opened, learner, images)):
+            self.console.say(
+                f"{self.name}: no class has two labelled images, so only a whitening is learned, from "
+                f"{count(len(gallery), 'image')} without labels and their nearest neighbours; nothing validates it"
+            )
+            learner.set_params(validation_fraction=None)
+            images = [*images, *gallery]
+            y, _ = self.opened.supervision(images)
         X = with_uploads(vectors_for(learner, self.opened, images), self.data)
         check_feasible(self.name, learner, self.config, X, y, self.time_limit)
         if self.time_limit is not None and not learner.validates:

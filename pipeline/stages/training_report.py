@@ -6,6 +6,7 @@ from typing import Any
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
+from visterm.pipeline.evaluation.worlds import held_out_of
 
 _HARDLY_BETTER = 0.05  # gain on held-out images, of cosine's mAP there, or of what that lacks to 1
 
@@ -35,24 +36,23 @@ def report_training(learner_name: str, learner: Any, y: Any, timed_out: bool, co
 def _say_worlds(learner_name: str, learner: Any, y: Any, console: Console) -> None:
     """Report the weight of the learner, and what it does for classes that are trained on and for others."""
     worlds = learner.worlds_
-    names = ("classes that it was trained on", "other classes", "both in one gallery")
-    figures = [
-        f"{figure:.3f} ({cosine:.3f}) for {name}"
-        for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False)
-    ]
+    names = {"seen": "classes that it was trained on", "unseen": "other classes", "both": "both in one gallery"}
+    held_out = held_out_of({"worlds": worlds})
+    figures = [f"{row['map']:.3f} ({row['cosine']:.3f}) for {names[world]}" for world, row in held_out.items()]
     share = "all" if learner.learned_weight_ == 1 else f"{learner.learned_weight_:.0%}"
-    beside = "" if learner.learned_weight_ == 1 else ", beside cosine"
+    start = "the whitened vectors" if learner.is_whitened() else "cosine"  # which share 0 is
+    beside = "" if learner.learned_weight_ == 1 else f", beside {start}"
     if len(worlds["shares"]) > 1 and learner.world_ != "seen" and len(worlds["learner"]) == 1:
         beside += f", the cautious share, as no class could be held out ({_why_no_class(y)})"
     console.say(
         f"{learner_name}: {share} of the learned similarity counts{beside}; mAP on held-out images (cosine): "
         f"{', '.join(figures)}"
     )
-    for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False):
-        if round(figure, 3) < round(cosine, 3):
+    for world, row in held_out.items():
+        if row["below_cosine"]:
             console.warn(
-                f"{learner_name} is below cosine on held-out images for {name}: mAP {figure:.3f}, cosine {cosine:.3f}; "
-                "a smaller --set train.learned_weight, or --learner cosine, is better for these"
+                f"{learner_name} is below cosine on held-out images for {names[world]}: mAP {row['map']:.3f}, cosine "
+                f"{row['cosine']:.3f}; a smaller --set train.learned_weight, or --learner cosine, is better for these"
             )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 import json
 import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,26 +17,24 @@ from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
-from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.checksums import Record
-from visterm.pipeline.store.files import file_sha256, publish, write_text
+from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import has_segments
-from visterm.pipeline.store.vectors import extractor_content, extractor_of, supervision_of
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, reading_of, supervision_of
 from visterm.pipeline.workers import connected
 
 from .extraction import ImageSource, Source, try_read
 
 if TYPE_CHECKING:
-    from visterm.features import OnnxEmbedder, VectorTable
+    pass
 
 
-SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
 # What a record keeps when idf alone is learned again.
-_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out")
+_OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out", "reading")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
 
 
@@ -50,9 +48,16 @@ def needs_directory(run: Run, config: Config) -> bool:
 def vector_kind(run: OpenedRun) -> VectorKind:
     """Return the kind of vectors that the configuration asks for."""
     if run.config.collection.vectors.file is not None:
-        return _PrecomputedVectors(run)
-    kinds: dict[str, type[VectorKind]] = {"visterms": _VistermVectors, "deep": _DeepVectors, "onnx": _ModelVectors}
-    return kinds[run.config.features.kind](run)
+        return _named("imported_vectors", "_PrecomputedVectors")(run)
+    if run.config.features.kind == "visterms":
+        return _VistermVectors(run)
+    return _named("network_vectors", "_DeepVectors" if run.config.features.kind == "deep" else "_ModelVectors")(run)
+
+
+def _named(module: str, kind: str) -> type[VectorKind]:
+    """Return a kind of vectors that visterms do not need, by its name."""
+    kinds: Any = importlib.import_module(f".{module}", __package__)
+    return getattr(kinds, kind)
 
 
 _AT_ONCE = 20_000  # images whose counts are read at a time
@@ -72,7 +77,7 @@ def in_words(model: Mapping[str, Any]) -> str:
         + (f"the mean of {model['cells'][0]} x {model['cells'][1]} cells" if model["cells"] else "of the whole image")
     )
     if model["suggested_layer"] not in (None, model["layer"]):
-        line += f"; the last pooled tensor is another: --set features.onnx.layer={model['suggested_layer']}"
+        line += f"; {model['suggested_as']} is another: --set features.onnx.layer={model['suggested_layer']}"
     return line
 
 
@@ -140,7 +145,7 @@ def _digest(ids: Sequence[int]) -> str:
 def _content(record: Record, folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
-    return fingerprint(record["config"], arrays)
+    return fingerprint(record["config"], arrays, *([record["reading"]] if "reading" in record else []))
 
 
 def flat(settings: Settings, prefix: str = "") -> Settings:
@@ -180,7 +185,7 @@ class VectorKind(ABC):
         record, changes = make_record("extractor", self.settings(), self.inputs()), ""
         if force or not is_up_to_date(self.run.extractor, record):
             try:
-                changes = changed_settings(self.run)
+                changes = changed_settings(self.run) or self._changed_model(record)
             except UserError:
                 if not force:  # which overwrites a damaged record
                     raise
@@ -188,6 +193,10 @@ class VectorKind(ABC):
                 console.say(f"run {self.run.name}: {changes}; {self.made_again}")
             self._make_extractor(record, root, console)
         return extractor_content(self.run)
+
+    def _changed_model(self, record: Record) -> str:
+        """Describe how the model differs from the one that the extractor of the run was made with; empty if not."""
+        return ""
 
     @abstractmethod
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
@@ -208,7 +217,8 @@ class _ImageVectors(VectorKind):
         root = root.absolute() if root is not None else self.catalogue.root
         if root is None:
             raise UserError(f"run {self.run.name} has no images yet; give their directory: visterm features IMAGES")
-        return root, self.catalogue.scan(root, self.config, replace=force)
+        read_pixels = reading_of(self.run, self.config.collection.max_pixels)
+        return root, self.catalogue.scan(root, self.config, replace=force, read_pixels=read_pixels)
 
     def any_readable(self, root: Path) -> bool:
         if self.catalogue.counts_by("status")["ok"]:
@@ -229,6 +239,13 @@ class _ImageVectors(VectorKind):
 
     def source(self, root: Path) -> Source:
         return ImageSource.of(self.run, root)
+
+    def _white(self, root: Path) -> int:
+        """Return the level of white of files of more than 8 bits, as most training images have it."""
+        from visterm.features.images import common_white
+
+        paths = [root / path for path in self.catalogue.training_paths()]
+        return common_white(paths, max_pixels=self.config.collection.max_pixels)
 
 
 class _VistermVectors(_ImageVectors):
@@ -260,6 +277,7 @@ class _VistermVectors(_ImageVectors):
         extractor = VistermExtractor(
             **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
+            white=self._white(root),
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,
             on_error="skip",
@@ -274,7 +292,7 @@ class _VistermVectors(_ImageVectors):
             distribute = None if cluster is None else cluster.map
             images = [root / path for path in paths]
             of_few, of_all = ([i for i, path in enumerate(paths) if path in group] for group in measured)
-            groups = [of_few, of_all] if len(of_all) > len(of_few) else [of_few] if of_few else []
+            groups = [group for group in (of_few, of_all if len(of_all) > len(of_few) else []) if group]
             try:
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: reported at the end
                     extractor.fit(images, y, callback=phase.advance_to, distribute=distribute, held_out=groups)
@@ -283,6 +301,7 @@ class _VistermVectors(_ImageVectors):
             extractor.save(folder / "files")
             if groups:
                 save_counts_as_new(folder, self.catalogue.ids_of(paths), groups, extractor.held_out_counts_)
+            record["reading"] = extractor.rules._asdict()
             record["training_images"] = len(paths)
             record["learned_from"] = _digest(self.catalogue.ids_of(paths))
             if extractor.palette_ is not None:
@@ -370,165 +389,14 @@ class _VistermVectors(_ImageVectors):
 
         Classes are those that a learner of the same seed draws, see `visterm.learners.validation`.
         """
-        from visterm.learners.validation import TooFewImages, split, unseen_rows
+        from visterm.learners.validation import TooFewImages, split, split_by_class, unseen_rows
 
         if not paths:
             return set(), set()
         y, _ = supervision_of(labels, clicks=clicks)
+        seed = self.config.seed
         try:
-            rows = split(y, HELD_OUT, self.config.seed)
+            rows = split(y, HELD_OUT, seed)
         except TooFewImages:
-            return set(), set()
-        return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, self.config.seed)}
-
-
-class _ModelVectors(_ImageVectors):
-    """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
-
-    def settings(self) -> Settings:
-        from visterm.features.presets import mean_and_scale
-
-        # The model itself is identified by its SHA-256, wherever it lies; a preset by its numbers.
-        settings = self.config.features.onnx.model_dump(exclude={"model"})
-        settings["mean"], settings["scale"] = mean_and_scale(
-            settings.pop("preprocess"), settings["mean"], settings["scale"]
-        )
-        return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
-
-    def inputs(self) -> Settings:
-        sha256 = file_sha256(self.config.features.onnx.model or "")
-        old = self.run.record(self.run.extractor) if sha256 is None else None
-        return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
-
-    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
-        from visterm.features import silence_decoders
-
-        silence_decoders()
-        with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
-            try:
-                embedder = self._embedder().fit()
-                embedder.save(folder / "files")
-            except (ValueError, ImportError) as error:
-                raise UserError(str(error)) from None
-            record["n_features"] = embedder.n_features_out_
-            record["content"] = fingerprint(record["config"], embedder.sha256_)
-        console.say(in_words(embedder.describe()))
-
-    def _embedder(self) -> OnnxEmbedder:
-        from visterm.features import OnnxEmbedder
-
-        return OnnxEmbedder(**self.config.features.onnx.model_dump(), max_pixels=self.config.collection.max_pixels)
-
-
-class _DeepVectors(_ModelVectors):
-    """Vectors of the network whose weights are a package; see deep_embedder."""
-
-    def settings(self) -> Settings:
-        features = self.config.features
-        return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
-
-    def inputs(self) -> Settings:
-        from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
-
-        preparation = PREPARATION | {"resize": self.config.features.deep.resize}
-        return {"model": SHA256, "version": VERSION, "preparation": preparation}
-
-    def _embedder(self) -> OnnxEmbedder:
-        from visterm.features import deep_embedder
-
-        return deep_embedder(**self.config.features.deep.model_dump(), max_pixels=self.config.collection.max_pixels)
-
-
-class _PrecomputedVectors(VectorKind):
-    """Vectors made elsewhere, in a table with an id per vector."""
-
-    _table: VectorTable  # by scan
-    _digests: list[str]
-
-    def settings(self) -> Settings:
-        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
-        return {"vectors": {"unit": unit}, "features": {"precision": precision}}
-
-    def inputs(self) -> Settings:
-        return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
-
-    def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        root = root.absolute() if root is not None else self.catalogue.root
-        # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
-        file = self.config.collection.vectors.file
-        assert file is not None
-        root = root if root is not None else Path(file).absolute().parent
-        self._table = self._read_table(root)
-        self._digests = self._table.digests()
-        table = self._table
-        labels = table.labels
-        return root, self.catalogue.take_vectors(root, table.ids, self._digests, labels, self.config, replace=force)
-
-    def _read_table(self, root: Path) -> VectorTable:
-        """Read the table; ids that are absolute paths become relative to the root."""
-        from visterm.features import printable, read_vectors
-
-        source = self.config.collection.vectors
-        assert source.file is not None
-        columns = source.model_dump(include={"vector_column", "id_column", "label_column"})
-        try:
-            table = read_vectors(source.file, source.ids, **columns)
-        except ValueError as error:
-            raise UserError(str(error)) from None
-        prefix = os.path.join(root, "")
-        ids = [id_.removeprefix(prefix) for id_ in table.ids]
-        for id_ in ids:
-            if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
-                raise UserError(
-                    f"{source.ids or source.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
-                    "directory above all images: visterm features IMAGES --vectors FILE"
-                )
-        if len(set(ids)) < len(ids):
-            raise UserError(
-                f"{source.ids or source.file}: an image has two ids, one absolute and one relative to {root}"
-            )
-        return table._replace(ids=ids)
-
-    def any_readable(self, root: Path) -> bool:
-        return True
-
-    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
-        shape = record["inputs"]
-        with publish(self.run.extractor, record) as folder:
-            write_text(folder / "files" / "vectors.json", json.dumps(shape))
-            record["n_features"] = shape["n_features"]
-            record["content"] = fingerprint(record["config"], shape)
-
-    def source(self, root: Path) -> Source:
-        rows = {id_: row for row, id_ in enumerate(self._table.ids)}
-        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
-        return _TableSource(self._table, rows, self._digests, unit, precision)
-
-
-@dataclass(frozen=True)
-class _TableSource:
-    """A table in memory."""
-
-    title: ClassVar[str] = "importing vectors"
-    noun: ClassVar[str] = "vectors"
-    parallel: ClassVar[bool] = False
-
-    table: VectorTable
-    row_of: dict[str, int]
-    digests: Sequence[str]
-    unit: bool
-    precision: str
-
-    @property
-    def segment_size(self) -> int:
-        """Vectors per segment."""
-        return max(1, SEGMENT_BYTES // (4 * self.table.X.shape[1]))
-
-    def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
-        """Return an outcome per vector, and the vectors."""
-        rows = [self.row_of[path] for _, path in images]
-        outcomes = [
-            Outcome(id_, self.digests[row], None, None, i, None)
-            for i, ((id_, _), row) in enumerate(zip(images, rows, strict=True))
-        ]
-        return outcomes, self.table.rows(rows, unit=self.unit)
+            return set(), {paths[row] for row in split_by_class(y, seed)}
+        return {paths[row] for row in rows}, {paths[row] for row in unseen_rows(y, seed)}

@@ -26,6 +26,7 @@ from .edit import EditableCatalogue
 from .files import discard
 from .images import Image, Images, read_images
 from .paths import decoded
+from .pictures import Outcome, enter_pictures, make_tables
 from .segments import damaged, is_whole, read_segment, read_segment_record, row_of, stacked, write_segment
 from .segments import read_images as read_descriptions
 
@@ -35,17 +36,6 @@ if TYPE_CHECKING:
     from visterm.retrieval import StoredVectors
 
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is not merged
-
-
-class Outcome(NamedTuple):
-    """The result of extracting one image; ``row`` is None for a skipped one."""
-
-    id: int
-    sha256: str | None
-    width: int | None
-    height: int | None
-    row: int | None
-    reason: str | None
 
 
 class Excluded(NamedTuple):
@@ -178,11 +168,12 @@ class Collection(EditableCatalogue):
     def enter_segment(self, number: int, outcomes: list[Outcome]) -> None:
         """Enter the outcomes of one finished segment, including skipped images: from now on it exists."""
         with self.transaction():
+            known_by = enter_pictures(self, outcomes)
             self.executemany(
                 "UPDATE images SET sha256 = ?, width = ?, height = ?, segment = ?, row = ?, status = ?, reason = ? "
                 "WHERE id = ?",
                 [
-                    (o.sha256, o.width, o.height, number, o.row, "ok", None, o.id)
+                    (known_by.get(o.id, o.sha256), o.width, o.height, number, o.row, "ok", None, o.id)
                     if o.row is not None
                     else (o.sha256, None, None, None, None, "skipped", o.reason, o.id)
                     for o in outcomes
@@ -224,6 +215,8 @@ class Collection(EditableCatalogue):
         """
         started = time.perf_counter()
         self.check_segments()
+        with self.transaction():
+            make_tables(self)
         self.clean()
         before, old = self.stored(), self.mergeable()
         dropped = 0
@@ -234,8 +227,8 @@ class Collection(EditableCatalogue):
             blocks, images = [], []
             for segment in group:
                 query = (
-                    "SELECT row, id, path, sha256, width, height FROM images WHERE status = 'ok' AND segment = ? "
-                    "ORDER BY row"
+                    "SELECT row, id, path, sha256, width, height, pixels FROM images LEFT JOIN pictures USING (id) "
+                    "WHERE status = 'ok' AND segment = ? ORDER BY row"
                 )
                 living = self.execute(query, (segment.number,)).fetchall()
                 blocks.append(self._rows_of(segment.number, [row for row, *_ in living]))
@@ -253,7 +246,8 @@ class Collection(EditableCatalogue):
             # The last id must stay taken: SQLite gives the next image the one after it.
             query = "DELETE FROM images WHERE status = 'removed' AND id < (SELECT max(id) FROM images)"
             tombstones = self.execute(query).rowcount
-            self.execute("DELETE FROM fields WHERE id NOT IN (SELECT id FROM images WHERE status != 'removed')")
+            for table in ("fields", "pictures", "retagged"):
+                self.execute(f"DELETE FROM {table} WHERE id NOT IN (SELECT id FROM images WHERE status != 'removed')")
             self.execute("DELETE FROM given WHERE path NOT IN (SELECT path FROM images WHERE status != 'removed')")
         return {
             "segments_before": len(before),
@@ -349,6 +343,19 @@ class Collection(EditableCatalogue):
         """Labels and their weights of every labelled image, extracted or pending, by path."""
         rows = self.execute("SELECT path, labels FROM images WHERE status != 'removed' AND labels IS NOT NULL")
         return {os.fsdecode(path): json.loads(labels) for path, labels in rows}
+
+    def label_source(self) -> tuple[str, list[str]]:
+        """Return where the labels come from, as last scanned, and a line for each kind of what is not used there."""
+        source, lines = json.loads(self["label_source"] or '["", []]')
+        return source, lines
+
+    def label_sizes(self) -> Counter[str]:
+        """Count the images of each label, extracted or pending."""
+        query = "SELECT labels, count(*) FROM images WHERE status IN ('ok', 'pending') GROUP BY labels"
+        sizes: Counter[str] = Counter()
+        for text, n in self.execute(query):
+            sizes.update(dict.fromkeys(json.loads(text) if text else (), n))
+        return sizes
 
     def skipped(self) -> list[tuple[str, str]]:
         """Path and reason of every skipped file."""

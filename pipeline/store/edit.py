@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from .label_edits import (
     enter_edits,
     standing_edits,
 )
-from .labels import enter_labels, read_labels
+from .labels import enter_labels, read_labels, table_files
 from .paths import bounds, decoded, folder_below, relative
+from .pictures import Read
 from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
 
@@ -52,30 +54,38 @@ class EditableCatalogue(ScannedCatalogue):
         """Return the paths that cannot be added, with the reason."""
         assert self.root is not None
         of_runs = folder_below(self.root, self.folder.parent.parent)
-        layout, classes = _layout(self), config.collection.classes
+        from visterm.features.images import SYSTEM_FOLDER, is_system_folder
+
+        layout, classes, pattern_of = _layout(self), config.collection.classes, config.collection.excluded()
         reasons = {}
         for path in paths:
             if os.path.isabs(path):
                 continue
             if any(part.startswith(".") for part in path.split(os.sep)):
                 reasons[path] = "hidden files are skipped"
+            elif any(map(is_system_folder, path.split(os.sep)[:-1])):
+                reasons[path] = f"it lies in a {SYSTEM_FOLDER}"
+            elif (pattern := pattern_of(path)) is not None:
+                reasons[path] = f"collection.exclude skips {pattern!r}"
             elif path.startswith(of_runs):
                 reasons[path] = "it belongs to a run of visterm"
             elif classes is not None and (label := layout.label(path)) not in classes:
                 reasons[path] = f"of {label or 'no class'}, which collection.classes does not include"
         return reasons
 
-    def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
+    def add(
+        self, paths: Sequence[str], labels: Sequence[str], config: Config, *, read_pixels: Read | None = None
+    ) -> Changes:
         """Enter images by hand, without comparing any others; ``paths`` are as `names` returns them.
 
-        ``labels``, if any, replace the labels from folders and tables.
+        ``read_pixels`` is as of `scan`. ``labels``, if any, replace the labels from folders and tables.
         """
         assert self.root is not None
         changes = Changes()
         with self.transaction():
             catch_up(self)
             last = self.last_id
-            compare_files(self, self.root, paths, self.known(paths), changes, by_hand=True)
+            compare_files(self, self.root, paths, self.known(paths), changes, by_hand=True, read_pixels=read_pixels)
             if labels:
                 text = json.dumps(dict.fromkeys(labels, 1.0), sort_keys=True)
                 self.executemany(
@@ -84,7 +94,8 @@ class EditableCatalogue(ScannedCatalogue):
             query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
             encoded = [(path, os.fsencode(path)) for path in paths]
             rows = [(id_, path, old) for path, name in encoded for id_, _, old in self.execute(query, (name,))]
-            read = read_labels(config.collection, _layout(self), self.root, paths, None)
+            named = list({*self.known(), *paths}) if table_files(config.collection) else paths
+            read = read_labels(config.collection, _layout(self), self.root, named, set(), strict=False)
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, rows))
             enter_fields(self, read.fields, [(id_, path) for id_, path, _ in rows])
             draw_splits(self, config, _layout(self))
@@ -108,8 +119,7 @@ class EditableCatalogue(ScannedCatalogue):
                     name = f"id:{id_}" if entry is None else decoded(entry[0])
                     raise UserError(f"image {name} was removed from the run; no label was changed")
                 path, sha256, text, _ = entry
-                if change == 1:
-                    label = check_label(label)
+                label = check_label(label) if change == 1 else unicodedata.normalize("NFC", label)
                 weight = (json.loads(text) if text else {}).get(label)
                 if confirm or (weight is None) == (change == 1):
                     image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}

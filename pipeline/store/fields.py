@@ -11,7 +11,9 @@ from typing import NamedTuple
 from .database import Database
 from .paths import decoded
 
-_PERIOD = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?)(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?)?)?Z?")
+_OFFSET = r"(?: ?[+-]\d\d(?::?\d\d)?)?"  # from UTC, ignored: the time of the place, as in EXIF
+_TIME = rf"(\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?{_OFFSET}"
+_PERIOD = re.compile(rf"(\d{{4}})(?:[-/:](\d\d?)(?:[-/:](\d\d?)(?:[T ]{_TIME})?)?)?Z?")
 
 
 class FieldsRow(NamedTuple):
@@ -23,7 +25,10 @@ class FieldsRow(NamedTuple):
 
 
 def parse_date(text: str) -> tuple[datetime.datetime, datetime.datetime]:
-    """Read a year, a month, a day or a time, else ValueError; return its first moment, and the first one after it."""
+    """Read a year, a month, a day or a time, else ValueError; return its first moment, and the first one after it.
+
+    Years come first, before hyphens, slashes or colons. An offset from UTC is ignored.
+    """
     match = _PERIOD.fullmatch(text.strip())
     try:
         if match is None:

@@ -156,12 +156,12 @@ def _encoded(edit: dict[str, Any]) -> dict[str, Any]:
 def _rows(db: sqlite3.Connection, where: str, *values: Any) -> Iterator[LabelEdit]:
     for row in db.execute(f"SELECT {', '.join(LabelEdit._fields)} FROM edits {where}", values):
         edit = LabelEdit(*row)
-        yield edit._replace(path=os.fsdecode(edit.path))
+        yield edit._replace(path=os.fsdecode(edit.path), label=unicodedata.normalize("NFC", edit.label))
 
 
 def check_label(label: str) -> str:
-    """Return a label to add, without spaces around it; UserError if it cannot be one."""
-    label = label.strip()
+    """Return a label to add, in NFC and without spaces around it; UserError if it cannot be one."""
+    label = unicodedata.normalize("NFC", label.strip())
     if not label:
         raise UserError("the label is empty")
     if len(label) > LONGEST_LABEL:

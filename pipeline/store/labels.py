@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from visterm.pipeline.config.models import CollectionConfig
+from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 
 from .database import Database
+from .image_names import ImageNames
 from .label_edits import as_text, changed, standing_edits, unquoted
 from .manifests import read_manifest
+from .notes import Notes
 from .paths import decoded
-from .splits import Layout
-from .tables import read_rows
+from .splits import SPLIT_FIELD, Layout, split_named
+from .tables import read_rows, readable
 
 WAYS_TO_LABEL = (
     "sort the images into one folder per class, or give a table: --set collection.labels=labels.csv (columns "
@@ -33,15 +38,42 @@ class ReadLabels(NamedTuple):
 
     labels: Labels
     fields: dict[str, dict[str, str]]  # of a table, by path
-    warning: str | None = None  # of a table that names files that are not images
+    source: str = "the table of vectors"
+    warnings: tuple[str, ...] = ()  # of a table: a line per kind of what is not used
+
+    @property
+    def splits(self) -> bool:
+        """Whether a table names the splits."""
+        return any(split_named(values.get(SPLIT_FIELD, "")) for values in self.fields.values())
+
+
+def table_files(config: CollectionConfig) -> list[Path]:
+    """List the tables of images and of clicks that a configuration names; UserError for a pattern of no file."""
+    files = [] if config.clicks is None else [Path(config.clicks)]
+    labels = config.labels if isinstance(config.labels, list) else [config.labels]
+    for name in labels if config.has_tables else ():
+        matches = (
+            [Path(name)] if os.path.lexists(name) or not glob.has_magic(name) else sorted(map(Path, glob.glob(name)))
+        )
+        if not matches:
+            raise UserError(f"{name}: no file has a name like this")
+        files += matches
+    return files
 
 
 def read_labels(
-    config: CollectionConfig, layout: Layout, root: Path, paths: Sequence[str], everything: set[str] | None
+    config: CollectionConfig,
+    layout: Layout,
+    root: Path,
+    paths: Sequence[str],
+    everything: set[str],
+    *,
+    strict: bool = True,
 ) -> ReadLabels:
-    """Read the labels and fields of images from their folders, or from a table.
+    """Read the labels and fields of images from their folders, or from tables.
 
-    ``everything`` holds the files below the root; with None, rows of other paths than these are ignored.
+    ``everything`` holds the files below the root. UserError if a table names no image of the collection, unless
+    ``strict`` is false.
     """
 
     @functools.cache  # one dictionary per class: it may have many images
@@ -51,56 +83,81 @@ def read_labels(
     def of_folder(path: str) -> dict[str, float] | None:
         return of_class(layout.label(path))
 
-    if config.clicks is not None:
-        labels, unknown = _read_clicks(Path(config.clicks), set(paths), everything)
-        _check_names(Path(config.clicks), bool(labels), unknown, everything)
-        return ReadLabels(labels.get, {}, _warning(config.clicks, unknown))
-    if config.labels in ("auto", "none"):
-        return ReadLabels(of_folder if config.labels == "auto" else lambda path: None, {})
-    manifest = read_manifest(Path(config.labels), root, set(paths), everything)
-    _check_names(Path(config.labels), manifest.n_known > 0, manifest.unknown, everything)
-    of_path = of_folder if manifest.labels is None else manifest.labels.get
-    return ReadLabels(of_path, manifest.fields, _warning(config.labels, manifest.unknown))
+    files = table_files(config)
+    if not files:
+        source = "" if config.labels == "none" else "the folders"
+        return ReadLabels(of_folder if source else lambda path: None, {}, source)
+    known = set(paths)
+    labels: dict[str, dict[str, float]] = {}
+    fields: dict[str, dict[str, str]] = {}
+    lines, sources = [], []
+    splits = [_split_of(file) for file in files] if len(files) > 1 else [None]
+    for file, split in zip(files, splits if all(splits) else [None] * len(files), strict=True):
+        notes = Notes(file, skip_bad_rows=config.skip_bad_rows)
+        if config.clicks is not None:
+            labels, example = _read_clicks(file, ImageNames(known, root), everything, notes)
+            source, n_known = "clicks", len(labels)
+        else:
+            manifest = read_manifest(file, root, known, everything, config, notes, split)
+            example, source, n_known = manifest.example, manifest.column or "", len(manifest.fields)
+            for path, weights in (manifest.labels or {}).items():
+                labels[path] = labels.get(path, {}) | weights
+            for path, values in manifest.fields.items():
+                fields[path] = fields.get(path, {}) | values
+        if strict and not n_known:
+            raise UserError(
+                f"{file}: none of its rows names an image of the collection"
+                + (f", not even {one_line(example)[:200]}" if example is not None else "")
+                + f"; paths are relative to {root}"
+                + (f" ({source}; --set collection.name_column=NAME takes another)" if ", images by" in source else "")
+            )
+        lines += [f"{file}: {line}" for line in notes.lines()]
+        if source and f"{file.name}, {source}" not in sources:
+            sources.append(f"{file.name}, {source}")
+    n_without = len(known) - len(fields if config.clicks is None else labels)
+    if n_without and sources:
+        path = next(path for path in paths if path not in (fields if config.clicks is None else labels))
+        lines.append(f"{count(n_without, 'image')} in no row of {_listed(files)}, such as {one_line(path)}: no label")
+    of_path = labels.get if sources else of_folder
+    source = "; ".join(sources[:3]) + "; ..." * (len(sources) > 3) if sources else "the folders"
+    return ReadLabels(of_path, fields, source, tuple(lines))
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return files[0].name if len(files) == 1 else count(len(files), "table")
+
+
+def _split_of(file: Path) -> str | None:
+    """The split that the name of a table says, as in train.csv and instances_val2017.json, or that of its folder."""
+    words = [*re.split(r"[^a-z0-9]+", file.name.lower()), file.parent.name]
+    return next((split for word in words if (split := split_named(word))), None)
 
 
 def _read_clicks(
-    file: Path, paths: set[str], everything: set[str] | None
-) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """Read clicks.csv: {path: {query: weight}}, and the paths that are no files of the collection."""
+    file: Path, names: ImageNames, everything: set[str], notes: Notes
+) -> tuple[dict[str, dict[str, float]], str | None]:
+    """Read clicks.csv: {path: {query: weight}}, and a name in it that no image has."""
     clicks: dict[str, dict[str, float]] = defaultdict(dict)
-    unknown: list[str] = []
-    for line, row in read_rows(file, ("query", "path", "count")):
-        path, query = os.path.normpath(row["path"]), unquoted(row["query"])
+    example = None
+    for line, row in read_rows(file, ("query", "path", "count"), notes=notes):
+        query = unquoted(readable(row["query"], notes))
         try:
             weight = float(row["count"])
         except ValueError:
             weight = -1.0
         if not 0 < weight <= _MOST_CLICKS:
-            raise UserError(
-                f"{file}, line {line}: count {row['count'][:40]!r} is not a positive number up to {_MOST_CLICKS:.0e}"
-            )
-        if path in paths:
+            notes.bad(f"line {line}: count {row['count'][:40]!r} is not a positive number up to {_MOST_CLICKS:.0e}")
+            continue
+        path = names.exact(row["path"])
+        if path is None and os.path.normpath(row["path"]) not in everything:
+            path = names.near(row["path"], notes)
+        if path is not None:
             clicks[path][query] = clicks[path].get(query, 0.0) + weight
-        elif everything is not None and path not in everything:
-            unknown.append(row["path"])
-    return dict(clicks), unknown
-
-
-def _check_names(file: Path, any_known: bool, unknown: list[str], everything: set[str] | None) -> None:
-    """Refuse a table that names no image of the collection."""
-    if not any_known and everything is not None:
-        raise UserError(
-            f"{file}: none of its {len(unknown)} paths is an image of the collection"
-            + (f", not even {unknown[0]}" if unknown else "")
-            + "; paths are relative to its root"
-        )
-
-
-def _warning(file: str, unknown: list[str]) -> str | None:
-    if not unknown:
-        return None
-    rows = "1 row names" if len(unknown) == 1 else f"{len(unknown):,} rows name"
-    return f"{file}: {rows} no image of the collection, such as {unknown[0]}; skipped"
+        else:
+            example = example or row["path"]
+            if everything:
+                notes.add("row", "without an image of the collection", row["path"])
+    return dict(clicks), example
 
 
 def enter_labels(db: Database, labels: Labels, rows: Iterable[tuple[int, str, str | None]]) -> list[int]:

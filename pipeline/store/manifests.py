@@ -1,36 +1,94 @@
 """Tables of images that users bring: path,label tables, metadata of Hugging Face datasets, COCO annotations.
 
-Whatever they say of an image beside its labels is a field, which searches filter by.
+Whatever they say of an image beside its labels is a field, which searches filter by. What is not used is counted.
 """
 
 from __future__ import annotations
 
+import datetime
 import difflib
+import functools
 import itertools
 import json
 import os
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.pipeline.config.models import CollectionConfig
+from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .fields import parse_date
+from .image_names import ImageNames
 from .label_edits import unquoted
-from .tables import read_rows
+from .notes import Notes
+from .splits import SPLIT_FIELD, split_named
+from .tables import read_rows, readable
 
-_NAMES = ("path", "file_name")  # columns that name the image; the second one is that of Hugging Face and COCO
-_LABELS = ("label", "labels")
+# Columns by their names without spaces, underscores, hyphens and capitals; the first ones first.
+_NAMES = (
+    *("path", "filename", "filepath", "imagepath", "imgpath", "imagename", "imgname", "image", "img", "file", "photo"),
+    *("picture", "imageid", "imgid", "photoid", "id"),
+)
+_OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
+_LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")
+_LABEL_NAMES = ("labelname", "labelnames", "labeltext", "classname", "classnames", "categoryname")  # beside numbers
+_SPLITS = ("split", "subset", "partition", "set")
+_BOXES = {"xmin", "xmax", "bbox", "x1", "left", "box", "boxid", "annotationid", "objectid"}
+_OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "top", "right", "bottom", "area"}
+_OF_OBJECTS |= {"confidence", "score", "iscrowd", "segmentation"}
 _OWN_OF_COCO = ("id", "file_name", "width", "height")
+_NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
+_BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
+_JOINED = re.compile(r"\s*[|;]\s*")
+ONE_HOT = "0/1"  # in place of a column of labels: a column per label
+_KEEPS_FOLDERS = "--set collection.label_column=none keeps the labels of the folders"
 
 
 class _Entry(NamedTuple):
-    where: str  # in the file, for errors
-    column: str  # that names the image
-    name: str
-    labels: list[str]
+    where: str  # in the file: line 7
+    name: str  # of the image
+    labels: list[Any]  # as the file has them
     fields: dict[str, Any]
+    is_cell: bool = False  # one cell has the labels, which may be joined
+
+
+class _Table(NamedTuple):
+    column: str | None  # of the labels, in words; None without labels
+    of_root: bool  # names are relative to the directory of images, not to the table
+    entries: Iterator[_Entry]
+
+
+class _Roles(NamedTuple):
+    name: str
+    labels: list[str]  # the first one with a value counts; of ONE_HOT all that hold a 1
+    unused: list[str]
+    one_hot: bool = False
+
+    def entry(self, where: str, name: str, row: Mapping[str, Any]) -> _Entry:
+        taken = (self.name, *self.labels, *self.unused)
+        rest = {column: value for column, value in row.items() if column and column not in taken}
+        if self.one_hot:
+            ones = [column for column in self.labels if str(row.get(column)).strip() in ("1", "1.0", "True", "true")]
+            return _Entry(where, name, ones, rest)
+        values = (_inside(row, column) for column in self.labels)
+        value = next((value for value in values if value not in (None, "")), None)
+        labels = value if isinstance(value, list) else [value]
+        return _Entry(where, name, labels, rest, is_cell=labels is not value)
+
+
+def _inside(row: Mapping[str, Any], column: str) -> Any:
+    """The value of a column; of ``objects.category`` that of the objects inside an object, or of a list of them."""
+    outer, _, inner = column.partition(".")
+    if column in row or not inner:
+        return row.get(column)
+    value = row.get(outer)
+    if isinstance(value, list):
+        return [one.get(inner) for one in value if isinstance(one, dict)]
+    return value.get(inner) if isinstance(value, dict) else None
 
 
 class Manifest(NamedTuple):
@@ -38,39 +96,160 @@ class Manifest(NamedTuple):
 
     labels: dict[str, dict[str, float]] | None  # weights by path; None without labels, which the folders then have
     fields: dict[str, dict[str, str]]  # by path
-    n_known: int  # images of the collection that the table names
-    unknown: list[str]  # names in the table that are no files of the collection
+    column: str | None  # of the labels, in words
+    example: str | None  # a name in the table that no image has
 
 
-def read_manifest(file: Path, root: Path, paths: Collection[str], everything: Collection[str] | None) -> Manifest:
-    """Read a table of images: CSV, JSON lines or the JSON of COCO, by the ending of its name.
+def read_manifest(
+    file: Path,
+    root: Path,
+    paths: Collection[str],
+    everything: Collection[str],
+    settings: CollectionConfig,
+    notes: Notes,
+    split: str | None = None,
+) -> Manifest:
+    """Read a table of images: CSV, JSON lines, a list in JSON, Parquet or COCO, by the ending of its name.
 
     A ``path`` is relative to `root`, the directory of the images; a ``file_name`` is relative to the folder of the
     manifest, if that lies in the directory. `paths` are the images of the collection, `everything` all files below the
-    root; None: names of other files are not collected. UserError if the file cannot be read, names no images, gives an
-    image two values of one field, or a date that is none.
+    root. `notes` counts what is not used: rows, columns, and values. `split` is that of rows that do not say.
+
+    UserError if the file cannot be read or names no images, if it has no labels and the settings do not say so, and
+    for rows that make no sense unless the settings skip them.
     """
-    labels: dict[str, dict[str, float]] = defaultdict(dict)
-    fields: dict[str, dict[str, str]] = {}
-    unknown: list[str] = []
-    prefix = _prefix(file, root)
-    has_labels, entries = _READERS.get(file.suffix.lower(), _read_csv)(file)
-    for where, column, name, names_of_labels, values in entries:
-        path = _path_of(name, prefix if column == "file_name" else "", root)
-        own = {field: text for field, value in values.items() if (text := _text(value)) is not None}
-        if "date" in own:
-            own["date"] = _date(own["date"], where)
-        if path in paths:
-            labels[path] |= dict.fromkeys(names_of_labels, 1.0)
-            if (before := fields.setdefault(path, own)) != own:
-                field = next(field for field in before.keys() | own if before.get(field) != own.get(field))
-                raise UserError(
-                    f"{where}: {name} stands here for the second time, with another {field}: {own.get(field)!r} after "
-                    f"{before.get(field)!r}; keep one of them"
+    table = _READERS.get(file.suffix.lower(), _read_csv)(file, settings, notes)
+    names = ImageNames(paths, root, _prefix(file, root))
+    folder = "" if table.of_root else _prefix(file, root)
+    content = _Content(settings.label_separator, split, notes)
+    unmatched = []
+    for entry in table.entries:
+        path = names.exact(entry.name, folder)
+        if path is not None:
+            content.enter(path, entry)
+        elif everything and os.path.normpath(os.path.join(folder, entry.name)) in everything:
+            notes.add("row", "of a file that is no image of the collection", entry.name)
+        else:
+            unmatched.append(entry)
+    elsewhere = not content.fields
+    example = None
+    for entry in unmatched:
+        if (path := names.near(entry.name, notes, elsewhere=elsewhere)) is not None:
+            content.enter(path, entry)
+        else:
+            example = example or entry.name
+            if everything:
+                notes.add("row", "without an image of the collection", entry.name)
+    return content.manifest(table, example, file)
+
+
+class _Content:
+    """What the rows of a table say of the images."""
+
+    def __init__(self, separator: str, split: str | None, notes: Notes) -> None:
+        self.labels: dict[str, dict[str, float]] = defaultdict(dict)
+        self.fields: dict[str, dict[str, str]] = {}
+        self._separator, self._split, self._notes = separator, split, notes
+        self._of_objects: set[str] = set()  # columns that differ between the rows of an image
+        self._lists: set[str] = set()
+        self._wrong_date = ""
+
+    def enter(self, path: str, entry: _Entry) -> None:
+        """Enter a row of an image; UserError, or a note, if it makes no sense."""
+        try:
+            values = self._fields(entry)
+            labels = self._labels(entry)
+        except ValueError as error:
+            return self._notes.bad(f"{entry.where}: {error}")
+        for column in values:
+            if _key(column) == "confidence" and _is_zero(values[column]):
+                self._notes.add("row", "with a confidence of 0", entry.where, "its label is skipped")
+                self._of_objects.add(column)
+                labels = []
+        before = self.fields.setdefault(path, values)
+        if before != values and (name := self._contradiction(before, values)) is not None:
+            return self._notes.bad(
+                f"{entry.where}: {entry.name} stands here for the second time, with another {name}: "
+                f"{values.get(name)!r} after {before.get(name)!r}; keep one of them"
+            )
+        self.labels[path] |= dict.fromkeys(labels, 1.0)
+        return None
+
+    def _contradiction(self, before: dict[str, str], values: dict[str, str]) -> str | None:
+        """Return a field that two rows of an image contradict each other in; not one of the objects in it."""
+        different = {name for name in before.keys() | values if before.get(name) != values.get(name)}
+        has_boxes = any(_key(name) in _BOXES for name in values)
+        self._of_objects |= {name for name in different if has_boxes or _key(name) in _OF_OBJECTS}
+        return min(different - self._of_objects, default=None)
+
+    def _fields(self, entry: _Entry) -> dict[str, str]:
+        values = {}
+        for name, value in entry.fields.items():
+            if (text := _text(value)) is not None:
+                values[_checked(name)] = _checked(text)
+            elif isinstance(value, list | dict | bytes):
+                self._lists.add(name)
+        if "date" in values:
+            try:
+                values["date"] = parse_date(values["date"])[0].isoformat()
+            except ValueError as error:
+                self._wrong_date = self._wrong_date or f"{entry.where}: {error}"
+                self._notes.add("date", "that is none", f"{entry.where}, {values['date']!r}")
+                del values["date"]
+        if SPLIT_FIELD not in values:
+            for name in [name for name in values if _key(name) in _SPLITS]:
+                if (split := split_named(values[name])) is not None:
+                    values[SPLIT_FIELD] = split
+            if self._split is not None:
+                values.setdefault(SPLIT_FIELD, self._split)
+        return values
+
+    def _labels(self, entry: _Entry) -> list[str]:
+        labels = []
+        for value in entry.labels:
+            text = _text(value)
+            if text is None:
+                if value not in (None, ""):
+                    self._notes.add("label", "that is no value", f"{entry.where}, {value!r}")
+                continue
+            if self._separator == "auto":
+                parts = _JOINED.split(text) if entry.is_cell else [text]
+            else:
+                parts = [text] if self._separator == "none" else text.split(self._separator)
+            if len(parts) > 1:
+                self._notes.add(
+                    "label",
+                    "joined by | or ;" if self._separator == "auto" else "of several",
+                    text,
+                    "taken apart; --set collection.label_separator=none keeps such labels whole",
                 )
-        elif everything is not None and path not in everything:
-            unknown.append(name)
-    return Manifest(dict(labels) if has_labels else None, fields, len(fields), unknown)
+            labels += [_checked(part) for part in map(str.strip, parts) if part]
+        return labels
+
+    def manifest(self, table: _Table, example: str | None, file: Path) -> Manifest:
+        """Return what the rows said; UserError where a column says nothing."""
+        if self._wrong_date and not any("date" in values for values in self.fields.values()):
+            raise UserError(f"{file}, {self._wrong_date}")
+        for what, columns in (("of objects, as rows of an image differ", self._of_objects), ("of lists", self._lists)):
+            if columns:
+                self._notes.add("column", what, ", ".join(sorted(columns)), "no fields of the images", n=len(columns))
+        for values in self.fields.values() if self._of_objects else ():
+            for name in self._of_objects:
+                values.pop(name, None)
+        unsplit = [path for path, values in self.fields.items() if not split_named(values.get(SPLIT_FIELD, ""))]
+        if 0 < len(unsplit) < len(self.fields):
+            what = "that the table puts neither into train, test nor validation"
+            self._notes.add("image", what, unsplit[0], "neither trained on nor tested", n=len(unsplit))
+        if table.column is None:
+            return Manifest(None, self.fields, None, example)
+        n_without = sum(not self.labels.get(path) for path in self.fields)
+        if self.fields and n_without == len(self.fields):
+            raise UserError(f"{file}: gives no label to any image of the collection ({table.column}); {_KEEPS_FOLDERS}")
+        if n_without:
+            path = next(path for path in self.fields if not self.labels.get(path))
+            self._notes.add("image", "that the table names without a label", path, "", n=n_without)
+        labels = {path: self.labels.get(path, {}) for path in self.fields}
+        return Manifest(labels, self.fields, table.column, example)
 
 
 def _prefix(file: Path, root: Path) -> str:
@@ -79,121 +258,264 @@ def _prefix(file: Path, root: Path) -> str:
     return "" if folder == os.curdir or folder.split(os.sep)[0] == os.pardir else folder
 
 
-def _path_of(name: str, prefix: str, root: Path) -> str:
-    """The path in the catalogue of an image that a table names."""
-    if os.path.isabs(name):
-        return os.path.normpath(name).removeprefix(os.path.join(root, ""))
-    return os.path.normpath(os.path.join(prefix, name))
+def has_value(text: str) -> bool:
+    """Whether a text is neither empty nor what programs write for a missing value."""
+    return bool(text) and text.strip().casefold() not in _NO_VALUES
 
 
 def _text(value: Any) -> str | None:
-    """The value of a field as text; None for no value, and for lists and objects, which are no fields."""
+    """The value of a cell as text; None for no value, and for lists and objects."""
+    if isinstance(value, str):
+        return value if has_value(value) else None
     if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    return value if isinstance(value, str) and value else None
+        return None if value != value else json.dumps(value)  # NaN is no value
+    return value.isoformat() if isinstance(value, datetime.date) else None
 
 
-def _date(text: str, where: str) -> str:
+def _checked(text: str) -> str:
+    """Return a text in NFC; ValueError if it holds half a character, which no program can write."""
+    if text.isascii():
+        return text
     try:
-        start, _ = parse_date(text)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from None
-    return start.isoformat()
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{ascii(text)[:100]} holds a lone surrogate, half of a character") from None
+    return readable(text)
 
 
-# Each returns whether the table has labels, and its entries.
+def _is_zero(text: str) -> bool:
+    try:
+        return float(text) == 0
+    except ValueError:
+        return False
 
 
-def _read_csv(file: Path) -> tuple[bool, Iterator[_Entry]]:
-    columns: list[str] = []
-    rows = read_rows(file, (), check=columns.extend)
-    first = next(rows, None)
-    name = _name_column(file, columns)
-    has_labels = "label" in columns
-
-    def entries() -> Iterator[_Entry]:
-        for line, row in itertools.chain([] if first is None else [first], rows):
-            where = f"{file}, line {line}"
-            if None in row:  # DictReader's key of cells beyond the header
-                raise UserError(f"{where}: more cells than the first line has columns")
-            if not row[name]:
-                raise UserError(f"{where}: an empty {name}")
-            if len(columns) == 2 and has_labels and not row["label"]:
-                raise UserError(f"{where}: an empty label")
-            others = {
-                column: unquoted(row[column] or "") for column in columns if column and column not in (name, "label")
-            }
-            own = [unquoted(row["label"])] if has_labels and row["label"] else []
-            yield _Entry(where, name, row[name], own, others)
-
-    return has_labels, entries()
+@functools.lru_cache(1000)
+def _key(column: str) -> str:
+    """The name of a column as _NAMES and _LABELS have it."""
+    return re.sub(r"[\s_\-]+", "", column).casefold()
 
 
-def _name_column(file: Path | str, columns: list[str]) -> str:
-    for name in _NAMES:
+def _choose(
+    file: Path | str, columns: Sequence[str], first: Mapping[str, Any], settings: CollectionConfig, notes: Notes
+) -> _Roles:
+    """Choose the columns of names and labels; UserError if the table has none, or several that could be meant."""
+    name = _name_column(file, columns, settings.name_column)
+    rest = [column for column in columns if column != name]
+    if settings.label_column == "none":
+        return _Roles(name, [], [])
+    if settings.label_column == ONE_HOT:
+        return _Roles(name, [column for column in rest if re.fullmatch(_BIT, str(first.get(column)))], [], one_hot=True)
+    if settings.label_column is not None:
+        return _Roles(name, [_asked(file, rest, "label_column", settings.label_column)], [])
+    exact = [column for column in _LABELS[:2] if column in rest]
+    near = [column for column in rest if _key(column) in _LABELS]
+    texts = [column for column in rest if _key(column) in _LABEL_NAMES]
+    numbers = exact or near
+    if len(texts) == 1 and all(re.fullmatch(r"\d+", str(first.get(column, ""))) for column in numbers):
+        if numbers:
+            notes.add("column", f"of numbers beside the labels in {texts[0]}", ", ".join(numbers), n=len(numbers))
+        return _Roles(name, texts, numbers)
+    if exact:
+        return _Roles(name, exact, [])
+    if len(near) == 1:
+        return _Roles(name, near, [])
+    if near:
+        problem = f"which of the columns {_listed(near)} holds the labels is unclear; name one"
+    else:
+        problem = f"no column label among {_listed(columns)}; name the one of the labels"
+    how = f"by --set collection.label_column=NAME ({ONE_HOT}: a column per label)"
+    raise UserError(f"{file}: {problem} {how}, or {_KEEPS_FOLDERS}")
+
+
+def _asked(file: Path | str, columns: Sequence[str], setting: str, column: str) -> str:
+    if column not in columns and column.partition(".")[0] not in columns:
+        names = _listed(columns)
+        raise UserError(f"{file}: no column {column}, which collection.{setting} names; its columns are {names}")
+    return column
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return one_line(", ".join(columns))[:200]
+
+
+def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) -> str:
+    if asked is not None:
+        return _asked(file, columns, "name_column", asked)
+    for name in ("path", "file_name"):
         if name in columns:
             return name
-    near = [found for name in _NAMES for found in difflib.get_close_matches(name, columns, n=1)]
-    hint = f"; is {near[0]} meant as file_name?" if near else f"; its columns are {', '.join(columns)[:200]}"
-    raise UserError(f"{file}: no column path or file_name that names the images{hint}")
+    for key in _NAMES:
+        for column in columns:
+            if _key(column) == key:
+                return column
+    near = [match for name in ("path", "file_name") for match in difflib.get_close_matches(name, columns, n=1)]
+    hint = f"is {_listed(near[:1])} meant?" if near else f"its columns are {_listed(columns)}:"
+    name = _listed(near[:1]) if near else "NAME"
+    raise UserError(
+        f"{file}: no column path or file_name that names the images; {hint} --set collection.name_column={name}"
+    )
 
 
-def _read_json_lines(file: Path) -> tuple[bool, Iterator[_Entry]]:
-    with system_errors_explained(file, "cannot be read", ""), open(file, encoding="utf-8-sig") as stream:
-        try:
-            lines = [(number, json.loads(line)) for number, line in enumerate(stream, start=1) if line.strip()]
-        except ValueError as error:
-            raise UserError(f"{file}: not JSON lines ({error})") from None
-    for number, row in lines:
-        if not isinstance(row, dict):
-            raise UserError(f"{file}, line {number}: not a JSON object")
-    has_labels = any(name in row for _, row in lines for name in _LABELS)
+# Readers of files. Each returns the columns in words, and the entries.
+
+
+def _table(columns: _Roles, entries: Iterator[_Entry]) -> _Table:
+    words = f"column {columns.labels[0]}" if columns.labels else None
+    words = f"{count(len(columns.labels), 'column')} of 0 and 1" if columns.one_hot else words
+    if words and columns.name not in ("path", "file_name"):
+        words += f", images by the column {columns.name}"
+    return _Table(words, _key(columns.name) in _OF_ROOT, entries)
+
+
+def _read_csv(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    names: list[str] = []
+    rows = read_rows(file, (), check=names.extend, notes=notes)
+    first = next(rows, None)
+    columns = _choose(file, names, {} if first is None else first[1], settings, notes)
 
     def entries() -> Iterator[_Entry]:
-        for number, row in lines:
-            where = f"{file}, line {number}"
-            column = _name_column(where, list(row))
-            if not isinstance(row[column], str) or not row[column]:
-                raise UserError(f"{where}: {column} is not the name of a file")
-            others = {name: value for name, value in row.items() if name not in (column, *_LABELS)}
-            yield _Entry(where, column, row[column], _names_of(row.get("label", row.get("labels"))), others)
+        unnamed = False
+        for line, row in itertools.chain([] if first is None else [first], rows):
+            where = f"line {line}"
+            if row.get("") and not unnamed:
+                unnamed = True
+                notes.add("column", "without a name", row[""])
+            if not row[columns.name]:
+                notes.bad(f"{where}: an empty {columns.name}")
+                continue
+            name = row[columns.name]
+            yield columns.entry(where, name, {column: _cell(value, notes) for column, value in row.items()})
 
-    return has_labels, entries()
+    return _table(columns, entries())
 
 
-def _names_of(given: Any) -> list[str]:
-    """The names of labels: one, or a list."""
-    return [text for value in (given if isinstance(given, list) else [given]) if (text := _text(value)) is not None]
+def _cell(cell: str, notes: Notes) -> str:
+    return unquoted(readable(cell, notes))
 
 
-def _read_coco(file: Path) -> tuple[bool, Iterator[_Entry]]:
+def _read_json_lines(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    rows = []
     with system_errors_explained(file, "cannot be read", ""), open(file, encoding="utf-8-sig") as stream:
         try:
-            content = json.load(stream)
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    rows.append((f"line {number}", _parsed(line)))
         except ValueError as error:
-            raise UserError(f"{file}: not JSON ({error})") from None
+            raise UserError(f"{file}: not JSON lines ({error})") from None
+    return _of_objects(file, rows, settings, notes)
+
+
+def _read_parquet(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
     try:
-        images, categories = content["images"], {one["id"]: one["name"] for one in content.get("categories", [])}
-        classes: dict[Any, dict[str, None]] = defaultdict(dict)  # of each image, in order
-        for annotation in content.get("annotations", []):
-            if "category_id" in annotation:  # captions have none
-                classes[annotation["image_id"]][categories[annotation["category_id"]]] = None
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UserError(f"{file}: Parquet files need pyarrow: pip install 'visterm[parquet]'") from None
+    try:
+        rows = pq.read_table(file).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"{file}: no Parquet table can be read ({' '.join(str(error).split())[:200]})") from None
+    return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(rows)], settings, notes)
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON; the text of the ValueError where it cannot be parsed."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        return _Wrong(f"not JSON ({error})")
+    except RecursionError:
+        return _Wrong("nested too deeply")
+
+
+class _Wrong(str):
+    """Why a text is no JSON."""
+
+
+def _of_objects(file: Path, rows: Sequence[tuple[str, Any]], settings: CollectionConfig, notes: Notes) -> _Table:
+    """Return the table of rows that are dictionaries, each with its place."""
+    whole = []
+    for where, row in rows:
+        if isinstance(row, dict):
+            whole.append((where, row))
+        else:
+            notes.bad(f"{where}: {row if isinstance(row, _Wrong) else 'not a JSON object'}")
+    names = list(dict.fromkeys(name for _, row in whole for name in row))
+    first = {name: row[name] for _, row in reversed(whole) for name in row}
+    columns = _choose(file, names, first, settings, notes)
+
+    def entries() -> Iterator[_Entry]:
+        for where, row in whole:
+            name = row.get(columns.name)
+            if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
+                notes.bad(f"{where}: {columns.name} is not the name of a file")
+                continue
+            yield columns.entry(where, str(name), row)
+
+    return _table(columns, entries())
+
+
+def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    with system_errors_explained(file, "cannot be read", ""), open(file, encoding="utf-8-sig") as stream:
+        try:
+            content = _parsed(stream.read())
+        except ValueError as error:  # of bytes that are not UTF-8
+            content = _Wrong(f"not JSON ({error})")
+    if isinstance(content, _Wrong):
+        raise UserError(f"{file}: {content}")
+    if isinstance(content, list) and content:
+        return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(content)], settings, notes)
+    try:
+        names = {_id(one["id"]): _text(one.get("name")) for one in content.get("categories", [])}
+        images = {_id(image["id"]): image for image in content["images"]}
+        if not all(isinstance(image["file_name"], str) and image["file_name"] for image in images.values()):
+            raise ValueError
+        classes: dict[str, dict[str, None]] = defaultdict(dict)  # of each image, in order
+        for number, annotation in enumerate(content.get("annotations", [])):
+            if "category_id" not in annotation:  # captions have none
+                continue
+            where = f"annotation {annotation.get('id', f'{number} (from 0)')}"
+            image, category = _id(annotation["image_id"]), _id(annotation["category_id"])
+            if image not in images:
+                notes.add("annotation", "of no image in the file", f"{where}, image_id {image}")
+            elif not names.get(category):
+                why = "has no name" if category in names else "is not among the categories"
+                notes.bad(f"{where}: category {category} {why}")
+            else:
+                classes[image][names[category]] = None  # type: ignore[index]  # checked above
         entries = [
             _Entry(
-                f"{file}, image {image['id']}",
-                "file_name",
+                f"image {number}",
                 image["file_name"],
-                list(classes.get(image["id"], ())),
+                list(classes.get(number, ())),
                 {name: value for name, value in image.items() if name not in _OWN_OF_COCO},
             )
-            for image in images
+            for number, image in images.items()
         ]
-        if not all(isinstance(name, str) and name for _, _, name, _, _ in entries):
-            raise ValueError
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f": {error} is missing" if isinstance(error, KeyError) else ""
         raise UserError(f"{file}: not COCO annotations (images, annotations, categories){missing}") from None
-    return bool(classes), iter(entries)
+    if settings.label_column == "none":
+        return _Table(None, False, iter(entries))
+    return _Table("categories of the annotations", False, iter(entries))
 
 
-_READERS = {".jsonl": _read_json_lines, ".ndjson": _read_json_lines, ".json": _read_coco}
+def _refuse_spreadsheet(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
+    raise UserError(f"{file}: spreadsheets are not read; save it as CSV")
+
+
+def _id(value: Any) -> str:
+    """An id of COCO as text, as programs write numbers as 7, 7.0 or "7"; TypeError if it is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+_READERS: dict[str, Callable[[Path, CollectionConfig, Notes], _Table]] = {
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_coco,
+    ".parquet": _read_parquet,
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), _refuse_spreadsheet),
+}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 TRAINED = {name: row.class_name for name, row in TABLE.items()}
+AGAIN = "again"  # in the record of a model that `train --again` took, by held-out images
 LEARNER_NAMES = (*TRAINED, "cosine")  # cosine needs no training
 TITLES = {name: row.title for name, row in TABLE.items()} | {"cosine": "Plain look (cosine)"}
 _CHECKED_BYTES = 100_000_000  # learners up to this size are checked completely before a search: 0.1 s

@@ -19,7 +19,8 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
     """Return which of some learners did best on images held out of the training ones; None where none was validated.
 
     Test images choose nothing. What counts is mAP, which sees every relevant image, where precision at 1 is one bit of
-    a query; but a learner whose precision at 1 is clearly below that of cosine is not taken. Of classes that were
+    a query; but a learner is not taken whose precision at 1 is clearly below that of cosine, or whose mAP is below it,
+    or not above it by one standard error of the gain, over classes, where the training noted that. Of classes that were
     trained on, the best learner is taken. For other classes a few held-out classes stand, which say little: there, of
     learners within one standard error of the best it is the first, in the order of TRAINED, which begins with learners
     that are not tied to a list of labels. "Clearly" is one standard error, too. It is the largest that such means can
@@ -59,8 +60,12 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
         """The lowest figure within one standard error of this one."""
         return figure - math.sqrt(figure * (1 - figure) / n_queries)
 
-    p1 = figures["validation_p1"]
-    quality = {name: figure for name, figure in figures["validation_map"].items() if p1[name] >= lowest(p1["cosine"])}
+    def is_above_cosine(name: str) -> bool:
+        gain, error = results[name].get("worlds", {}).get("gain", (quality[name] - quality["cosine"], 0.0))
+        return gain >= error and quality[name] >= quality["cosine"] and p1[name] >= lowest(p1["cosine"])
+
+    p1, quality = figures["validation_p1"], figures["validation_map"]
+    quality = {name: figure for name, figure in quality.items() if name == "cosine" or is_above_cosine(name)}
     best = max(quality.values())
     chosen = next(name for name in quality if quality[name] >= (best if world == "seen" else lowest(best)))
     unknown = [name for name in results if name != "cosine" and name not in names]
@@ -105,7 +110,11 @@ def best_annotator(run: Run, annotators: Sequence[str], say: Callable[[str], Non
     raises an error that says how to train it.
     """
     results = {name: trained_record(run, name)["result"] for name in TRAINED if name in annotators}
-    figures = {name: result["validation"] for name, result in results.items() if "validation" in result}
+    figures = {
+        name: result["validation"]
+        for name, result in results.items()
+        if "validation" in result and result["validation_measure"] != "mAP"  # that of images says nothing of labels
+    }
     if len(results) > 1 and figures:
         best = max(figures, key=lambda name: figures[name])
         say(f"by {best}, the best on held-out images")

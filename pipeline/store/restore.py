@@ -20,6 +20,7 @@ from visterm.pipeline.errors import UserError, is_disk_full
 from .catalogue import Collection
 from .database import CATALOGUE, CHECKSUM, COPY, change_counter
 from .files import discard, sync
+from .pictures import make_tables
 from .run import Run
 from .segments import is_whole, read_images, read_segment_record
 
@@ -95,6 +96,7 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
         discard(folder / name)
     lost = [f"{_BY_HAND}, if there were any"]
     rows: list[tuple[Any, ...]] = []
+    pictures: dict[int, str | None] = {}
     origin: dict[str, str] = {}
     segments = run.collection / "segments"
     numbers = sorted(int(name) for name in os.listdir(segments) if name.isdecimal()) if segments.is_dir() else []
@@ -106,7 +108,8 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
             origin = read_segment_record(segments / str(number)).get("origin", {}) or origin
             for row, (id_, path, *content) in enumerate(read_images(segments / str(number))):
                 place = (number, row, "ok") if whole else (None, None, "pending")
-                rows.append((id_, os.fsencode(path), *content, *place))
+                rows.append((id_, os.fsencode(path), *content[:3], *place))
+                pictures[id_] = content[3] if len(content) > 3 else None
     rows.sort(key=lambda row: row[0])
     with contextlib.suppress(UserError):
         record = run.record(run.collection) or {}
@@ -127,5 +130,8 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
             "VALUES (-1, -1, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
+        make_tables(made)
+        known = [(id_, pixels) for id_, pixels in pictures.items() if pixels]
+        made.executemany("INSERT INTO pictures VALUES (?, ?)", known)
         (n,) = made.execute("SELECT count(*) FROM images").fetchone()
     return [f"ids of {count(n, 'image')}, as the segments note them"], lost

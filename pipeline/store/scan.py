@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 
 from .database import Database, Known, gc_paused
 from .fields import enter_fields
-from .files import image_sha256
 from .label_edits import catch_up
-from .labels import ReadLabels, enter_labels, read_labels
+from .labels import ReadLabels, enter_labels, read_labels, table_files
+from .manifests import has_value
 from .paths import bounds, decoded, folder_below
+from .pictures import Read, Touched, enter_same_pictures
 from .splits import Layout, assign_splits, mistyped_split
+from .tables import readable
 
 
 @dataclass
@@ -28,8 +34,12 @@ class Changes:
     changed: int = 0
     removed: int = 0
     unchanged: int = 0
+    retagged: int = 0  # of the unchanged ones: other bytes, the same pixels
     relabelled: int = 0  # of the images known before
     left_out: int = 0  # of other classes than the configuration takes
+    excluded: int = 0  # by the configuration's patterns
+    system: tuple[str, ...] = ()  # folders of previews or deleted files
+    raw: int = 0  # raw files beside their photos
     n_others: int = 0  # files that are not meant as images
     other: str = ""  # one of them
     warnings: tuple[str, ...] = ()  # possible mistakes
@@ -42,17 +52,17 @@ class ScannedCatalogue(Database):
     """The catalogue of a collection, with what compares it with the root, or with a table of vectors."""
 
     @gc_paused()
-    def scan(self, root: Path, config: Config, *, replace: bool = False) -> Changes:
+    def scan(self, root: Path, config: Config, *, replace: bool = False, read_pixels: Read | None = None) -> Changes:
         """Compare the root with the catalogue and enter the differences, in one transaction.
 
         An image whose size and modification time equal those of the catalogue counts as unchanged; otherwise its
-        SHA-256 decides. Images keep their split, so that a new image never moves an old one from test to train, until
-        the ``split`` section of the configuration changes. Excluded images stay excluded; images from outside the root
-        stay until their files are gone.
+        SHA-256 decides, or else its pixels, as ``read_pixels`` returns them. Images keep their split, so that a new
+        image never moves an old one from test to train, until the ``split`` section of the configuration changes.
+        Excluded images stay excluded; images from outside the root stay until their files are gone.
 
         A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
         """
-        from visterm.features.images import NO_IMAGE_NAME, list_images
+        from visterm.features.images import BESIDE_ITS_PHOTO, NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
 
         refused: dict[str, str] = {}
         try:
@@ -64,18 +74,32 @@ class ScannedCatalogue(Database):
         paths = [path for file in files if not (path := file[prefix:]).startswith(of_runs)]
         del files
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(of_runs)}
+        matched: dict[str, str] = {}  # path to the pattern that excludes it
+        if config.collection.exclude:
+            pattern_of = config.collection.excluded()
+            matched = {path: pattern for path in (*paths, *names) if (pattern := pattern_of(path)) is not None}
+            paths = [path for path in paths if path not in matched]
+            names = {path: reason for path, reason in names.items() if path not in matched}
         others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
-        layout = Layout.of(paths)
-        given = config.collection.labels, config.collection.clicks, config.collection.triplets
-        tables = [os.path.realpath(table) for table in given if table]
-        rest = [path for path in others if os.path.realpath(root / path) not in tables]
-        changes = Changes(n_others=len(rest), other=rest[0] if rest else "")
-        has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
-        everything = {*paths, *names} if has_table else None
-        for path in others:
+        layout = Layout.of(paths, config.collection.label_level)
+        tables: list[str | Path] = [*table_files(config.collection), *filter(None, [config.collection.triplets])]
+        real = [os.path.realpath(table) for table in tables]
+        rest = [path for path in others if os.path.realpath(root / path) not in real]
+        unused = sorted(set(config.collection.exclude) - set(matched.values()))
+        changes = Changes(
+            n_others=len(rest),
+            other=rest[0] if rest else "",
+            excluded=len(matched),
+            system=tuple(path for path, reason in names.items() if reason == SYSTEM_FOLDER),
+            warnings=tuple(f"collection.exclude: nothing matches {pattern!r}" for pattern in unused),
+        )
+        everything = {*paths, *names, *matched} if tables else set()
+        of_photos = [path for path, reason in names.items() if reason == BESIDE_ITS_PHOTO]
+        changes.raw = len(of_photos)
+        for path in (*others, *changes.system, *of_photos):
             del names[path]
         if config.collection.classes is not None:
-            classes = set(config.collection.classes)
+            classes = set(map(readable, config.collection.classes))
             missing = sorted(classes - {layout.label(path) for path in paths})
             if missing:
                 raise UserError(
@@ -94,8 +118,8 @@ class ScannedCatalogue(Database):
             outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
             read = read_labels(config.collection, layout, root, [*paths, *outside], everything)
             labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
-            changes.warnings = tuple(filter(None, (read.warning, mistyped_split(paths, layout))))
-            compare_files(self, root, paths, known, changes)
+            self._note(root, read, layout, paths, rest, changes)
+            compare_files(self, root, paths, known, changes, read_pixels=read_pixels)
             if self.root is not None and self.root != root and not replace:
                 n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
                 if changes.unchanged < n_inside / 2:
@@ -103,7 +127,7 @@ class ScannedCatalogue(Database):
                         f"{self.folder.parent.name} is the run of the images in {self.root}, and {root} holds others; "
                         f"give another --run, or --force to replace it"
                     )
-            compare_files(self, root, outside, known, changes)
+            compare_files(self, root, outside, known, changes, read_pixels=read_pixels)
             _enter_skipped(self, names, known)
             if changes.unchanged < len(known):  # else all of them exist
                 existing = {*paths, *outside, *names}
@@ -112,7 +136,7 @@ class ScannedCatalogue(Database):
                 self.bury([old.id for old in gone])
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, labels, _living(self, known, last)))
             enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, known, last)))
-            assign_splits(self, config, layout)
+            assign_splits(self, config, layout, by_table=read.splits)
             _reconsider(self, config.collection.max_pixels)
             self["root"] = os.fsencode(root)
         return changes
@@ -132,7 +156,7 @@ class ScannedCatalogue(Database):
         ``digests`` are the SHA-256 of the vectors, to recognize changed ones. ``labels`` are those of the table, used
         unless the configuration names others.
         """
-        changes, layout = Changes(), Layout.of(ids)
+        changes, layout = Changes(), Layout.of(ids, config.collection.label_level)
         with self.transaction():
             catch_up(self)
             last, known = self.last_id, self.known()
@@ -143,11 +167,16 @@ class ScannedCatalogue(Database):
                     "give another --run, or --force to replace it"
                 )
             if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
-                by_path = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}
-                read = ReadLabels(by_path.get, {})
+                by_path = {
+                    path: dict.fromkeys(map(readable, filter(has_value, names)), 1.0)
+                    for path, names in zip(ids, labels, strict=True)
+                }
+                n_missing = sum(not has_value(name) for names in labels for name in names)
+                line = f"{count(n_missing, 'label')} that is no value, such as nan; skipped"
+                read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
             else:
                 read = read_labels(config.collection, layout, root, ids, set(ids))
-                changes.warnings = tuple(filter(None, (read.warning, mistyped_split(ids, layout))))
+            self._note(root, read, layout, ids, (), changes)
             new = []
             for path, digest in zip(ids, digests, strict=True):
                 old = known.pop(path, None)
@@ -170,9 +199,45 @@ class ScannedCatalogue(Database):
             )
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, _living(self, {}, 0)))
             enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, {}, 0)))
-            assign_splits(self, config, layout)
+            assign_splits(self, config, layout, by_table=read.splits)
             self["root"] = os.fsencode(root)
         return changes
+
+    def _note(
+        self,
+        root: Path,
+        read: ReadLabels,
+        layout: Layout,
+        paths: Sequence[str],
+        others: Sequence[str],
+        changes: Changes,
+    ) -> None:
+        """Keep where the labels come from, and what of folders and tables is not used, for `info` and reports."""
+        lines = [*read.warnings]
+        if read.source == "the folders":
+            lines += [mistyped] if (mistyped := mistyped_split(paths, layout)) else []
+            if layout.ignored:
+                lines.append(
+                    f"folders {', '.join(layout.ignored[:3])}{', ...' * (len(layout.ignored) > 3)} name no label: "
+                    "dates, cameras, or a folder that holds all others; --set collection.label_level=1 takes the top "
+                    "folders, -1 the deepest"
+                )
+            tables = [path for path in others if _LIKELY_TABLE.fullmatch(os.path.basename(path))]
+            if tables and not any(map(layout.label, paths)):
+                setting = shlex.quote(f"collection.labels={_pattern(root, tables)}")
+                lines.append(f"{tables[0]} is not read; --set {setting} takes its labels")
+        changes.warnings += tuple(lines)
+        self["label_source"] = json.dumps([read.source, lines])
+
+
+_LIKELY_TABLE = re.compile(r"_?(annotations|classes|labels|metadata|instances).*\.(csv|tsv|jsonl?|parquet)", re.I)
+
+
+def _pattern(root: Path, tables: Sequence[str]) -> str:
+    """The path of one table, or a pattern of those with its name in several folders."""
+    folder, name = os.path.split(tables[0])
+    several = sum(os.path.basename(table) == name for table in tables) > 1
+    return os.path.join(root, "*" if several else folder, name)
 
 
 def _rename_enclosed(db: Database, root: Path) -> None:
@@ -210,10 +275,19 @@ def _enter_skipped(db: Database, reasons: dict[str, str], known: dict[str, Known
 
 
 def compare_files(
-    db: Database, root: Path, paths: Iterable[str], known: dict[str, Known], changes: Changes, *, by_hand: bool = False
+    db: Database,
+    root: Path,
+    paths: Iterable[str],
+    known: dict[str, Known],
+    changes: Changes,
+    *,
+    by_hand: bool = False,
+    read_pixels: Read | None = None,
 ) -> None:
     """Enter new and changed image files; excluded ones only if they are added by hand."""
-    new: list[tuple] = []
+    new: list[tuple | None] = []
+    touched: list[Touched] = []
+    again: list[tuple[int]] = []  # excluded ones
     unchanged = 0
     folder = None
     with contextlib.suppress(OSError):  # the root may be missing while images from outside are added
@@ -233,29 +307,34 @@ def compare_files(
                 changes.added += 1
                 new.append((os.fsencode(path), size, mtime, "pending", None))
                 continue
-            same_time = (size, mtime) == (old.size, old.mtime_ns)
-            if not same_time and not _same_content(db, old.id, os.path.join(root, path)):
-                changes.changed += 1
-                db.bury([old.id])
-                new.append((os.fsencode(path), size, mtime, "pending", None))
-                continue
-            if not same_time:
-                db.execute("UPDATE images SET size = ?, mtime_ns = ? WHERE id = ?", (size, mtime, old.id))
-            if old.status == "excluded":
-                changes.added += 1
-                db.execute("UPDATE images SET status = 'pending' WHERE id = ?", (old.id,))
+            if (size, mtime) != (old.size, old.mtime_ns):
+                touched.append(Touched(len(new), path, old, size, mtime))
+                new.append((os.fsencode(path), size, mtime, "pending", None))  # unless it shows the same picture
+            elif old.status == "excluded":
+                again.append((old.id,))
             else:
                 unchanged += 1
     finally:
         if folder is not None:
             os.close(folder)
+    verdicts = enter_same_pictures(db, root, touched, read_pixels) if touched else []
+    changes.retagged += verdicts.count("retagged")
+    for image, verdict in zip(touched, verdicts, strict=True):
+        old = image.old
+        if verdict == "changed":
+            changes.changed += 1
+            db.bury([old.id])
+            continue
+        new[image.place] = None
+        db.execute("UPDATE images SET size = ?, mtime_ns = ? WHERE id = ?", (image.size, image.mtime_ns, old.id))
+        if old.status == "excluded":
+            again.append((old.id,))
+        else:
+            unchanged += 1
+    db.executemany("UPDATE images SET status = 'pending' WHERE id = ?", again)
+    changes.added += len(again)
     changes.unchanged += unchanged
-    db.insert(new)
-
-
-def _same_content(db: Database, id_: int, file: str) -> bool:
-    (sha256,) = db.execute("SELECT sha256 FROM images WHERE id = ?", (id_,)).fetchone()
-    return sha256 is not None and sha256 == image_sha256(file)
+    db.insert(row for row in new if row is not None)
 
 
 def _reconsider(db: Database, max_pixels: int) -> None:

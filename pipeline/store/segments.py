@@ -109,9 +109,12 @@ def as_stored(vectors: Any, precision: str) -> Any:
     return np.where(np.isfinite(rounded).all(axis=1, keepdims=True), rounded, vectors)
 
 
-def row_of(id_: int, path: str, sha256: str | None, width: int | None, height: int | None) -> list[Any]:
-    """Return the description of an image that a segment keeps beside its row."""
-    return [id_, path, sha256, width, height]
+def row_of(id_: int, path: str, *content: str | int | None) -> list[Any]:
+    """Return the description of an image that a segment keeps beside its row.
+
+    Its content is SHA-256, width, height, and, since version 0.4, the hash of its pixels.
+    """
+    return [id_, path, *content]
 
 
 def read_images(folder: Path) -> list[list[Any]]:

@@ -7,46 +7,112 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from visterm.pipeline.config.models import Config, SplitConfig
 
 from .database import Database
+from .tables import readable
 
+WHOLE_CLASSES = "class"  # the catalogue's "split_by" where whole classes are trained on or tested
+_SMALL, _MANY = 4, 20  # a class of fewer images cannot give two to each side; of so many classes a share can be drawn
 FEW_CLICKED = 200  # images: two fifths of fewer say little as test images, and are missed where they are learned from
-SPLIT_FOLDERS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+}
+SPLIT_FIELD = "split"  # of a table of images
+_OF_TABLE = "+table"  # in the catalogue: the table's field decides
+_DATE = r"(19|20)\d\d([-_. ]?(0[1-9]|1[0-2])([-_. ]?(0[1-9]|[12]\d|3[01]))?)?"
+_CAMERA = r"[1-9]\d\d_?(CANON|NIKON|MSDCF|APPLE|OLYMP|MEDIA|GOPRO|PANA|FUJI|LEICA|SIGMA|RICOH|PENTX|CASIO|KODAK|ANDRO)"
+_NO_CLASS = re.compile(f"({_DATE}|photos from {_DATE}|{_CAMERA}|dcim|camera|camera roll|takeout|google photos)", re.I)
+_DAY_OR_MONTH = re.compile(r"(0?[1-9]|[12]\d|3[01])([-_. ].*)?")  # below a folder of a year
+_ONLY_IMAGES = {"images", "image", "imgs", "img", "photos", "pictures", "jpegimages"}
+
+
+def split_named(name: str) -> str | None:
+    """Return train, test or validation by one of their names, also with a year: Train, valid, val2017."""
+    return SPLIT_NAMES.get(re.sub(r"[-_ ]?(19|20)\d\d$", "", name.strip().lower()))
 
 
 class Layout:
-    """Meaning of the folders: root/{train,test,validation}/<label>/..., root/<label>/..., or none."""
+    """Meaning of the levels of folders: root/{train,test,validation}/<label>/..., root/<label>/..., or none.
 
-    def __init__(self, kind: str):
-        self.kind = kind  # split, classes or flat
+    Parameters
+    ----------
+    text : str
+        As the catalogue keeps it: ``split``, ``classes`` or ``flat``; ``split2``: below two other folders;
+        ``classes/1``, ``split/1``: the class is one level deeper; ``/-1``: the deepest folder, ``/none``: no folder.
+
+    Attributes
+    ----------
+    text : str
+    kind : str
+        split, classes or flat.
+    ignored : list of str
+        Folders above the classes that name none: dates, cameras, or a single folder that holds all others.
+    """
+
+    def __init__(self, text: str) -> None:
+        match = re.match(r"(split|classes|flat)?(\d*)(?:/(-?\d+|none))?", text)
+        assert match is not None  # it matches anything
+        self.text, self.kind = match[0], match[1] or "flat"
+        self._above = int(match[2] or 0)
+        self._level = None if self.kind == "flat" or match[3] == "none" else int(match[3] or 0)
+        self.ignored: list[str] = []
         self._label_in = functools.cache(self._class_of)  # many images are in one folder
 
     @classmethod
-    def of(cls, paths: Sequence[str]) -> Layout:
-        """Recognise the layout of these images' folders."""
-        folders = {top.lower() for top in {path.partition(os.sep)[0] for path in paths if os.sep in path}}
-        if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
-            return cls("split")
-        return cls("classes" if folders else "flat")
+    def of(cls, paths: Iterable[str], level: int | None = None) -> Layout:
+        """Recognize the layout of these images' folders; `level` is that of the classes, 1 or -1 at an end."""
+        folders = {path.rpartition(os.sep)[0] for path in paths}
+        tree = [folder.split(os.sep) for folder in folders if folder and not os.path.isabs(folder)]
+        depth, split, ignored, dated = 0, None, [], False
+        while names := {parts[depth] for parts in tree if len(parts) > depth}:
+            splits = {split_named(name) for name in names}
+            if split is None and "train" in splits and None not in splits:
+                split = depth
+            elif all(map(_NO_CLASS.fullmatch, names)) or (dated and all(map(_DAY_OR_MONTH.fullmatch, names))):
+                dated = True
+                ignored += sorted(names)
+            elif len(names) == 1 and (min(names).lower() in _ONLY_IMAGES or all(len(p) != depth + 1 for p in tree)):
+                ignored += names
+            else:
+                break
+            depth += 1
+        offset: int | None = depth if split is None else depth - split - 1
+        if level is not None:
+            offset, ignored = level - (level > 0), []
+        elif not names and (split is None or offset):  # else images lie in train/, and classes may follow
+            offset = None
+        if not tree or (split is None and offset is None):
+            text = "flat"
+        else:
+            text = "classes" if split is None else f"split{split or ''}"
+            text += "/none" if offset is None else f"/{offset}" if offset else ""
+        layout = cls(text)
+        layout.ignored = ignored
+        return layout
 
     def label(self, path: str) -> str | None:
-        """The class that the folder of an image names; None outside the root."""
+        """The class that the folder of an image names, in NFC; None outside the root."""
         return self._label_in(path.rpartition(os.sep)[0])
 
     def _class_of(self, folder: str) -> str | None:
-        depth = {"split": 1, "classes": 0}.get(self.kind)
-        parts = folder.split(os.sep)
-        if depth is None or len(parts) <= depth or os.path.isabs(folder):
+        if self._level is None or os.path.isabs(folder):
             return None
-        return parts[depth] or None
+        parts = folder.split(os.sep)[self._above + 1 if self.kind == "split" else 0 :]
+        if not -len(parts) <= self._level < len(parts):
+            return None
+        return readable(parts[self._level]) or None
 
     def split(self, path: str) -> str | None:
-        """The split that the top folder of an image names."""
-        return SPLIT_FOLDERS.get(path.split(os.sep)[0].lower())
+        """The split that a folder of an image names."""
+        parts = path.split(os.sep)[:-1]
+        return split_named(parts[self._above]) if len(parts) > self._above else None
 
 
 def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
@@ -55,9 +121,9 @@ def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
         return None
     folders = {path.rpartition(os.sep)[0] for path in paths}
     tops = {folder.partition(os.sep)[0] for folder in folders if os.sep in folder}
-    splits = sorted(top for top in tops if top.lower() in SPLIT_FOLDERS)
+    splits = sorted(top for top in tops if split_named(top))
     if not splits:
-        likely = {top: difflib.get_close_matches(top.lower(), SPLIT_FOLDERS, n=1, cutoff=0.7) for top in sorted(tops)}
+        likely = {top: difflib.get_close_matches(top.lower(), SPLIT_NAMES, n=1, cutoff=0.7) for top in sorted(tops)}
         if len(likely) < 2 or not all(likely.values()):
             return None
         meant = ", ".join(f"{top} ({near[0]}?)" for top, near in likely.items())
@@ -65,7 +131,7 @@ def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
     others = sorted({folder.partition(os.sep)[0] for folder in folders if folder} - set(splits))
     if not others:
         return f"there is no folder train beside {', '.join(splits)}, so these folders are taken for classes"
-    near = difflib.get_close_matches(others[0].lower(), SPLIT_FOLDERS, n=1)
+    near = difflib.get_close_matches(others[0].lower(), SPLIT_NAMES, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return (
         f"folders {', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}: all of them are "
@@ -77,7 +143,14 @@ def split_key(config: Config) -> str:
     """Return the settings that decide the split, as JSON."""
     labels = config.collection.labels if config.collection.labels in ("auto", "none") else "table"
     kind = "clicks" if config.collection.clicks is not None else labels
-    return json.dumps([config.split.model_dump(), config.collection.classes, kind])
+    split = config.split.model_dump(exclude={"by"} if config.split.by == "auto" else None)  # as runs before it have it
+    return json.dumps([split, config.collection.classes, kind])
+
+
+def drawn_here(text: str) -> bool:
+    """Whether visterm drew the splits of a catalogue, with this text; else its folders or a table name them."""
+    kind = text.rpartition("]")[2]
+    return not kind.startswith("split") and not kind.endswith(_OF_TABLE)
 
 
 def trains_on_all(config: Config, n_clicked: int) -> bool:
@@ -91,53 +164,123 @@ def share(part: int | float, n: int) -> int:
     return min(part, n) if isinstance(part, int) else min(n, int(part * n + 0.5))
 
 
-def assign_splits(db: Database, config: Config, layout: Layout) -> None:
-    """Assign a split to every labelled image without one; to all of them if the deciding settings changed."""
-    key = split_key(config) + layout.kind
-    stale = "" if db["split"] != key else " AND labels IS NULL"
+def assign_splits(db: Database, config: Config, layout: Layout, *, by_table: bool = False) -> None:
+    """Assign a split to every labelled image without one; to all of them if the deciding settings changed.
+
+    `by_table`: the field split of a table of images names the splits.
+    """
+    key = split_key(config) + layout.text + (_OF_TABLE if by_table else "")
+    stale = " AND labels IS NULL"
+    if db["split"] != key:
+        stale, db["split_by"] = "", None
     db.execute(f"UPDATE images SET split = NULL WHERE status != 'removed' AND split IS NOT NULL{stale}")
     db["split"] = key
     draw_splits(db, config, layout)
 
 
 def draw_splits(db: Database, config: Config, layout: Layout) -> None:
-    """Assign train and test to labelled images that have no split, in each class by a hash of seed and path.
+    """Assign train and test to labelled images that have no split: see `SplitConfig`.
 
-    Images that have a split keep it; SQLite counts them, as they may be many.
+    Within each class the images are drawn by a hash of seed and path, of whole classes the labels by one of seed and
+    label. Images that have a split keep it, unless a table names the splits; SQLite counts them, as they may be many.
     """
     # Unreadable ones too: they keep their places, or others would move up once extraction fails on them.
     labelled = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"
+    chosen: list[tuple[str | None, int]]
+    if db["split"].endswith(_OF_TABLE):
+        rows = db.execute(f"SELECT given, split, id FROM images LEFT JOIN fields USING (id) WHERE {labelled}")
+        named = ((split_named(json.loads(given or "{}").get(SPLIT_FIELD, "")), old, id_) for given, old, id_ in rows)
+        chosen = [(split, id_) for split, old, id_ in named if split != old]
+        db.executemany("UPDATE images SET split = ? WHERE id = ?", chosen)
+        return
     free = db.execute(f"SELECT id, path, labels FROM images WHERE {labelled} AND split IS NULL").fetchall()
     if not free:
         return
-    chosen: list[tuple[str | None, int]]
     if layout.kind == "split":
         chosen = [(layout.split(os.fsdecode(path)), id_) for id_, path, _ in free]
     else:
-        counted = f"SELECT labels, split, count(*) FROM images WHERE {labelled} GROUP BY labels, split"
-        pooled = config.collection.clicks is not None
-        classes: dict[str, str] = {}  # of the texts of labels
-        size: Counter[str] = Counter()
-        taken: Counter[tuple[str, str]] = Counter()
-        for text, split, n in db.execute(counted):
-            label = classes.setdefault(text, "" if pooled else min(json.loads(text)))
-            size[label] += n
-            taken[label, split] += n
+        classes = _Classes(
+            db.execute(f"SELECT labels, split, count(*) FROM images WHERE {labelled} GROUP BY 1, 2"), config
+        )
+        whole = classes.are_drawn_whole()
+        db["split_by"] = WHOLE_CLASSES if whole else None
+        chosen = (classes.draw_whole if whole else classes.draw_within)(free)
+    db.executemany("UPDATE images SET split = ? WHERE id = ?", chosen)
+
+
+class _Classes:
+    """The classes of labelled images, and how many of their images have which split.
+
+    Parameters
+    ----------
+    counted : iterable of (labels, split, number of images)
+    config : Config
+    """
+
+    def __init__(self, counted: Iterable[tuple[str, str | None, int]], config: Config):
+        self._split, self._pooled = config.split, config.collection.clicks is not None
+        self._trains_on_all = functools.partial(trains_on_all, config)
+        self._of: dict[str, str] = {}  # class by the text of the labels
+        self._size: Counter[str] = Counter()
+        self._taken: Counter[tuple[str, str | None]] = Counter()
+        self._one_label = True
+        for text, split, n in counted:
+            labels = json.loads(text)
+            self._one_label &= len(labels) == 1
+            label = self._of.setdefault(text, "" if self._pooled else min(labels))
+            self._size[label] += n
+            self._taken[label, split] += n
+
+    def are_drawn_whole(self) -> bool:
+        """Whether to draw whole classes: told so, or of one label per image, most of classes too small to be split."""
+        if self._split.by != "auto" or self._pooled:
+            return self._split.by == "class" and not self._pooled
+        if not (self._one_label and isinstance(self._split.train, float) and isinstance(self._split.test, float)):
+            return False
+        several = [n for n in self._size.values() if n >= 2]
+        small = [n for n in several if n < _SMALL]
+        return self._split.test > 0 and len(small) >= _MANY and 2 * sum(small) > sum(several)
+
+    def draw_within(self, free: Sequence[tuple[int, bytes, str]]) -> list[tuple[str | None, int]]:
+        """Split and id of images without a split: shares of each class."""
         room = {}
-        for label, n in size.items():
-            wanted = (1.0, 0.0) if pooled and trains_on_all(config, n) else (config.split.train, config.split.test)
-            train, test = (share(part, n) for part in wanted)
-            train, test = train - taken[label, "train"], min(test, n - train) - taken[label, "test"]
-            if train > 0 or test > 0:
-                room[label] = ["train"] * train + ["test"] * test
+        for label, n in self._size.items():
+            wanted = (1.0, 0.0) if self._pooled and self._trains_on_all(n) else (self._split.train, self._split.test)
+            if splits := _room(wanted, n, self._taken[label, "train"], self._taken[label, "test"]):
+                room[label] = splits
         members = defaultdict(list)
         for id_, path, text in free:
-            if classes[text] in room:
-                order = hashlib.sha256(f"{config.split.seed}:".encode() + path).digest()
-                members[classes[text]].append((order, id_))
-        chosen = [
+            if self._of[text] in room:
+                members[self._of[text]].append((self._order(path), id_))
+        return [
             (split, id_)
             for label in members
             for (_, id_), split in zip(sorted(members[label]), room[label], strict=False)
         ]
-    db.executemany("UPDATE images SET split = ? WHERE id = ?", chosen)
+
+    def draw_whole(self, free: Sequence[tuple[int, bytes, str]]) -> list[tuple[str | None, int]]:
+        """Split and id of images without a split: shares of the classes, of those of one image apart from others.
+
+        An image of a class that has a split follows most of its images.
+        """
+        split_of: dict[str, str] = {}
+        for label in self._size:
+            train, test = (self._taken[label, split] for split in ("train", "test"))
+            if train or test:
+                split_of[label] = "train" if train >= test else "test"
+        for alone in (True, False):
+            labels = [label for label, n in self._size.items() if (n == 1) == alone]
+            taken = Counter(split_of[label] for label in labels if label in split_of)
+            room = _room((self._split.train, self._split.test), len(labels), taken["train"], taken["test"])
+            undrawn = (label for label in labels if label not in split_of)
+            split_of |= zip(sorted(undrawn, key=lambda label: self._order(label.encode())), room, strict=False)
+        return [(split_of[self._of[text]], id_) for id_, _, text in free if self._of[text] in split_of]
+
+    def _order(self, name: bytes) -> bytes:
+        return hashlib.sha256(f"{self._split.seed}:".encode() + name).digest()
+
+
+def _room(wanted: tuple[int | float, int | float], n: int, n_train: int, n_test: int) -> list[str]:
+    """Splits that are still to be given, of n images or classes of which some have one."""
+    train, test = (share(part, n) for part in wanted)
+    return ["train"] * (train - n_train) + ["test"] * (min(test, n - train) - n_test)

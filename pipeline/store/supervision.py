@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,9 +11,11 @@ from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection
+from .image_names import ImageNames
 from .images import Image
 from .labels import WAYS_TO_LABEL
 from .marks import RelevanceMarks
+from .notes import Notes
 from .run import Run
 from .tables import read_rows
 from .vectors import extractor_content
@@ -43,7 +44,7 @@ def read_training_data(run: Run, config: Config, collection: Collection) -> Trai
     relevance marks: of each query, every image marked as relevant with every one marked as not relevant.
     """
     if config.collection.triplets is not None:
-        return _of_table(Path(config.collection.triplets), collection)
+        return _of_table(Path(config.collection.triplets), collection, config.collection.skip_bad_rows)
     images = collection.images("train", "validation", labelled=True)
     if not images and not collection.labels() and (training := _of_marks(run, config, collection)) is not None:
         return training
@@ -80,28 +81,25 @@ def check_labels(config: Config, what: str) -> None:
         )
 
 
-def _of_table(file: Path, collection: Collection) -> TrainingData:
+def _of_table(file: Path, collection: Collection, skip_bad_rows: bool) -> TrainingData:
     by_path = {image.path: image for image in collection.images()}
-    root = os.path.join(collection.root or "", "")
-    rows, unknown, n_test = [], [], 0
-    for line, row in read_rows(file, COLUMNS):
-        paths = [os.path.normpath(row[column]).removeprefix(root) for column in COLUMNS]
-        twice = [path for path in paths if paths.count(path) > 1]
+    names, notes = ImageNames(by_path, collection.root or Path()), Notes(file, skip_bad_rows=skip_bad_rows)
+    rows = []
+    for line, row in read_rows(file, COLUMNS, notes=notes):
+        paths = [names.exact(row[column]) or names.near(row[column], notes) for column in COLUMNS]
+        twice = [path for path in paths if path is not None and paths.count(path) > 1]
         if twice:
-            raise UserError(f"{file}, line {line}: {twice[0][:100]} stands twice in a triplet; name three images")
-        missing = [path for path in paths if path not in by_path]
+            notes.bad(f"line {line}: {twice[0][:100]} stands twice in a triplet; name three images")
+            continue
+        missing = [row[column] for column, path in zip(COLUMNS, paths, strict=True) if path is None]
+        images = [by_path[path] for path in paths if path is not None]
         if missing:
-            unknown += missing[:1]
-        elif any(by_path[path].split == "test" for path in paths):
-            n_test += 1
+            notes.add("row", "without an image of the run", missing[0])
+        elif any(image.split == "test" for image in images):
+            notes.add("triplet", "with a test image", f"line {line}")
         else:
-            rows.append([by_path[path] for path in paths])
-    warnings = []
-    if unknown:
-        names = "1 row names" if len(unknown) == 1 else f"{len(unknown):,} rows name"
-        warnings.append(f"{names} no image of the run, such as {unknown[0][:100]}; skipped")
-    if n_test:
-        warnings.append(f"{count(n_test, 'triplet')} with a test image skipped")
+            rows.append(images)
+    warnings = notes.lines()
     if not rows:
         raise UserError(
             f"{file}: no triplet of training images{''.join(f'; {line}' for line in warnings)}; paths are relative to "

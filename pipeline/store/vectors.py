@@ -17,6 +17,7 @@ from .catalogue import Collection
 from .checksums import check_files
 from .files import file_sha256
 from .images import Image
+from .pictures import Read
 from .records import fingerprint, read_record, repair_hint
 from .run import Run
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from visterm.features import OnnxEmbedder, VistermExtractor
-
 
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
 IN_MEMORY = 500_000_000  # bytes as float32 of vectors that a search holds in memory, where they are stored as float16
@@ -43,7 +43,7 @@ def extractor_content(run: Run) -> str:
 @functools.lru_cache(maxsize=1)
 def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
     """Load the saved extractor of a version, and cache the last one; None for imported vectors."""
-    from visterm.features import OnnxEmbedder, VistermExtractor
+    from visterm import features
 
     try:
         record = read_record(files.parent) or {}
@@ -51,8 +51,8 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder
         if (files / "vectors.json").exists():
             return None
         if (files / "embedder.json").exists():
-            return OnnxEmbedder.load(files)
-        return VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
+            return features.OnnxEmbedder.load(files)
+        return features.VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
     except (OSError, ValueError, TokenError) as error:
         where = "" if str(files.parent) in str(error) else f"{files.parent}: "
         raise UserError(f"{where}{error}; {repair_hint(files.parent)}") from None
@@ -61,6 +61,18 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder
 def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:
     """Load the extractor of a run, whose ``transform`` turns images into vectors; None for imported vectors."""
     return load_extractor((run.extractor / "files").absolute(), extractor_content(run))
+
+
+def reading_of(run: Run, max_pixels: int) -> Read:
+    """Return the function that reads files as the extractor of a run does, which is loaded at its first call."""
+
+    def read(file: str, data: bytes) -> np.ndarray:
+        extractor = extractor_of(run)
+        if extractor is None:
+            raise UserError(f"run {run.name} has imported vectors")
+        return extractor.read(file, max_pixels=max_pixels, data=data).pixels
+
+    return read
 
 
 def n_features(run: Run) -> int:

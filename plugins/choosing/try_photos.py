@@ -282,6 +282,8 @@ def _link(sample: _Sample, root: Path, config: Config, folder: Path) -> Config:
     settings = {
         "collection.labels": "auto" if clicks else str(table),
         "collection.clicks": str(table) if clicks else None,
+        "collection.label_separator": "none",
+        **dict.fromkeys(("collection.label_column", "collection.name_column", "collection.label_level")),
         **dict.fromkeys(("collection.classes", "collection.triplets", "cluster.scheduler")),
         **dict.fromkeys(("collection.vectors.file", "collection.vectors.ids")),
     }

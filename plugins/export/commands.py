@@ -24,7 +24,9 @@ from visterm.pipeline.console import count
 
 @command
 def export(
-    to: Annotated[list[str], typer.Option("--to", metavar="FORMAT", help="npz, onnx, parquet or faiss; several: a,b.")],
+    to: Annotated[
+        list[str], typer.Option("--to", metavar="FORMAT", help="npz, onnx, pixels, parquet or faiss; several: a,b.")
+    ],
     run: RunOption = None,
     learner: LearnerOption = None,
     learned_weight: LearnedWeightOption = None,
@@ -35,9 +37,10 @@ def export(
 ) -> None:
     """Write the similarity and the gallery for other programs.
 
-    Writes similarity.npz (gallery and query map), similarity.onnx (the maps of both sides), gallery.parquet (gallery
-    with paths and labels) or gallery.faiss (an index that maps its queries, and images.csv with the paths). Prints the
-    paths of the files; plugins/export/README.md shows how to load each without visterm.
+    Writes similarity.npz (gallery and query map), similarity.onnx (the maps of both sides), pixels.onnx (from pixels
+    of a photo to its query, of runs of a network), gallery.parquet (gallery with paths and labels) or gallery.faiss (an
+    index that maps its queries, and images.csv with the paths). Prints the paths of the files;
+    plugins/export/README.md shows how to load each without visterm.
 
     \b
     Examples:

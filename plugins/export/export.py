@@ -15,7 +15,7 @@ from visterm.pipeline.store.files import replaced, write_text
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import extractor_content, vectors_by_rows
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors_by_rows
 
 if TYPE_CHECKING:
     from visterm.learners.maps import Chain
@@ -31,6 +31,7 @@ class _Similarity(NamedTuple):
     X: Any  # (n, n_features), CSR or dense
     learner: Any  # or a `Blend`
     chain: Chain | None  # the query side
+    run: Run
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The gallery sides of some images at a time, CSR or dense."""
@@ -94,7 +95,7 @@ def export(
         similarity.gallery_map()
     except NotImplementedError as error:
         raise UserError(f"{name}: {error}") from None
-    exported = _Similarity(images, X, similarity, chain)
+    exported = _Similarity(images, X, similarity, chain, run)
     writers = [FORMATS[kind](name, exported) for kind in dict.fromkeys(kinds)]  # checks before anything is written
     if not folder.absolute().parent.is_dir():
         raise UserError(f"--output {folder}: no such folder: {folder.parent}")
@@ -169,6 +170,25 @@ def _as_onnx(name: str, exported: _Similarity) -> Writer:
     except (ImportError, ValueError) as error:
         raise UserError(f"{name}: {error}") from None
     return "similarity.onnx", lambda stream: stream.write(model)
+
+
+def _as_pixels(name: str, exported: _Similarity) -> Writer:
+    from visterm.features import OnnxEmbedder
+    from visterm.learners import to_onnx
+
+    from .pixels import pixels_to_query
+
+    embedder, record = extractor_of(exported.run), exported.run.record(exported.run.extractor) or {}
+    if not isinstance(embedder, OnnxEmbedder):
+        raise UserError(
+            f"--to pixels: run {exported.run.name} has no network; make one: 'visterm features IMAGES --deep'"
+        )
+    try:
+        rounded = record["config"]["features"]["precision"] == "float16"
+        model = pixels_to_query(embedder.fit(), to_onnx(exported.learner), rounded=rounded)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from None
+    return "pixels.onnx", lambda stream: stream.write(model)
 
 
 def _as_parquet(name: str, exported: _Similarity) -> Writer:
@@ -255,6 +275,7 @@ def _faiss_transforms(faiss: Any, chain: Chain, width: int) -> list[Any]:
 FORMATS: dict[str, Callable[[str, _Similarity], Writer]] = {
     "npz": _as_npz,
     "onnx": _as_onnx,
+    "pixels": _as_pixels,
     "parquet": _as_parquet,
     "faiss": _as_faiss,
 }

@@ -79,6 +79,7 @@ def draw_tasks(
         None if labels is None else labels[rows],
         n_jobs=searcher.config.compute.n_jobs,
     )
+    by = searcher.by_neighbours(learner)
     rng = random.Random(seed)
     order = rng.sample(range(len(rows)), len(rows))
     if searcher.config.collection.clicks is not None:
@@ -86,7 +87,11 @@ def draw_tasks(
     tasks: list[Task] = []
     for start in range(0, len(order), 4 * n_queries):
         some = order[start : start + 4 * n_queries]
-        ranking = index.search(X[[rows[i] for i in some]], k=k, exclude=some)
+        asked = [rows[i] for i in some]
+        if by is None:
+            ranking = index.search(X[asked], k=k, exclude=some)
+        else:
+            ranking = by.search(X[asked], k=k, exclude=asked, among=index, rows=np.array(rows))
         for i, nearest in zip(some, ranking.indices.tolist(), strict=True):
             results = [images[rows[j]] for j in nearest if j >= 0]
             query = images[rows[i]]

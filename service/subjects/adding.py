@@ -94,7 +94,7 @@ class PhotoAdder(Job):
                 "done": progress["done"],
                 "total": progress["total"],
                 "result": self.result,
-                "problem": self.problem,
+                "problem": self.problem and self._service.public(self.problem),
             }
 
     def start(self) -> None:

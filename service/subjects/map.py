@@ -136,7 +136,7 @@ class OverviewMaker(Job):
         super().__init__(service.run)
         self._keeps_up = service.settings.overview
         self._next: Snapshot | None = None  # what `start` was called with while a process ran
-        self._read: tuple[Any, Overview | None] = (None, None)
+        self._kept: tuple[Any, Overview | None] = (None, None)
 
     def overview(self) -> Overview | None:
         """Return the overview that the run keeps, up to date or not; None if there is none."""
@@ -146,9 +146,9 @@ class OverviewMaker(Job):
             return None
         stamp = (status.st_ino, status.st_mtime_ns)
         with self.lock:
-            if self._read[0] != stamp:
-                self._read = (stamp, read_overview(self.run))
-            return self._read[1]
+            if self._kept[0] != stamp:
+                self._kept = (stamp, read_overview(self.run))
+            return self._kept[1]
 
     def is_current(self, snapshot: Snapshot) -> bool:
         """Whether the overview is of the images and the learner of a snapshot."""
@@ -210,7 +210,7 @@ class MapSubject(Subject):
             "making": making,
             "phase": progress.get("phase"),
             "share": progress.get("share", 0.0),
-            "problem": problem,
+            "problem": problem and self.service.public(problem),
             "version": overview and overview.record["created"],
             "images": 0 if overview is None else len(overview.ids),
             "labels": _label_names(snapshot),

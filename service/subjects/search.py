@@ -84,7 +84,7 @@ class SearchResponse(TypedDict):
     learner: str
     learned_weight: Annotated[
         float,
-        Field(description="Weight of the learned similarity: 0 is cosine alone, 1 the learner alone"),
+        Field(description="Weight of the learned similarity: 0 is how images look, 1 the learner alone"),
     ]
     version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
     seconds: float
@@ -232,6 +232,8 @@ class SearchSubject(Subject):
                 draw_explanation(*explanation, file)
             answer = Response(file.getvalue(), media_type="image/png")
             return answer
+        for photo in answer.get("neighbours", {}).get("photos", ()):
+            photo["thumbnail"] = service.image_summary(snapshot, snapshot.searcher.place[photo["id"]])["thumbnail"]
         if teachers:
             try:
                 answer["teachers"] = explain_teachers(

@@ -60,7 +60,7 @@ class Retraining(Job):
             "share": progress["share"],
             "seconds_left": progress["seconds_left"],
             "results": results or [],
-            "problem": problem,
+            "problem": problem and self._service.public(problem),
             "cancelled": cancelled,
             "stale": [] if running else self._offered(self._service.snapshot),
             "undo": undoable(self.run),

@@ -394,8 +394,37 @@ def test_small_images_are_enlarged(train, other, tmp_path):
     assert len(clone_fitted(extractor, max_side=64).blocks(small)[1]) == 1  # no larger than max_side
     extractor.save(tmp_path)
     edit(tmp_path, format=4)  # which enlarged by code that depends on the processor
-    with pytest.raises(ValueError, match="has format 4, this version reads 5: rebuild it"):
+    with pytest.raises(ValueError, match="has format 4, this version reads 6: rebuild it"):
         VistermExtractor.load(tmp_path)
+
+
+def test_a_panorama_keeps_rows_enough_for_blocks(extractor, other, tmp_path):
+    photo = other[0][:100, :120]  # the same content, once and sixteen times as wide
+    panorama = np.ascontiguousarray(np.tile(photo, (1, 40, 1))[:, : 16 * 100])
+    before = clone_fitted(extractor, max_side=500, reading=1)
+    now = clone_fitted(extractor, max_side=500)
+    Image.fromarray(panorama).save(tmp_path / "a.png")
+    Image.fromarray(panorama).save(tmp_path / "a.jpg", quality=95)
+    assert now.read(tmp_path / "a.png").pixels.shape[:2] == now.read(tmp_path / "a.jpg").pixels.shape[:2] == (79, 1265)
+    assert before.read(tmp_path / "a.png").pixels.shape[:2] == (31, 500)
+    assert same(now.count([tmp_path / "a.png"]), now.count([panorama]))
+    heights = [of.blocks(panorama)[0][:, 3].max() for of in (before, now)]
+    assert heights[1] < 100 == heights[0], "of a block, which were as high as the picture"
+    # the rest as before: photos of up to 2.5:1, small or large
+    images = [np.ascontiguousarray(np.tile(other[0], (3, 9, 1))[:height, :900]) for height in (360, 450, 900)]
+    images.append(other[0][:48, :120])
+    assert same(now.count(images), before.count(images))
+
+
+def test_extractors_of_format_5_read_as_before(extractor, tmp_path):
+    extractor.save(tmp_path)
+    settings = json.loads((tmp_path / "extractor.json").read_text())["settings"]
+    del settings["reading"], settings["white"]
+    edit(tmp_path, format=5, settings=settings)
+    loaded = VistermExtractor.load(tmp_path)
+    assert (extractor.rules.version, loaded.rules.version, loaded.rules.longest) == (2, 1, 0)
+    loaded.save(tmp_path)
+    assert VistermExtractor.load(tmp_path).rules == loaded.rules
 
 
 @pytest.mark.parametrize("images", ["a.jpg", b"a.jpg", np.zeros((64, 64), np.uint8), np.zeros((64, 64, 3), np.uint8)])

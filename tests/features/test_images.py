@@ -15,6 +15,7 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 import zlib
 
 import cv2
@@ -23,7 +24,8 @@ import pytest
 from PIL import Image
 
 from visterm.features import images
-from visterm.features.decoding import decode_picture, resize_to, shrink_to_side
+from visterm.features.decoding import decode_picture, shrink_to_side, white_needed
+from visterm.features.depth import Rules
 from visterm.features.exif import date_taken
 from visterm.features.images import (
     EXTENSIONS,
@@ -100,6 +102,7 @@ FORMATS = [
     ("JPEG", {"quality": 95, "subsampling": 0, "restart_marker_blocks": 2}, 2),
     *(("WEBP", {"lossless": True}, 0), ("WEBP", {"quality": 95}, 4), ("GIF", {}, 12)),
     ("AVIF", {"quality": 95}, 4),
+    *(("JPEG2000", {"no_jp2": bare, "quality_mode": "dB", "quality_layers": [45]}, 4) for bare in (True, False)),
     *((kind, {}, 0) for kind in ("PNG", "BMP", "DIB", "TIFF", "PPM")),
     *(("TIFF", {"compression": compression}, 0) for compression in ("tiff_lzw", "tiff_adobe_deflate")),
     *(("TIFF", {"compression": "jpeg", "quality": 95}, 4), ("TIFF", {"big_tiff": True}, 0)),
@@ -132,6 +135,87 @@ def test_heic_with_an_item_that_would_end_the_process():
 def test_heic_without_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pi_heif.as_plugin", None)
     assert reason_of(HEIC.read_bytes()) == "unsupported kind (HEIC; run: pip install 'visterm[heic]')"
+
+
+def dng(preview, orientation=1):
+    """A camera's raw file by hand: a thumbnail of 16 x 12 pixels first, then the sensor's 128 x 96, and a JPEG."""
+    file = bytearray(b"II*\0\0\0\0\0")
+
+    def add(data):
+        file.extend(data + b"\0" * (len(data) % 2))
+        return len(file) - len(data) - len(data) % 2
+
+    def directory(height, width, data, **tags):
+        kinds = {1: "B", 3: "H", 4: "I", 5: "I", 10: "i"}
+        entries = b""
+        given = {int(tag[1:]): value for tag, value in tags.items()}
+        given |= {256: (4, width), 257: (4, height), 273: (4, add(data)), 278: (4, height), 279: (4, len(data))}
+        for tag, (kind, *values) in sorted(given.items()):
+            packed = values[0] if kind == 2 else struct.pack(f"<{len(values)}{kinds[kind]}", *values)
+            number = len(packed) if kind == 2 else len(values) // (2 if kind in (5, 10) else 1)
+            place = packed.ljust(4, b"\0") if len(packed) <= 4 else struct.pack("<I", add(packed))
+            entries += struct.pack("<HHI", tag, kind, number) + place
+        return add(struct.pack("<H", len(given)) + entries + bytes(4))
+
+    eight = {"t258": (3, 8, 8, 8), "t277": (3, 3)}
+    sensor = np.repeat(np.array([12000, 3000], "<u2"), 128 * 48).tobytes()  # bright above, dark below
+    mosaic = {"t33421": (3, 2, 2), "t33422": (1, 0, 1, 1, 2), "t50717": (4, 16383), "t258": (3, 16), "t277": (3, 1)}
+    inner = [directory(96, 128, sensor, t254=(4, 0), t259=(3, 1), t262=(3, 32803), **mosaic)]
+    if preview:
+        inner.append(directory(480, 640, preview, t254=(4, 1), t259=(3, 7), t262=(3, 6), **eight))
+    colors = {
+        "t50721": (10, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1),
+        "t50728": (5, *[1] * 6),
+        "t50778": (3, 21),
+    }
+    names = {"t271": (2, b"Made\0"), "t272": (2, b"Up\0"), "t50708": (2, b"Made Up\0"), "t50706": (1, 1, 4, 0, 0)}
+    top = {"t254": (4, 1), "t259": (3, 1), "t262": (3, 2), "t274": (3, orientation), "t330": (4, *inner)}
+    top["t306"] = 2, b"2024:05:03 14:22:10\0"
+    place = directory(12, 16, bytes([90]) * 576, **top, **eight, **colors, **names)
+    file[4:8] = struct.pack("<I", place)
+    return bytes(file)
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_of_a_raw_file_the_preview_is_read_not_the_thumbnail(orientation, tmp_path):
+    pytest.importorskip("rawpy")
+    pixels = cv2.resize(picture(), (640, 480))
+    turns = {1: 0, 3: 2, 6: -1, 8: 1}[orientation]
+    (tmp_path / "a.tif").write_bytes(dng(encode(pixels, "JPEG", quality=95), orientation))  # the content decides
+    upright = np.rot90(pixels, turns)
+    found = read_image(tmp_path / "a.tif")
+    check(found)
+    assert found.shape == upright.shape
+    assert difference(found, upright) < 3
+    small, height, width = read_picture(tmp_path / "a.tif", max_side=160)
+    assert (small.shape[:2], (height, width)) == (tuple(n // 4 for n in upright.shape[:2]), upright.shape[:2])
+    assert date_taken(tmp_path / "a.tif") == "2024-05-03T14:22:10"
+
+
+def test_a_raw_file_without_a_preview_is_developed_and_a_damaged_one_has_a_reason(tmp_path):
+    pytest.importorskip("rawpy")
+    developed = decode_image(dng(b""), "x")
+    check(developed)
+    assert developed.shape == (48, 64, 3)
+    assert developed[:20].mean() > 1.2 * developed[-20:].mean()
+    with pytest.raises(ImageError, match="too large: its sensor has more pixels than the limit of 9,999"):
+        decode_image(dng(b""), "x", max_pixels=9999)
+    assert reason_of(dng(b"")[:300] + b"\0" * 5000).startswith(("damaged", "truncated", "not an image"))
+    assert reason_of(b"FUJIFILMCCD-RAW " + bytes(100)).startswith("damaged, or of a camera that LibRaw does not know")
+
+
+def test_raw_files_without_their_package_and_beside_their_photos(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "rawpy", None)
+    reason = "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')"
+    for data in (dng(b""), b"FUJIFILMCCD-RAW ", b"II*\0\x10\0\0\0CR\2\0", b"\0\0\0\x18ftypcrx "):
+        assert reason_of(data) == reason
+    for name in ("a.NEF", "a.jpg", "b.dng", "c/a.arw", "d.dng", "d.HEIC", "e.tif", "e.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    skipped = {}
+    names = [str(path.relative_to(tmp_path)) for path in find_images(tmp_path, on_skip=skipped.__setitem__)]
+    assert names == ["a.jpg", "b.dng", "c/a.arw", "d.HEIC", "e.png", "e.tif"]
+    assert skipped == {tmp_path / name: "raw file of a photo" for name in ("a.NEF", "d.dng")}
 
 
 def test_dates(tmp_path):
@@ -212,25 +296,9 @@ def test_white_on_transparent_lies_on_black_and_what_shows_on_white_does_not(kin
     for pixel in ((0, 0, 0, 0), (255, 255, 255, 255), (0, 0, 0, 9)):
         plain = Image.new("RGBA", (8, 6), pixel)
         assert decode_image(encode(plain, kind, lossless=True), "x").min() >= 245
+    assert decode_picture(encode(logos[0], kind, lossless=True), "x", rules=Rules(1)).pixels.min() == 255  # older runs
     logos[0].putpixel((5, 5), (200, 0, 0, 255))
     assert decode_image(encode(logos[0], kind, lossless=True), "x")[0, 0].tolist() == [255] * 3
-
-
-def test_a_side_that_shrinks_is_averaged_where_the_other_grows():
-    """OpenCV's INTER_AREA interpolates between two pixels there."""
-    stripes = np.zeros((4, 640, 3), np.uint8)
-    stripes[:, ::2] = 255
-    stripes[2:, :, 1] = 255
-    small = resize_to(stripes, 8, 8)
-    assert (np.abs(small[:, :, 0].astype(int) - 127.5) <= 1).all()
-    assert small[0, 0, 1] < 130 < 250 < small[-1, 0, 1]
-    assert np.abs(resize_to(stripes.transpose(1, 0, 2), 8, 8).astype(int) - small.transpose(1, 0, 2)).max() <= 1
-    photo = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
-    for height, width in ((20, 30), (40, 15), (7, 60)):  # as before, where no side grows
-        expected = cv2.resize(photo, (width, height), interpolation=cv2.INTER_AREA)
-        np.testing.assert_array_equal(resize_to(photo, height, width), expected)
-    assert resize_to(photo, 40, 60) is photo
-    assert resize_to(photo[..., 0], 80, 120).shape == (80, 120)
 
 
 def test_transparent_palette_and_colour_key():
@@ -287,15 +355,17 @@ def test_200_megapixels_are_refused_by_their_header_even_if_they_would_be_scaled
 
 @pytest.mark.parametrize("extension", [".png", ".tiff"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_sixteen_bits_drop_the_low_byte(extension, channels):
+def test_sixteen_bits_are_rounded_to_eight(extension, channels):
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 65536, (20, 30, channels), dtype=np.uint16)
     if channels == 4:
         pixels[..., 3] = 65535
     ok, data = cv2.imencode(extension, pixels)  # BGR
     assert ok
-    expected = pixels[..., 2::-1] >> 8 if channels > 1 else np.dstack([pixels >> 8] * 3)
-    np.testing.assert_array_equal(decode_image(data.tobytes(), "x"), expected)
+    levels = pixels[..., 2::-1] if channels > 1 else np.dstack([pixels] * 3)
+    np.testing.assert_array_equal(decode_image(data.tobytes(), "x"), np.floor(levels / 257 + 0.5))
+    before = decode_picture(data.tobytes(), "x", rules=Rules(version=1)).pixels
+    np.testing.assert_array_equal(before, levels >> 8)
 
 
 def grey_tiff(pixels, bits, photometric, sample_format=1, extra=()):
@@ -313,9 +383,10 @@ def grey_tiff(pixels, bits, photometric, sample_format=1, extra=()):
 
 def test_white_is_zero():
     grey = np.arange(0, 60000, 100, dtype=np.uint16).reshape(20, 30)
-    for photometric, expected in ((1, grey >> 8), (0, 255 - (grey >> 8))):
+    expected = np.floor(grey / 257 + 0.5)
+    for photometric, levels in ((1, expected), (0, 255 - expected)):
         pixels = decode_image(grey_tiff(grey, 16, photometric), "x")
-        np.testing.assert_array_equal(pixels[..., 0], expected)
+        np.testing.assert_array_equal(pixels[..., 0], levels)
     grey8 = (grey >> 8).astype(np.uint8)
     np.testing.assert_array_equal(decode_image(grey_tiff(grey8, 8, 0), "x")[..., 0], 255 - grey8)
 
@@ -334,6 +405,89 @@ def test_floats_have_the_smallest_white_that_holds_them(white, peak):
     assert np.abs(pixels[0, :, 1] - expected).max() <= 0.51
     assert decode_image(encode(np.zeros((3, 4), np.float32), "TIFF"), "x").max() == 0
     assert read_or_refuse(encode(np.full((3, 4), np.inf, np.float32), "TIFF")) is not None
+
+
+def in_depths(pixels):
+    """The picture in files of other depths: name -> (data, pixels of 8 bits as a file)."""
+    grey = pixels[..., 0]
+
+    def scaled(white, kind):
+        return np.floor(pixels.astype(float) * white / 255 + 0.5).astype(kind)
+
+    def png(levels):
+        return cv2.imencode(".png", levels[..., ::-1] if levels.ndim == 3 else levels)[1].tobytes()
+
+    bits = {f"{n} in 16": scaled((1 << n) - 1, np.uint16) for n in (8, 10, 12, 14, 16)}
+    files = {f"grey {name}": png(levels[..., 0]) for name, levels in bits.items()}
+    files |= {f"colour {name}": png(levels) for name, levels in bits.items()}
+    files |= {f"tiff {name}": grey_tiff(levels[..., 0], 16, 1) for name, levels in bits.items()}
+    files["colour tiff"] = cv2.imencode(".tiff", bits["12 in 16"][..., ::-1])[1].tobytes()
+    files |= {f"grey int32 {white}": encode(scaled(white, np.int32)[..., 0], "TIFF") for white in (255, 4095, 65535)}
+    files |= {f"grey float {white}": encode((grey / 255 * white).astype("f4"), "TIFF") for white in (1, 255, 4095)}
+    return files
+
+
+def test_a_picture_is_the_same_in_every_depth():
+    pixels = picture()
+    pixels[-1, -1] = 255  # as most photos have some white
+    for name, data in in_depths(pixels).items():
+        expected = pixels if name.startswith("colour") else np.dstack([pixels[..., 0]] * 3)
+        np.testing.assert_array_equal(decode_image(data, "x"), expected, name)
+
+
+def test_a_header_declares_white():
+    dim = (picture()[..., 0].astype(np.uint16) * 3) >> 2  # 0 to 191, which alone would be 8 bits
+    bright = np.dstack([np.floor(dim * 255 / 4095 + 0.5)] * 3)
+    for tag, kind in ((281, 3), (341, 3)):  # MaxSampleValue, SMaxSampleValue
+        data = grey_tiff(dim, 16, 1, extra={tag: (kind, 4095)}.items())
+        np.testing.assert_array_equal(decode_image(data, "x"), bright)
+    png = cv2.imencode(".png", dim)[1].tobytes()
+    chunk = b"sBIT" + bytes([12])
+    declared = png[:33] + (1).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big") + png[33:]
+    np.testing.assert_array_equal(decode_image(declared, "x"), bright)
+    np.testing.assert_array_equal(decode_image(png, "x"), np.dstack([dim] * 3))
+    pgm = b"P5 54 48 4095\n" + dim.astype(">u2").tobytes()
+    assert np.abs(decode_image(pgm, "x") - bright).max() <= 1
+    assert (decode_picture(png, "x", rules=Rules(white=4095)).pixels == bright).all(), "of a collection"
+    assert (decode_picture(declared, "x", rules=Rules(white=65535)).pixels == bright).all(), "the header is surer"
+
+
+def test_white_of_a_collection(tmp_path):
+    levels = picture()[..., 0].astype(np.uint16)
+    for number, white in enumerate([4095, 4095, 4095, 500, 500, 65535]):  # three dim or other ones of seven
+        cv2.imwrite(str(tmp_path / f"{number}.png"), np.floor(levels * (white / levels.max())).astype(np.uint16))
+    cv2.imwrite(str(tmp_path / "mask.tif"), levels >> 7)
+    (tmp_path / "a.jpg").write_bytes(encode(picture(), "JPEG"))
+    (tmp_path / "broken.png").write_bytes((tmp_path / "0.png").read_bytes()[:60])
+    paths = find_images(tmp_path)
+    assert images.common_white(paths) == 4095
+    assert images.common_white([tmp_path / "a.jpg", tmp_path / "gone.png"]) == 0
+
+
+def test_channels_that_are_no_colours():
+    pixels = np.concatenate([picture(), picture()[::-1]], axis=2)
+    planes = [np.ascontiguousarray(pixels[..., i]) for i in range(5)]
+    n, size = len(planes), planes[0].nbytes
+    head = 8 + 2 + 12 * 12 + 4
+    lists = {258: [8] * n, 273: [0] * n, 279: [size] * n, 338: [0, 0]}
+    start = head + sum(len(values) * 4 for values in lists.values())
+    lists[273] = [start + i * size for i in range(n)]
+
+    def planar(photometric, extra):
+        tags = {256: (4, [54]), 257: (4, [48]), 258: (4, lists[258]), 259: (3, [1]), 262: (3, [photometric])}
+        tags |= {273: (4, lists[273]), 277: (3, [n]), 278: (4, [48]), 279: (4, lists[279]), 284: (3, [2])}
+        tags |= {338: (4, extra), 339: (3, [1])}
+        body, entries = b"", b""
+        for tag, (kind, values) in sorted(tags.items()):
+            value = values[0] if len(values) == 1 else head + len(body)
+            body += struct.pack(f"<{len(values)}I", *values) if len(values) > 1 else b""
+            entries += struct.pack("<HHII", tag, kind, len(values), value)
+        data = struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4) + body
+        return data.ljust(start, b"\0") + b"".join(plane.tobytes() for plane in planes)
+
+    np.testing.assert_array_equal(decode_image(planar(2, [0, 0]), "x"), picture())
+    with pytest.raises(ImageError, match="unsupported kind .5 channels that are no colours; save one of them, or RGB"):
+        decode_image(planar(1, [0, 0, 0, 0]), "x")
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -534,6 +688,8 @@ def every_encoding():
         "tiff-fax": encode(mask, "TIFF", compression="group4"),
         "gif": encode(palette, "GIF"),
         "avif": encode(rgb, "AVIF"),
+        "jp2": encode(rgb, "JPEG2000"),
+        "j2k-16": encode(Image.fromarray(picture()[..., 0].astype(np.uint16) * 16), "JPEG2000", no_jp2=True),
         "jpeg-exif": encode(rgb, "JPEG", exif=_exif("2024:05:04 00:00:01")),
         **({"heic": HEIC.read_bytes()} if importlib.util.find_spec("pi_heif") else {}),
         "ppm": encode(rgb, "PPM"),
@@ -829,7 +985,7 @@ def test_hopper_looks_the_same_in_every_kind():
 
 
 def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
-    names = [f"image{extension}" for extension in EXTENSIONS]
+    names = [f"image{extension[1:]}{extension}" for extension in EXTENSIONS]
     names += ["B.JPG", "a.JpEg", "a/z.png", "a.b/c.png", "a-b/c.png", "deep/er/and/deeper/x.tif", "é.jpg"]
     others = ["notes.txt", "README", "a/movie.mp4", "archive.tar.gz", "jpg"]
     hidden = [".hidden.jpg", ".git/x.jpg", "a/.DS_Store", "a/Thumbs.db", "desktop.ini", "__MACOSX/._x.jpg"]
@@ -845,6 +1001,22 @@ def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
     assert reasons["notes.txt"] == "not a supported image name (.txt)"
     assert reasons["README"] == "not a supported image name (no extension)"
     assert find_images(str(tmp_path) + os.sep) == found
+
+
+def test_previews_and_deleted_files_of_systems_are_skipped(tmp_path):
+    systems = ["@eaDir", "#recycle", "$RECYCLE.BIN", "a/@EADIR", "System Volume Information", "lost+found", "@__thumb"]
+    systems += ["a/Catalog Previews.lrdata", "files_trashbin", "A.photoslibrary/resources"]
+    hidden = [".Trash-1000", ".thumbnails", ".@__thumb"]
+    kept = ["trash", "recycle", "resources", "A.photoslibrary/originals", "eaDir"]  # classes of waste among them
+    for folder in systems + hidden + kept:
+        (tmp_path / folder / "x").mkdir(parents=True)
+        (tmp_path / folder / "x/1.jpg").touch()
+
+    skipped = {}
+    found = find_images(tmp_path, on_skip=skipped.__setitem__)
+    assert found == sorted((tmp_path / folder / "x/1.jpg" for folder in kept), key=os.fsencode)
+    assert skipped == {tmp_path / folder: "folder of previews or deleted files" for folder in systems}
+    assert find_images(tmp_path / "@eaDir") == [tmp_path / "@eaDir/x/1.jpg"], "given by its name"
 
 
 def test_roots(tmp_path, monkeypatch):
@@ -1058,5 +1230,15 @@ def test_the_limit_is_of_memory_not_of_pixels(tmp_path):
 def test_deep_grey_is_converted_in_blocks_of_rows_with_one_white(tmp_path):
     levels = np.linspace(0, 900, 700 * 3, dtype=np.float32).reshape(700, 3)
     Image.fromarray(levels).save(tmp_path / "deep.tif")
-    expected = (levels * np.float32(255 / 65535) + np.float32(0.5)).astype(np.uint8)
+    expected = (levels * np.float32(255 / 1023) + np.float32(0.5)).astype(np.uint8)
     np.testing.assert_array_equal(read_image(tmp_path / "deep.tif")[:, :, 0], expected)
+
+
+def test_damaged_files_of_many_bits_are_looked_at_without_a_word():
+    file = io.BytesIO()
+    Image.new("I;16", (40, 30)).save(file, "TIFF", software="x" * 40)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for length in range(8, len(file.getvalue()), 7):
+            white_needed(file.getvalue()[:length], "a.tif", 10**6)
+    assert not said

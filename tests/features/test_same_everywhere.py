@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from visterm.features import OnnxEmbedder, VistermExtractor
 from visterm.features.codebook import kmeans
+from visterm.features.resizing import VERSION
 
 # Change them with the format of extractors alone: they stand for what runs on other machines hold.
 EXPECTED = {"kmeans": "b8e2fb70bf38acbb", "forest": "3f58662c23fcbab6", "deep": "682778507f4f7ccb"}
@@ -59,7 +61,9 @@ def checksums():
         own = [codebook.centers_, extractor.palette_.colors_] if kind == "kmeans" else [codebook.nodes_]
         found[kind] = digest(*own, extractor.weighting_.idf_, vectors.indices, vectors.data)
     embedder = OnnxEmbedder("none", resize="trim", keep=0.9)
-    embedder.size_ = (160, 160)
+    embedder.size_, embedder.resizing_ = (160, 160), VERSION
+    image = SimpleNamespace(name="image", type="tensor(float)", shape=[1, 3, 160, 160])
+    embedder._network = SimpleNamespace(get_inputs=lambda: [image]), "vectors"  # which only says what it takes
     found["deep"] = digest(*map(embedder._prepare, images))
     return found
 

@@ -98,7 +98,7 @@ def test_what_two_sides_have_in_common_is_written_once(synonyms):
     onnx = pytest.importorskip("onnx")
     graph = onnx.load_from_string(to_onnx(learner)).graph
     assert len([node for node in graph.node if node.op_type == "MatMul"]) == 2
-    assert len(graph.initializer) == 4  # whitening, its offset, the smallest length, V
+    assert len(graph.initializer) == 5  # whitening, its offset, the axis of lengths, the smallest one, V
 
 
 def test_learners_without_a_map_say_so(synonyms):

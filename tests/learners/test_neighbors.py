@@ -172,3 +172,22 @@ def test_feeds_umap(synonyms, umap):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert umap.UMAP(metric="precomputed", random_state=0, n_epochs=20).fit_transform(distances).shape == (60, 2)
+
+    @pytest.mark.parametrize("dense", [False, True])
+    def test_an_image_is_the_first_of_its_own_row(self, synonyms, dense):
+        """A learned similarity may find others more similar; scikit-learn drops the first one as the image itself."""
+        X, y = synonyms
+        X = X.toarray() if dense else X
+        neighbors = SimilarityNeighbors(LEARNERS["oasis"], n_neighbors=5)
+        graph = neighbors.fit_transform(X, y)
+        scores = neighbors.learner_.similarity(X, X)
+        assert (scores.argmax(axis=1) != np.arange(60)).any()
+        nearest, distances = graph.indices.reshape(60, 6), graph.data.reshape(60, 6)
+        np.testing.assert_array_equal(nearest[:, 0], np.arange(60))
+        assert (distances[:, 0] == 0).all()
+        np.fill_diagonal(scores, -np.inf)
+        np.testing.assert_array_equal(nearest[:, 1:], np.argsort(-scores, axis=1, kind="stable")[:, :5])
+        some = neighbors.transform(X[[7, 3]])
+        np.testing.assert_array_equal(some.toarray(), graph[[7, 3]].toarray())
+        of_sklearn = KNeighborsClassifier(5, metric="precomputed").fit(graph, y).kneighbors(return_distance=False)
+        np.testing.assert_array_equal(of_sklearn, nearest[:, 1:])

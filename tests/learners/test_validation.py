@@ -272,3 +272,54 @@ class TestWorlds:
             one * 1.0, one * 1.0, "open"
         )
         assert (found.learned_weight, found.quality.map, found.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])
+
+
+class TestSmallClasses:
+    """Classes of two or three images: none can give some of them, so whole classes validate."""
+
+    y = np.repeat(np.arange(100), 2)
+
+    def test_whole_classes_validate_alone(self):
+        rows, unseen = validation.hold_out(self.y, None, 0.2, 0, whole_classes=True)
+        assert len(rows) == 40
+        assert np.array_equal(rows, unseen)
+        assert len(np.unique(self.y[rows])) == 20
+        assert np.array_equal(rows, validation.split_by_class(self.y, 0))
+
+    def test_too_few_choose_nothing(self):
+        with pytest.raises(validation.TooFewImages):
+            validation.hold_out(self.y[:40], None, 0.2, 0, whole_classes=True)
+        assert not len(validation.split_by_class(self.y[:40], 0))
+
+    def test_the_papers_protocol_holds_no_class_out(self):
+        with pytest.raises(validation.TooFewImages):
+            validation.hold_out(self.y, None, 0.2, 0, whole_classes=False)
+
+    @pytest.mark.parametrize(("gain", "share"), [(0.0, 0.0), (1.0, 0.7)])
+    def test_nothing_learned_counts_unless_it_is_clearly_better(self, gain, share):
+        """Not the cautious share: images of no class that was trained on show that it does no harm."""
+        relevant = self.y[:, None] == self.y
+        good = relevant.astype(np.float32)
+        look = 1 - good if gain else good
+        worlds = Worlds(relevant, np.arange(200), np.ones(200, bool), self.y, look)
+        found = worlds.choose(look, good, "open")
+        assert found.learned_weight == share
+        assert found.figures["n_images"] == [0, 200, 200]
+        assert found.figures["gain"][0] == pytest.approx(gain, abs=0.01)
+        assert found.figures["clearly_below"] == [False, False, False]
+
+
+def test_what_is_below_cosine_is_told_by_the_test_that_chooses():
+    """Each class of the unseen ones is a little worse: clearly; one of them alone: not."""
+    y = np.repeat(np.arange(8), 4)
+    relevant = y[:, None] == y
+    good = relevant.astype(np.float32)
+    worlds = Worlds(relevant, np.arange(32), y >= 4, y, good)
+    for worse, below in ((y >= 4, True), (y == 4, False)):
+        learned = good.copy()
+        learned[worse] = 1 - learned[worse]
+        figures = worlds.choose(good, learned, "open", [1.0]).figures
+        assert figures["clearly_below"][:2] == [False, below]
+        assert figures["learner"][1] < figures["cosine"][1]
+        mean, error = figures["gain"]
+        assert mean < 0 < error

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.learners import AROMA, OASIS, WSABIE, Blend, load_learner
+from visterm.learners import AROMA, OASIS, WSABIE, Blend, Cosine, load_learner
 from visterm.learners.base import SimilarityLearner
 from visterm.learners.whitening import (
     MAX_FEATURES,
@@ -15,6 +15,7 @@ from visterm.learners.whitening import (
     _groups,
     asks_for_whitening,
     whitening,
+    whitening_of,
     within_scatter,
 )
 from visterm.retrieval import explain
@@ -390,3 +391,48 @@ def test_embedding_compares_vectors_less_their_mean(images):
     lengths = np.linalg.norm((X - learner.mean_) @ learner.whitening_, axis=1)
     scores = learner.similarity(X, X) * lengths[:, None]
     np.testing.assert_allclose((E @ E.T) - (E @ E.T)[:, :1], scores - scores[:, :1], atol=2e-3)
+
+
+def nuisances(n_classes, per_class, seed=0, d=24):
+    """Images of small classes: what tells them apart varies little, and four directions that say nothing a lot."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_classes), per_class)
+    X = rng.normal(size=(n_classes, d))[y] + 0.2 * rng.normal(size=(len(y), d))
+    X[:, :4] += 6 * rng.normal(size=(len(y), 4))
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32), y
+
+
+def test_small_classes_are_whitened_with_less_added():
+    X, y = nuisances(400, 2)
+    _, A = whitening_of(X, y, np.arange(800))
+    _, expected = whitening(X, _groups(y), shrinkage=1 / 400)  # one over the degrees of freedom is more than 0.001
+    np.testing.assert_allclose(A, expected, rtol=1e-6)
+    _, of_four = whitening_of(X[:800], np.repeat(np.arange(200), 4), np.arange(800))
+    _, expected = whitening(X[:800], _groups(np.repeat(np.arange(200), 4)), shrinkage=0.01)
+    np.testing.assert_array_equal(of_four, expected)
+
+
+def test_without_two_images_of_a_class_neighbours_are_classes():
+    """By hand: the images that are most similar to each, and itself."""
+    X, _ = nuisances(30, 4)
+    y = sp.csr_array(([1.0, 1.0], ([0, 5], [0, 1])), shape=(120, 2))
+    _, A = whitening_of(X, y, np.arange(120))
+    members = np.zeros((120, 120))
+    for image in range(120):
+        order = np.argsort(-(X @ X[image]), kind="stable")
+        members[[image, *order[order != image][:5]], image] = 1
+    _, expected = whitening(X, sp.csr_array(members))
+    np.testing.assert_allclose(A, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_label_a_class_learns_the_whitening_of_the_gallery():
+    X, y = nuisances(40, 5)
+    labelled = np.arange(0, 200, 5)
+    one_each = sp.csr_array((np.ones(40), (labelled, y[labelled])), shape=(200, 40))
+    learner = OASIS(random_state=0).fit(X, one_each)
+    assert (learner.n_steps_, learner.phase_) == (0, "done")
+    np.testing.assert_array_equal(learner.W_, np.eye(24))
+    assert learner.score(X, y) > Cosine().fit(X, y).score(X, y) + 0.05
+    for refused, X_, y_ in ((OASIS(), X[labelled], y[labelled]), (OASIS(whiten=False), X, one_each)):
+        with pytest.raises(ValueError, match="no triplet can be drawn"):
+            refused.fit(X_, y_)

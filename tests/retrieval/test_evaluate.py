@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import label_ranking_average_precision_score
 
+from visterm.learners import Cosine
 from visterm.retrieval import (
     Evaluation,
     ExactIndex,
@@ -175,6 +176,53 @@ def test_interval_agrees_with_scipy():
     assert figures.map_interval() == (low, high)  # seeded
     narrow = figures.map_interval(confidence=0.5)
     assert low < narrow[0] < narrow[1] < high
+
+
+def test_an_interval_of_classes_by_hand():
+    """The mAP without each class, and Student's t of two degrees of freedom."""
+    figures = evaluation_with([0.2, 0.4, 0.5, np.nan, 0.7, 0.6])
+    low, high = figures.map_interval(["a", "a", "b", "b", "c", "c"], confidence=0.5)
+    without = np.array([(0.5 + 0.7 + 0.6) / 3, (0.2 + 0.4 + 0.7 + 0.6) / 4, (0.2 + 0.4 + 0.5) / 3])
+    error = np.sqrt(2 / 3 * ((without - without.mean()) ** 2).sum())
+    half = scipy.stats.t.ppf(0.75, 2) * error * np.sqrt(3)
+    assert (low, high) == pytest.approx((0.48 - half, 0.48 + half))
+    assert np.isnan(figures.map_interval(["a"] * 6)).all()
+    low, high = figures.map_interval(list("aabbcc"))
+    assert low == 0
+    assert high == 1  # three classes say hardly anything
+
+
+@pytest.mark.parametrize("n_classes", [8, 20, 40])
+def test_an_interval_of_classes_holds_the_map_of_other_classes(n_classes):
+    """Of halves of a set, whose classes differ in how alike their images are; over queries it is far too narrow."""
+    rng = np.random.default_rng(n_classes)
+    covered = []
+    for _ in range(60):
+        spread = rng.uniform(0.5, 2.5, 2 * n_classes)
+        centres = rng.normal(size=(2 * n_classes, 5))
+        halves = []
+        for classes in np.split(rng.permutation(2 * n_classes), 2):
+            y = np.repeat(classes, 8)
+            X = centres[y] + spread[y, None] * rng.normal(size=(len(y), 5))
+            X /= np.linalg.norm(X, axis=1, keepdims=True)
+            halves.append((evaluate_test_test(Cosine().fit(X), X.astype(np.float32), y, max_k=1), y))
+        (half, y), (other, _) = halves
+        intervals = half.map_interval(y), half.map_interval(n_resamples=200)
+        covered.append([low <= other.mean_average_precision <= high for low, high in intervals])
+    by_class, by_query = np.mean(covered, axis=0)
+    assert by_class >= 0.9
+    assert by_query < 0.75
+
+
+def test_queries_of_a_class_are_relabelled_together():
+    """Three classes: one of four ways to sign them, up to the sign of all, is as extreme as the observed one."""
+    b = np.full(300, 0.4)
+    a = b + np.random.default_rng(0).uniform(0.05, 0.15, 300)
+    first, second = evaluation_with(a), evaluation_with(b)
+    assert compare(first, second).p_value < 0.001
+    by_class = compare(first, second, groups=np.repeat(list("abc"), 100))
+    assert by_class.p_value == pytest.approx(0.25, abs=0.02)
+    assert (by_class.wins, by_class.difference) == (300, compare(first, second).difference)
 
 
 def test_comparison_agrees_with_scipy():

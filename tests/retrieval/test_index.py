@@ -128,7 +128,7 @@ def test_candidates_hold_the_best_of_dense_galleries(seed, n_queries, n_jobs, ex
 def test_sorting_by_bits(values, seed):
     scores = np.array([*values, -np.inf], np.float32)
     indices = np.append(np.random.default_rng(seed).permutation(len(values)), -1).astype(np.int32)
-    sorted_scores, sorted_indices = index_module._best_first(scores[None], indices[None])
+    sorted_scores, sorted_indices = index_module.best_first(scores[None], indices[None])
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], indices[i]))
     np.testing.assert_array_equal(sorted_indices[0], indices[order])
     np.testing.assert_array_equal(sorted_scores[0], scores[order])

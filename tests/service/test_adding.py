@@ -113,3 +113,29 @@ def test_some_at_a_time_and_a_file_that_is_no_image_does_not_stop_the_others(own
     assert add_waiting(own, lambda *step: None) == {"added": 1, "refused": []}
     assert len(paths(own)) == before + 4
     assert not (own.added / "1-bad.jpg").exists()
+
+
+def test_a_job_ends_whatever_ends_it(own, serving, pictures, monkeypatch, caplog):
+    """Where the catalogue is damaged meanwhile, or what the process prints cannot be read."""
+    command = PhotoAdder.command
+    catalogue = own.collection / "catalogue.sqlite"
+    intact = catalogue.read_bytes()
+    with serving(own) as client:
+        for name, data in pictures.items():
+            keep(client, name, data)
+        monkeypatch.setattr(PhotoAdder, "command", (sys.executable, "-c", "import time; time.sleep(60)"))
+        assert client.post("/api/add").json()["running"]
+        catalogue.write_bytes(intact[: len(intact) // 2])
+        assert client.delete("/api/add").status_code == 200  # what waits is not known without the catalogue
+        state = ended(client)
+        assert state["problem"].startswith(f"{own.name}/collection/catalogue.sqlite: damaged catalogue")
+        assert state["result"] is None
+        catalogue.write_bytes(intact)
+        for printed in ("b'\\xff\\n'", "b'[]\\n3\\n'"):
+            program = f"import os, time; os.write(1, {printed}); os.close(1); time.sleep(60)"
+            monkeypatch.setattr(PhotoAdder, "command", (sys.executable, "-c", program))
+            client.post("/api/add")
+            assert ended(client)["problem"] == "the process that adds photos ended with an error"
+        monkeypatch.setattr(PhotoAdder, "command", command)
+        client.post("/api/add")
+        assert ended(client)["result"] == {"added": 4, "refused": [], "cancelled": 0}

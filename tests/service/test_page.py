@@ -333,7 +333,7 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
     page.tile(0).locator("a.open").focus()
     with page.expect_response("**/explain?*learned_weight=0*") as explained:
         page.keyboard.press("e")
-    assert explained.value.json()["score"] == pytest.approx(look["results"][0]["score"], abs=2e-6)
+    assert explained.value.json()["neighbours"]["score"] == pytest.approx(look["results"][0]["score"], abs=2e-5)
     page.keyboard.press("Escape")
     page.wait_for_url(lambda address: "open" not in address)
     page.reload()

@@ -97,6 +97,21 @@ def test_what_export_writes_is_read_as_the_same(editor):
         assert {path: labels for path in paths if (labels := read(path))} == collection.labels()
 
 
+def test_a_label_has_one_form_whoever_types_it(editor):
+    """An accent of its own, as a Mac writes file names, or a single character."""
+    editor.add("cafe\u0301", ["apple/0.jpg"])
+    assert labels_of(editor, "apple/0.jpg") == [["apple", "caf\u00e9"]]
+    assert editor.add("caf\u00e9", ["apple/0.jpg"])["changed"] == 0
+    editor.remove("cafe\u0301", ["apple/0.jpg"])
+    assert labels_of(editor, "apple/0.jpg") == [["apple"]]
+
+
+def test_export_says_how_labels_with_separators_are_read(editor, mine):
+    editor.add("red|round", ["apple/0.jpg"])
+    said = visterm("label", "export", "labels.csv", "--run", "fruit", cwd=mine).stderr
+    assert "1 label with | or ;, such as red|round: read the table with --set collection.label_separator=none" in said
+
+
 @pytest.mark.parametrize("cell", ["=a", "'=a", "''=a", "'a", "a", "'", "+1", "\ta"])
 def test_a_cell_is_the_same_again(cell):
     assert unquoted(quoted(cell)) == cell

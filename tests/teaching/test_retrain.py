@@ -52,6 +52,19 @@ def test_learners_that_have_not_learned_the_labels_of_now(run):
     assert train_again(run) == []
 
 
+def test_the_report_says_which_images_decided(mine, monkeypatch):
+    visterm("evaluate", "--force", cwd=mine)
+    report = mine / "runs/fruit/evaluations/oasis/report.html"
+    assert "decided that the model" not in report.read_text()
+    run = Run(mine / "runs/fruit")
+    relabel(run)
+    monkeypatch.setattr(module, "TOLERANCE", 1.0)
+    train_again(run)
+    visterm("evaluate", "--learner", "oasis", cwd=mine)
+    words = "test images, all of them, decided that the model of oasis was taken: its figures are flattered"
+    assert words in report.read_text()
+
+
 def test_new_models_are_taken_and_the_old_ones_brought_back(run, monkeypatch):
     before, version = {name: files(run, name) for name in ALL}, Searcher(run).version
     relabel(run)

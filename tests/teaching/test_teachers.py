@@ -25,6 +25,7 @@ def whole(found):
     return found["unlearned"] + found["common"] + found["learned"]
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learned_weight", [None, 1.0, 0.3])
 def test_the_parts_add_up_to_the_score_of_search(searcher, outside, learned_weight):
     for query in (outside / "pear/new.jpg", "pear/3.jpg"):
@@ -100,6 +101,7 @@ def test_damage_never_changes_a_score_and_is_told_where_it_matters(run):
         explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg")
 
 
+@pytest.mark.usefixtures("alone")
 def test_marks_are_teachers_with_their_number_and_time(run, monkeypatch):
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)  # these marks contradict the labels, so that all are learned
     searcher, trainer = Searcher(run), FeedbackTrainer(run)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from machines import outside
-from running import json_of, refused, visterm
+from running import json_of, refused, set_all, visterm
 
 from visterm.learners.blend import effective
 from visterm.pipeline import open_run
@@ -131,7 +131,7 @@ def test_parquet_holds_the_gallery_side(run, name, trained, finished, tmp_path):
 def test_files_are_overwritten_and_others_stay(trained, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/notes.txt").write_text("mine")
-    arguments = ("export", "--to", "npz", "--run", "made", "--output", tmp_path / "out")
+    arguments = ("export", "--to", "npz", "--run", "made", "--learner", "oasis", "--output", tmp_path / "out")
     visterm(*arguments, cwd=trained)
     first = (tmp_path / "out/similarity.npz").read_bytes()
     printed = visterm(*arguments, "--learned-weight", 0, cwd=trained).stdout
@@ -148,11 +148,14 @@ def test_the_folder_is_named_after_run_and_learner(mine):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--to", "csv"), "--to csv: formats are npz, onnx, parquet, faiss"),
+        (("--to", "csv"), "--to csv: formats are npz, onnx, pixels, parquet, faiss"),
         (("--to", "npz", "--learner", "oassis"), "unknown learner oassis; did you mean oasis?"),
         (("--to", "npz", "--learner", "aroma"), "run made has no trained aroma"),
-        (("--to", "npz", "--output", "no/such"), "--output no/such: no such folder: no"),
-        (("--to", "npz", "--output", "made.npz"), "--output made.npz: this is a file; name a folder"),
+        (("--to", "npz", "--learner", "oasis", "--output", "no/such"), "--output no/such: no such folder: no"),
+        (
+            ("--to", "npz", "--learner", "oasis", "--output", "made.npz"),
+            "--output made.npz: this is a file; name a folder",
+        ),
         (
             ("--to", "npz", "--learner", "hier"),
             "hier.* is more than products .*: no npz file; use --to onnx$",
@@ -187,6 +190,58 @@ def test_an_index_that_memory_cannot_hold_is_refused(finished, monkeypatch, tmp_
     monkeypatch.setattr("visterm.plugins.export.export._MOST_FAISS", 1000)
     line = refused("export", "--to", "faiss", "--output", tmp_path / "out", cwd=finished)
     assert "FAISS holds dense vectors: 30 images with 40 numbers take 0 GB; use --to npz, or --to parquet" in line
+
+
+def prepared(path, repository):
+    """A photo as input of pixels.onnx, by the lines of plugins/export/README.md."""
+    section = (repository / "plugins/export/README.md").read_text().split("\n## From pixels\n")[1].split("\n## ")[0]
+    code = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
+    assert "visterm." not in code.replace('"visterm.', "")
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path.parent)
+        exec(code, names)
+    names["gallery"].close()
+    return names
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"onnx.keep": 0.9},
+        {
+            "onnx.keep": 0.9,
+            "onnx.resize": "trim",
+            "onnx.channels": "bgr",
+            "onnx.layer": "positive",
+            "precision": "float32",
+        },
+    ],
+)
+def test_pixels_give_the_results_of_a_search(repository, write_images, write_model, tmp_path, settings):
+    pytest.importorskip("onnxruntime")
+    write_images(tmp_path / "fruit", [f"{label}/{i}.png" for label in ("apple", "pear", "plum") for i in range(8)])
+    write_model(tmp_path / "model.onnx", 32)
+    section = {"kind": "onnx", "onnx.model": "model.onnx", "onnx.preprocess": "imagenet"} | settings
+    visterm("features", "fruit", *set_all(features=section), cwd=tmp_path)
+    visterm("train", "--learner", "oasis", *set_all(oasis={"n_steps": 2000, "pass_steps": 1000}), cwd=tmp_path)
+    visterm("export", "--to", "pixels,npz", "--learner", "oasis", "--output", "out", cwd=tmp_path)
+    (tmp_path / "out").rename(tmp_path / "photos-oasis")
+    write_images(tmp_path, ["photo.jpg"])
+    told = prepared(tmp_path / "photo.jpg", repository)
+    (image,) = told["session"].get_inputs()
+    assert (image.name, image.type, image.shape) == ("image", "tensor(uint8)", ["n", 32, 32, 3])
+    (answer,) = json_of("search", "photo.jpg", "-k", 10, "--learner", "oasis", cwd=tmp_path)
+    assert [row["path"] for row in answer["results"]] == told["paths"].tolist()
+    np.testing.assert_allclose(
+        [row["score"] for row in answer["results"]], told["scores"][told["best"]], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_pixels_of_a_run_without_network_are_refused(trained):
+    line = refused("export", "--to", "pixels", "--run", "made", "--learner", "cosine", cwd=trained)
+    assert "run made has no network" in line
 
 
 BLOCKS = ("NumPy", "FAISS", "ONNX Runtime", "usearch", "Qdrant", "Milvus")

@@ -3,7 +3,7 @@
 //
 //   id | upload | query_label   the query: an image of the collection, a picture uploaded (its
 //                               hash), a label
-//   learned_weight              weight of the learned similarity, 0 (cosine alone) to 1
+//   learned_weight              weight of the learned similarity, 0 (how images look) to 1
 //   learner, with               ranked by; compared with (a learner, or "before": the ranking
 //                               before the last update)
 //   example, weight, region     further images "id:12@-0.5", added with weights; weight of the

@@ -26,7 +26,7 @@ const MEANINGS = {
   ],
   learned: [
     "the weight of the learned similarity",
-    "Weight of the learned similarity: 0, on the left, is cosine alone, best for things that " +
+    "Weight of the learned similarity: 0, on the left, is how photos look, best for things that " +
       "nobody has labelled; 1, on the right, is the learner alone.",
   ],
   versus: ["comparisons", "A second ranking of the same query beside the first, with what moved."],
@@ -42,6 +42,11 @@ const MEANINGS = {
     "marks",
     "Relevant and not relevant results teach the learner what you mean. Nothing changes " +
       "before you update the ranking.",
+  ],
+  neighbours: [
+    "neighbours",
+    "A photo ranks higher where the photos that are like it are like the query, too. " +
+      "This takes no labels.",
   ],
   teachers: [
     "teachers",

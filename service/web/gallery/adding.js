@@ -16,7 +16,7 @@ import { begun, state } from "../core/state.js";
 
 const EVERY = 700; // milliseconds between two looks
 const NAMED = 3; // photos that are named; of others the number is said
-const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?)$/i;
+const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?|j2[ck]|jp[2cfx])$/i;
 
 const { fill, progress } = noteLine("#adding", "Progress of adding");
 

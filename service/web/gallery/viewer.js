@@ -11,6 +11,7 @@ import { count, figure, percent, plural } from "../core/text.js";
 import { drawExplanation } from "../search/explain.js";
 import { altText, markButtons } from "./grid.js";
 import { labelEditor } from "../teach/labels.js";
+import { drawNeighbours } from "../search/neighbours.js";
 import { drawTeachers, TEACHERS } from "../search/teachers.js";
 import { info, named } from "../core/words.js";
 import { zoomable } from "./zoom.js";
@@ -229,14 +230,15 @@ export async function drawViewer(given) {
     });
     if (!stage.isConnected) return;
     stage.replaceChildren(
+      drawNeighbours(explanation),
       drawExplanation(
         explanation,
         { query_region: query.address, result_region: thumbnail(image, 1024) },
-        given.best,
+        explanation.neighbours ? explanation.score : given.best,
       ),
       drawTeachers(explanation),
     );
-    announce(explanation.sentence);
+    announce(`${explanation.neighbours?.sentence ?? ""} ${explanation.sentence}`);
   } catch (error) {
     stage.replaceChildren(
       el(

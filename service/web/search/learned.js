@@ -1,4 +1,4 @@
-// The slider between cosine and the learned similarity: results change while it is dragged.
+// The slider between how photos look and the learned similarity: results change while it is dragged.
 
 import { $, el } from "../core/dom.js";
 import { change } from "../core/history.js";
@@ -51,7 +51,7 @@ export function drawLearned() {
       },
     });
     bar.replaceChildren(
-      el("span.quiet", "Cosine"),
+      el("span.quiet", "Look"),
       range,
       el("span.quiet", "Learned"),
       ...info("learned"),

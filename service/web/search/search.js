@@ -28,7 +28,7 @@ export async function readRun() {
     : "";
   const { upload_bytes, upload_seconds } = run.limits;
   $("#limits").textContent =
-    "JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF, " +
+    "JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP, TIFF or JPEG 2000, " +
     `up to ${Math.floor(upload_bytes / 2 ** 20)} MiB. ` +
     "The server stores the pixels only, no metadata, for " +
     `${plural(Math.round(upload_seconds / 86400), "day")}.`;

@@ -226,7 +226,7 @@ def test_labels_and_clicks_from_tables(tmp_path, write_images):
         setting = "collection.labels=labels.csv" if table == "labels" else "collection.clicks=clicks.csv"
         split = () if table == "labels" else ("--set", "split.train=0.7", "--set", "split.test=0.3")  # else all train
         result = visterm("features", "flat", "--run", table, *SMALL, "--set", setting, *split, cwd=tmp_path)
-        told = "labels.csv: 2 rows name no image of the collection, such as gone.jpg" in result.stderr
+        told = "labels.csv: 2 rows without an image of the collection, such as gone.jpg" in result.stderr
         assert told == (table == "labels")
         visterm("train", "--run", table, cwd=tmp_path)
         metrics = json_of("evaluate", "--run", table, cwd=tmp_path)
@@ -674,6 +674,7 @@ def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
     assert warning in (folder / "report.html").read_text()
     systems = json.loads((folder / "metrics.json").read_text())["systems"]
     assert systems["oasis"]["learned_weight"] == 0.2
-    assert systems["oasis"]["held_out"]["both"] == {"map": 0.888, "cosine": 0.854, "chance": 0.1, "n_images": 11}
+    both = {"map": 0.888, "cosine": 0.854, "chance": 0.1, "n_images": 11, "below_cosine": False}
+    assert systems["oasis"]["held_out"]["both"] == both
     assert "learned_weight" not in systems["wsabie"]
     assert "held_out" not in systems["cosine"]

@@ -23,6 +23,7 @@ def test_vectors_add_up_to_one_of_length_1(make):
         combine([vectors[0], vectors[0]], [1, -1])
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_search_with_a_sum_of_images_is_that_of_the_sum_and_leaves_them_out(searcher):
     names = ["apple/1.jpg", "pear/2.jpg", "plum/3.jpg"]
     weights = [1.0, 0.5, -0.7]

@@ -62,6 +62,7 @@ def outside(folder, write_images):
     return folder / "pear99.jpg"
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learner", [name for name in (*LEARNERS, "cosine") if name != "musl"])
 def test_heat_of_both_images_sums_to_the_score_that_search_shows(searcher, outside, learner):
     for query in (outside, "pear/3.jpg"):
@@ -77,6 +78,7 @@ def test_heat_of_both_images_sums_to_the_score_that_search_shows(searcher, outsi
             assert found == json.loads(json.dumps(found))
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learner", [name for name in (*LEARNERS, "cosine") if name != "musl"])
 def test_regions_carry_half_of_the_score_and_sum_to_it_with_the_rest(searcher, outside, learner):
     for query in (outside, "apple/2.jpg"):
@@ -257,6 +259,7 @@ def test_blocks_of_one_visterm_have_equal_heat(searcher):
     assert all(np.ptp(heat[visterms == one]) == 0 for one in np.unique(visterms))
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_forest_is_explained_by_all_nodes_of_its_blocks(tmp_path, write_images):
     forest = ["features.codebook.kind=forest", "features.codebook.n_trees=4"]
     searcher = Searcher(make_run(tmp_path, write_images, ["oasis", "musl"], *forest))
@@ -391,9 +394,9 @@ def test_an_image_that_has_changed_since_is_refused(tmp_path, write_images):
 def test_the_command_prints_a_table_or_json_and_draws(folder, outside, searcher, tmp_path):
     lines = visterm("explain", outside, "pear/1.jpg", "--pairs", 3, cwd=folder).stdout.splitlines()
     explanation = explain_pair(searcher, outside, "pear/1.jpg", "oasis")
-    assert lines[0] == explanation["sentence"]
-    assert lines[1].startswith(f"{outside} and pear/1.jpg: ")
-    assert lines[1].endswith(" by oasis")
+    assert lines[:2] == [explanation["neighbours"]["sentence"], explanation["sentence"]]
+    assert lines[2].startswith(f"{outside} and pear/1.jpg: ")
+    assert lines[2].endswith(" by oasis")
     assert [line.split()[0] for line in lines[-4:]] == ["pair", "1", "2", "3"]
     plain = visterm("explain", outside, "pear/1.jpg", cwd=folder).stdout.splitlines()
     assert plain == lines[:-4]

@@ -6,10 +6,13 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
+from PIL import Image
 from running import paths_of, refused, visterm
 
 from visterm.features import read_image
-from visterm.pipeline import Searcher
+from visterm.pipeline import Searcher, explain_pair
+from visterm.pipeline.errors import UserError
 
 CLASSES = ("apple", "pear", "plum")
 
@@ -28,6 +31,31 @@ def test_a_file_an_id_a_path_and_pixels_are_the_same_query(searcher, finished):
     assert paths_of(by_pixels)[0] == path  # of pixels nobody can say that they are the same file
     assert paths_of(by_pixels)[1:] == paths_of(by_file)[:28]
     assert by_pixels["query"] == "image 5"
+
+
+def test_images_of_pillow_contents_and_numbers_are_queries(searcher, finished):
+    file = finished / "fruit/pear/3.jpg"
+    number = next(image.id for image in searcher.images if image.path == "pear/3.jpg")
+    (pixels,) = searcher.search(read_image(file), k=29, learner="cosine")
+    with Image.open(file) as image:
+        turned = image.transpose(Image.Transpose.ROTATE_90)
+        turned.getexif()[0x0112] = 6  # to be turned back
+        for query in (image, turned, image.convert("RGBA"), file.read_bytes()):
+            (answer,) = searcher.search(query, k=29, learner="cosine")
+            assert answer == pixels
+    (by_number,) = searcher.search(number, k=29, learner="cosine")
+    assert by_number == searcher.search([np.int64(number)], k=29, learner="cosine")[0]
+    assert by_number["results"] == searcher.search(f"id:{number}", k=29, learner="cosine")[0]["results"]
+    copies = searcher.search(file.read_bytes(), k=29, learner="cosine", exclude_duplicates=True)
+    assert "pear/3.jpg" not in paths_of(copies[0])
+    explained = [explain_pair(searcher, one, "id:1") for one in (read_image(file), Image.open(file), file.read_bytes())]
+    assert explained[0]["score"] == explained[1]["score"] == explained[2]["score"]
+    with pytest.raises(UserError, match="not an image"):
+        explain_pair(searcher, b"no image", "id:1")
+    region = searcher.search([file.read_bytes(), Image.open(file)], k=3, region=(0, 0, 0.9, 0.9))
+    assert region[0]["results"][0]["path"] == "pear/3.jpg"
+    refused = searcher.search([b"no image", 10**9])
+    assert [answer["error"] for answer in refused] == ["not an image", "run fruit has no image of this id"]
 
 
 def test_one_query_needs_no_list(searcher, finished):

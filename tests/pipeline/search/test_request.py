@@ -56,7 +56,7 @@ CASES = [
     {"learned_weight": 0.9, "learner": "wsabie"},
     {"region": "0,0,0.5,0.5", "label": "pear"},
     {"exclude_duplicates": True, "not_label": "apple"},
-    {"min_probability": 0.5, "learner": "oasis"},
+    {"min_probability": 0.5, "learner": "oasis", "k": 29},
 ]
 
 

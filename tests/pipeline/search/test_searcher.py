@@ -41,6 +41,7 @@ def test_every_learner_answers_as_the_command_does(searcher, finished):
         searcher.search("id:1", learner="aroma")
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("name", ["oasis", "wsabie", "cosine"])
 def test_a_share_of_what_was_learned(searcher, name):
     """Nothing of it is the plain look, all of it the learner; between them one index serves every share."""
@@ -74,6 +75,7 @@ def test_a_share_of_what_was_learned(searcher, name):
     assert len(several["results"]) == 5
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("kind", ["exact", "two-stage", pytest.param("milvus", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("chosen", [0.35, 1.0])
 def test_the_share_of_a_run_is_what_training_chose(mine, kind, chosen):
@@ -110,6 +112,7 @@ def test_the_share_of_a_run_is_what_training_chose(mine, kind, chosen):
             close_file(os.fspath(mine / "runs/fruit/index/milvus.db"))
 
 
+@pytest.mark.usefixtures("alone")
 def test_of_a_model_that_was_saved_before_there_were_shares_all_counts(mine):
     """It has no share, no scale and no whitening."""
     for name in ("oasis", "wsabie"):

@@ -73,6 +73,7 @@ def test_search(both, finished, learner):
         assert all(answer["results"] for answer in answers)
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_photo_gives_the_same_scores_wherever_it_lies(both, finished, tmp_path):
     """That of the collection is rounded to float16, and so is the vector of a query."""
     copy = tmp_path / "copy.jpg"
@@ -95,6 +96,7 @@ def test_labels(both):
         assert answer == wanted
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learner", ["oasis", "cosine"])
 def test_explanations(both, learner):
     explanation, wanted = (explain_pair(searcher, "id:3", "id:9", learner, n_pairs=49) for searcher in both)

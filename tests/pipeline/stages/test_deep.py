@@ -76,6 +76,7 @@ def test_a_run_keeps_how_photos_are_fitted(mine):
     assert found["extracted"] == 24
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learner", ["cosine", "oasis", "wsabie"])
 def test_pairs_of_cells_sum_to_the_score(finished, learner):
     searcher = Searcher(finished / "runs/fruit")
@@ -118,7 +119,7 @@ def test_a_large_photo_is_explained_in_its_own_pixels(finished, tmp_path):
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
     words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", "--pairs", 2, cwd=finished).stdout
     assert "cell in the query" in words
-    assert "of 49 cells" in words.splitlines()[0]
+    assert "of 49 cells" in words.splitlines()[1]
     found = json_of("search", tmp_path / "large.jpg", "-k", 1, "--learner", "cosine", cwd=finished)
     assert found[0]["results"][0]["path"] == "plum/2.jpg"
 

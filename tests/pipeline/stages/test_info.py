@@ -1,9 +1,9 @@
-"""The description of a run whose files are damaged."""
+"""The description of a run: what of its tables is not used, and which files are damaged."""
 
 from __future__ import annotations
 
 import pytest
-from running import json_of, refused, visterm
+from running import CLASSES, SMALL, json_of, refused, visterm
 
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import make_record
@@ -137,3 +137,37 @@ def test_damaged_figures_are_named(mine, text):
     assert f"damaged:     {line}" in visterm("info", cwd=mine).stdout.splitlines()
     assert described["evaluations"]["oasis"]["error"].startswith("runs/fruit/evaluations/oasis/metrics.json: damaged")
     assert described["learners"]["oasis"].endswith("0 steps")
+
+
+def test_what_a_table_holds_and_a_run_does_not_use_is_said_everywhere(mine):
+    """By `features`, `info` and the report of an evaluation."""
+    rows = [f"{c}\\{i}.jpg;{c}\n" for c in CLASSES for i in range(10) if (c, i) != ("apple", 0)]
+    (mine / "labels.csv").write_text("file;Class\n" + "".join(rows) + "gone.jpg;fig\n")
+    said = visterm("features", "fruit", *SMALL, "--set", "collection.labels=labels.csv", cwd=mine).stderr
+    lines = [
+        "29 names with backslashes, such as apple\\1.jpg",
+        "1 row without an image of the collection, such as gone.jpg; skipped",
+        "1 image in no row of labels.csv, such as apple/0.jpg: no label",
+    ]
+    assert "3 labels from labels.csv, column Class, images by the column file: apple, pear, plum" in said
+    assert all(line in said for line in lines)
+    described = json_of("info", cwd=mine)
+    assert described["labels"] == "labels.csv, column Class, images by the column file"
+    assert [line.split("labels.csv: ")[-1] for line in described["not_used"]] == lines
+    printed = visterm("info", cwd=mine).stdout
+    assert all(f"{line}\n" in printed for line in lines)
+    visterm("evaluate", "--learner", "cosine", cwd=mine)
+    report = (mine / "runs/fruit/evaluations/cosine/report.html").read_text()
+    assert "1 row without an image of the collection, such as gone.jpg; skipped" in report
+
+
+def test_rows_that_make_no_sense_are_refused_or_skipped(mine):
+    rows = [f"{c}/{i}.jpg,{c}\n" for c in CLASSES for i in range(10)]
+    (mine / "labels.csv").write_text("path,label\n" + "".join(rows) + "apple/1.jpg,a,b\n")
+    arguments = ("features", "fruit", *SMALL, "--set", "collection.labels=labels.csv")
+    line = refused(*arguments, cwd=mine)
+    assert line.endswith(
+        "labels.csv, line 32: more cells than the first line has columns; --set collection.skip_bad_rows=true skips "
+        "such rows"
+    )
+    assert "1 row that cannot be used, such as line 32" in visterm(*arguments, "--skip-bad-rows", cwd=mine).stderr

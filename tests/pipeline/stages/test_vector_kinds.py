@@ -8,9 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from contextlib import closing
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,12 +23,16 @@ from visterm.learners import Blend, load_learner
 from visterm.pipeline import Searcher
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import file_crc32
+from visterm.pipeline.store.files import file_sha256, write_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import load_extractor
 from visterm.teaching import feedback as update
 from visterm.teaching import overview
 from visterm.teaching.batches import collect_batches, learn_batch, prepare_learner
 from visterm.teaching.feedback import FeedbackTrainer
+
+onnx = pytest.importorskip("onnx")
 
 CLASSES = ("apple", "pear", "plum", "quince")
 NAMES = [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)]
@@ -52,6 +58,35 @@ def halved(vectors):
 def rows_by_path(folder):
     searcher = Searcher(folder)
     return dict(zip([image.path for image in searcher.images], searcher.X, strict=True))
+
+
+def test_a_run_keeps_the_white_of_its_files_of_more_than_eight_bits(tmp_path, write_images):
+    write_images(tmp_path / "photos", NAMES[:20])
+    for file in (tmp_path / "photos").rglob("*.jpg"):
+        levels = cv2.imread(str(file)).astype(np.uint16) * 16
+        cv2.imwrite(str(file.with_suffix(".png")), levels >> (3 if file.stem in "12" else 0))
+        file.unlink()
+    visterm("features", "photos", *small(features={"n_visterms": 20}), cwd=tmp_path)
+    run = Run(tmp_path / "runs/photos")
+    assert run.record(run.extractor)["reading"] == {"version": 2, "white": 4095, "longest": 2.5}
+    extractor = load_extractor(run.extractor / "files", "")
+    dim, bright = (extractor.read(tmp_path / f"photos/apple/{name}.png").pixels for name in (1, 0))
+    assert dim.max() < 64 < bright.max()
+
+    # one made before reads as it did, and is up to date
+    file = run.extractor / "files/extractor.json"
+    saved, record = json.loads(file.read_text()), json.loads((run.extractor / "record.json").read_text())
+    del saved["settings"]["reading"], saved["settings"]["white"], record["reading"]
+    file.write_text(json.dumps(saved | {"format": 5}))
+    record["sizes"]["files/extractor.json"] = file.stat().st_size
+    record["crc32"]["files/extractor.json"] = zlib.crc32(file.read_bytes())
+    write_record(run.extractor / "record.json", record)
+    assert json_of("features", "photos", cwd=tmp_path)["extracted"] == 0
+    load_extractor.cache_clear()
+    assert load_extractor(run.extractor / "files", "").read(tmp_path / "photos/apple/0.png").pixels.max() <= 15
+    assert json_of("features", "photos", "--force", cwd=tmp_path)["extracted"] == 20
+    load_extractor.cache_clear()
+    assert load_extractor(run.extractor / "files", "").white == 4095
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +143,7 @@ def test_every_learner_is_measured_in_one_report(finished):
     assert "model: " in report
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learner", [*LEARNERS, "cosine"])
 def test_search_embeds_the_query_with_the_same_model(finished, tmp_path, learner):
     shutil.copy(finished / "fruit/pear/3.jpg", tmp_path / "q.jpg")  # a copy, so that nothing is left out
@@ -165,6 +201,89 @@ def test_another_model_makes_everything_again(mine, write_model):
     assert "was trained on other features" in refused("search", "fruit/pear/1.jpg", cwd=mine)
     info = json_of("info", cwd=mine)
     assert info["vectors"] == f"of 12 numbers in float16, made by {mine / 'other.onnx'}"
+
+
+def split(source, file):
+    """Write a model with its weights in weights.bin beside it."""
+    file.parent.mkdir(exist_ok=True)
+    (file.parent / "weights.bin").unlink(missing_ok=True)
+    onnx.save(onnx.load(source), file, save_as_external_data=True, location="weights.bin", size_threshold=0)
+
+
+@pytest.fixture
+def beside(tmp_path, write_images, write_model):
+    """A run of a model whose weights lie in a second file; a stranger's weights lie in the current folder."""
+    write_images(tmp_path / "fruit", NAMES[:6])
+    for seed in (0, 1):
+        write_model(tmp_path / f"{seed}.onnx", 32, seed=seed)
+    split(tmp_path / "0.onnx", tmp_path / "models/m.onnx")
+    split(tmp_path / "1.onnx", tmp_path / "stranger.onnx")
+    section = {"kind": "onnx", "onnx.model": "models/m.onnx"}
+    visterm("features", "fruit", *small(features=section), cwd=tmp_path)
+    return tmp_path
+
+
+def rows_are_those_of(folder, model):
+    embedder = OnnxEmbedder(folder / model).fit()
+    return all(
+        np.array_equal(row, halved(embedder.transform([folder / "fruit" / path])[0]))
+        for path, row in rows_by_path(folder / "runs/fruit").items()
+    )
+
+
+def test_weights_in_a_second_file_are_part_of_the_model(beside):
+    assert rows_are_those_of(beside, "0.onnx")
+    assert json_of("features", "fruit", cwd=beside)["extracted"] == 0
+    split(beside / "1.onnx", beside / "models/m.onnx")  # exported again: the graph is the same
+    again = visterm("features", "fruit", cwd=beside)
+    assert "run fruit: made with another model; its vectors are made again" in again.stderr
+    assert rows_are_those_of(beside, "1.onnx")
+    (beside / "models/weights.bin").unlink()
+    assert "m.onnx: its weights are missing: put the file weights.bin into" in refused("features", "fruit", cwd=beside)
+    shutil.rmtree(beside / "models")  # the run has its own
+    (beside / "moved").mkdir()
+    (beside / "runs").rename(beside / "moved/runs")
+    shutil.copy(beside / "fruit" / NAMES[0], beside / "moved/q.jpg")
+    load_extractor.cache_clear()  # as in a process of its own
+    found = json_of("search", "q.jpg", cwd=beside / "moved")[0]["results"]
+    assert found[0]["path"] == NAMES[0]
+    assert found[0]["score"] == pytest.approx(1, abs=1e-6)
+
+
+def test_a_run_that_left_weights_out_says_so_and_is_rebuilt(beside):
+    extractor = beside / "runs/fruit/extractor"
+    record, embedder = (json.loads((extractor / name).read_text()) for name in ("record.json", "files/embedder.json"))
+    (extractor / "files/weights.bin").unlink()
+    del embedder["fitted"]["resizing"]
+    (extractor / "files/embedder.json").write_text(json.dumps(embedder))
+    record["inputs"] = {"model": file_sha256(beside / "models/m.onnx")}
+    for key, measure in (("sizes", lambda file: file.stat().st_size), ("crc32", file_crc32)):
+        record[key] = {name: measure(extractor / name) for name in record[key] if "weights" not in name}
+    write_record(extractor / "record.json", record)
+    load_extractor.cache_clear()  # as in a process of its own
+    said = refused("search", f"fruit/{NAMES[0]}", cwd=beside)
+    assert "an earlier version left its weights out" in said
+    assert said.endswith("run 'visterm features --force --run fruit' to rebuild it")
+    again = visterm("features", "fruit", cwd=beside)
+    assert "made by a version that looked for the weights of the model in the current folder" in again.stderr
+    assert rows_are_those_of(beside, "0.onnx")
+    assert json_of("search", f"fruit/{NAMES[0]}", cwd=beside)[0]["results"]
+
+
+def test_a_file_of_preprocessing_is_read_by_inspect_and_noticed_by_features(beside):
+    settings = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": {"height": 32, "width": 32}}
+    (beside / "models/preprocessor_config.json").write_text(json.dumps(settings))
+    shown = visterm("model", "inspect", "models/m.onnx", cwd=beside).stdout
+    assert "preprocess: as" in shown
+    (line,) = (line for line in shown.splitlines() if line.startswith("use it:"))
+    assert "--set features.onnx.resize=stretch --set features.onnx.layer=flat" in line.replace(
+        "--set features.onnx.preprocess=tf ", ""
+    )
+    said = visterm("features", "fruit", "--force", cwd=beside).stderr
+    assert "preprocessor_config.json asks for another mean, scale or order of channels" in said
+    said = visterm("features", "fruit", *line.split()[5:], "--force", cwd=beside).stderr
+    assert "preprocessor_config.json" not in said
+    assert "stretch to 32 x 32, rgb, preprocess tf" in said
 
 
 def test_a_changed_setting_counts_and_a_moved_model_does_not(mine):
@@ -350,7 +469,6 @@ def test_vectors_as_queries(table):
     found = json_of("search", "two.npy", "one.npy", "quince/2.jpg", "--learner", "cosine", cwd=table)
     assert [answer["query"] for answer in found] == ["two.npy[0]", "two.npy[1]", "one.npy", "quince/2.jpg"]
     assert [answer["results"][0]["path"] for answer in found[:3]] == [NAMES[0], NAMES[39], NAMES[13]]
-    assert found[2]["results"][0]["score"] == pytest.approx(1, abs=1e-6)
 
 
 def test_queries_that_cannot_be_answered(table, write_images):
@@ -367,6 +485,7 @@ def test_queries_that_cannot_be_answered(table, write_images):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone")
 def test_images_beside_the_vectors(table, write_images):
     """Where ids are paths of images, an image file asks with its vector, and the report shows it."""
     write_images(table / "photos", NAMES)
@@ -461,15 +580,16 @@ def test_sparse_vectors_stay_sparse(table):
 
 
 def test_labels_of_the_table_and_of_a_file(table):
-    labels = [f"{name[0]}|{i % 3}" for i, name in enumerate(NAMES)]
+    labels = [f"{name[0]}|{i % 3}" if i != 39 else "nan" for i, name in enumerate(NAMES)]
     with open(table / "ids.csv", "w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerows([("path", "kind"), *zip([f"<{i}>" for i in range(40)], labels, strict=True)])
     columns = {"vectors.id_column": "path", "vectors.label_column": "kind"}
     arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(collection=columns))
-    visterm(*arguments, cwd=table)
+    said = visterm(*arguments, cwd=table).stderr
+    assert "1 label that is no value, such as nan; skipped" in said
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
-    assert found == {f"<{i}>": {label: 1.0} for i, label in enumerate(labels)}
+    assert found == {f"<{i}>": {label: 1.0} if i != 39 else {} for i, label in enumerate(labels)}
     (table / "labels.csv").write_text("path,label\n<0>,x\n<0>,y\n<1>,x\n")
     visterm(*arguments, "--set", "collection.labels=labels.csv", cwd=table)
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
@@ -544,7 +664,7 @@ def test_settings_of_tables_that_do_not_fit(table):
 def test_taking_over_that_was_killed_goes_on(table):
     """A kill between two segments: what is in the catalogue stays, the rest comes with the next call."""
     program = (
-        "import sys, os; from pathlib import Path; import visterm.pipeline.stages.vector_kinds as e; "
+        "import sys, os; from pathlib import Path; import visterm.pipeline.stages.imported_vectors as e; "
         "from visterm.pipeline.store.catalogue import Collection as C; from visterm.pipeline.store.run import Run; "
         "from visterm.pipeline.stages.features import features; from visterm.pipeline.console import Console\n"
         "e.SEGMENT_BYTES = 4 * 12 * 8; n = 0; old = C.enter_segment\n"

@@ -28,8 +28,8 @@ def test_labels_and_clicks_from_a_table(tmp_path, scan, extract, kind, text, lab
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        ("labels", "path,label\nx.jpg,a\n", "none of its 1 paths"),
-        ("labels", "path,label\n", "none of its 0 paths"),
+        ("labels", "path,label\nx.jpg,a\n", "none of its rows names an image of the collection, not even x.jpg"),
+        ("labels", "path,label\n", "none of its rows names an image"),
         ("clicks", "query,path,count\ncat,1.jpg,-3\n", "line 2: count '-3' is not a positive number"),
     ],
 )

@@ -11,12 +11,21 @@ from PIL import Image
 from running import SMALL, json_of, refused, visterm
 
 from visterm.pipeline import Searcher
+from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.manifests import read_manifest
+from visterm.pipeline.store.notes import Notes
 
-SETTINGS = (*SMALL, "--set", "features.n_visterms=10", "--set", "collection.labels=photos/metadata.csv")
+SETTINGS = (
+    *SMALL,
+    "--set",
+    "features.n_visterms=10",
+    "--set",
+    "collection.labels=photos/metadata.csv",
+    *("--set", "collection.label_column=none"),
+)
 PATHS = ["train/1.jpg", "train/2.jpg", "3.jpg"]
 
 
@@ -24,24 +33,30 @@ PATHS = ["train/1.jpg", "train/2.jpg", "3.jpg"]
 def read(tmp_path):
     """Function (name, text) that writes a table into the directory of the images, and reads it."""
 
-    def write_and_read(name, content):
+    def write_and_read(name, content, **settings):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(content if isinstance(content, str) else json.dumps(content))
-        return read_manifest(file, tmp_path, PATHS, {*PATHS, "notes.txt"})
+        notes = Notes(file, skip_bad_rows=False)
+        manifest = read_manifest(file, tmp_path, PATHS, {*PATHS, "notes.txt"}, CollectionConfig(**settings), notes)
+        return manifest, notes.lines()
 
     return write_and_read
 
 
 def test_a_table_of_labels(read):
-    table = read("labels.csv", "path,label\n3.jpg,x\n3.jpg,y\ngone.jpg,x\nnotes.txt,x\n")
+    table, lines = read("labels.csv", "path,label\n3.jpg,x\n3.jpg,y\ngone.jpg,x\nnotes.txt,x\n")
     assert table.labels == {"3.jpg": {"x": 1.0, "y": 1.0}}
-    assert (table.fields, table.n_known, table.unknown) == ({"3.jpg": {}}, 1, ["gone.jpg"])
+    assert (table.fields, table.example) == ({"3.jpg": {}}, "gone.jpg")
+    assert lines == [
+        "1 row of a file that is no image of the collection, such as notes.txt; skipped",
+        "1 row without an image of the collection, such as gone.jpg; skipped",
+    ]
 
 
 def test_metadata_of_hugging_face(read):
     rows = "file_name,label,camera,date\n1.jpg,x,X100,2024-05\n2.jpg,,D70,\n"
-    table = read("train/metadata.csv", rows)  # its names are relative to its folder
+    table, _ = read("train/metadata.csv", rows)  # its names are relative to its folder
     assert table.labels == {"train/1.jpg": {"x": 1.0}, "train/2.jpg": {}}
     assert table.fields == {
         "train/1.jpg": {"camera": "X100", "date": "2024-05-01T00:00:00"},
@@ -51,13 +66,15 @@ def test_metadata_of_hugging_face(read):
         {"file_name": "1.jpg", "label": 3, "iso": 200, "flash": True, "objects": {"bbox": []}},
         {"file_name": "2.jpg", "labels": ["x", "y"]},
     ]
-    table = read("train/metadata.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
+    table, told = read("train/metadata.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
     assert table.labels == {"train/1.jpg": {"3": 1.0}, "train/2.jpg": {"x": 1.0, "y": 1.0}}
-    assert table.fields["train/1.jpg"] == {"iso": "200", "flash": "true"}  # lists and objects are no fields
+    assert table.fields["train/1.jpg"] == {"iso": "200", "flash": "true"}
+    assert told == ["1 column of lists, such as objects; no fields of the images"]
 
 
-def test_a_table_without_labels_leaves_them_to_the_folders(read):
-    assert read("metadata.csv", "file_name,camera\n3.jpg,X100\n").labels is None
+def test_a_table_without_labels_leaves_them_to_the_folders_if_asked(read):
+    table, _ = read("metadata.csv", "file_name,camera\n3.jpg,X100\n", label_column="none")
+    assert (table.labels, table.fields) == (None, {"3.jpg": {"camera": "X100"}})
 
 
 def test_annotations_of_coco(read):
@@ -74,39 +91,41 @@ def test_annotations_of_coco(read):
         ],
         "categories": [{"id": 1, "name": "dog"}, {"id": 2, "name": "cat"}],
     }
-    table = read("instances.json", content)
+    table, lines = read("instances.json", content)
     assert table.labels == {"train/1.jpg": {"dog": 1.0, "cat": 1.0}, "3.jpg": {}}
     assert table.fields == {"train/1.jpg": {"license": "4"}, "3.jpg": {}}
-    assert table.unknown == ["gone.jpg"]
+    assert lines == [
+        "1 row without an image of the collection, such as gone.jpg; skipped",
+        "1 image that the table names without a label, such as 3.jpg",
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.csv", "file_nam,label\n3.jpg,x\n", "a.csv: no column path or file_name that names the images; is file_nam"),
-        ("a.csv", "image,label\n3.jpg,x\n", "a.csv: no column path or file_name that names the images; its columns"),
+        ("a.csv", "what,label\n3.jpg,x\n", "a.csv: no column path or file_name that names the images; its columns"),
         ("a.csv", "path,label,label\n3.jpg,x,y\n", "a.csv: two columns label; rename one of them"),
-        ("a.csv", "path;label\n", "a.csv: no column path or file_name"),
-        ("a.csv", "path,label\n3.jpg,\n", "a.csv, line 2: an empty label"),
+        ("a.csv", "path,label\n3.jpg,\n", "a.csv: gives no label to any image of the collection (column label)"),
         ("a.csv", "path,label\n,x\n", "a.csv, line 2: an empty path"),
         ("a.csv", "path,label\n3.jpg,x,y\n", "a.csv, line 2: more cells than the first line has columns"),
         (
             "a.csv",
-            "path,iso\n3.jpg,100\n3.jpg,200\n",
+            "path,label,iso\n3.jpg,x,100\n3.jpg,x,200\n",
             "a.csv, line 3: 3.jpg stands here for the second time, with anot",
         ),
-        ("a.csv", "path,date\n3.jpg,May\n", "a.csv, line 2: 'May' is not a date"),
-        ("a.jsonl", '{"file_name": "3.jpg"\n', "a.jsonl: not JSON lines"),
+        ("a.csv", "path,label,date\n3.jpg,x,May\n", "a.csv, line 2: 'May' is not a date"),
+        ("a.jsonl", '{"file_name": "3.jpg"\n', "a.jsonl, line 1: not JSON ("),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1: not a JSON object"),
-        ("a.jsonl", '{"file_name": 3}\n', "a.jsonl, line 1: file_name is not the name of a file"),
-        ("a.jsonl", '{"name": "3.jpg"}\n', "a.jsonl, line 1: no column path or file_name"),
+        ("a.jsonl", '{"file_name": [3], "label": 3}\n', "a.jsonl, line 1: file_name is not the name of a file"),
+        ("a.jsonl", '{"name": "3.jpg"}\n', "a.jsonl: no column path or file_name"),
         ("a.json", "{", "a.json: not JSON"),
         ("a.json", [], "a.json: not COCO annotations"),
         ("a.json", {"images": [{"id": 1}]}, "a.json: not COCO annotations (images, annotations, categories): 'file_na"),
         (
             "a.json",
-            {"images": [], "annotations": [{"image_id": 1, "category_id": 1}]},
-            "a.json: not COCO annotations (images, annotations, categories): 1 is missing",
+            {"images": [], "annotations": [{"category_id": 1}]},
+            "a.json: not COCO annotations (images, annotations, categories): 'image_id' is missing",
         ),
     ],
 )
@@ -140,7 +159,7 @@ def test_from_a_manifest_to_filtered_searches(tmp_path):
     manifest = tmp_path / "photos/metadata.csv"
     manifest.write_text("file_name,camera\na.jpg,X100\nb.png,X100\nc.webp,D70\ngone.jpg,D70\n")
     said = visterm("features", "photos", *SETTINGS, cwd=tmp_path).stderr
-    assert "1 row names no image of the collection, such as gone.jpg" in said
+    assert "1 row without an image of the collection, such as gone.jpg" in said
     assert "1 other file ignored, such as notes.txt" in said
     assert "skipped:" not in said
 

@@ -71,6 +71,28 @@ def test_names_of_any_bytes(scan, extract):
     assert scan() == (0, 0, 0, 3)
 
 
+def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection, tmp_path, scan):
+    names = ["a/1.jpg", "b/1.jpg", "a/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "#recycle/1.jpg"]
+    assert scan(*names) == (2, 0, 0, 0)
+    assert set(collection.labels()) == {"a/1.jpg", "b/1.jpg"}
+    assert collection.skipped() == []
+    (tmp_path / "images/a/1.NEF").touch()  # of one shot
+    changes = collection.scan(tmp_path / "images", load_config())
+    assert (changes.system, changes.raw, collection.skipped()) == (("#recycle", "a/@eaDir"), 1, [])
+
+    config = load_config(None, ["collection.exclude=['*_THUMB.jpg', 'b/old*', small, no such]"])
+    scan("a/1_thumb.jpg", "b/old/1.jpg", "c/small/x/1.jpg", "c/smaller/1.jpg", "a/b/old.jpg", "b/older.txt")
+    assert len(collection.labels()) == 7
+    changes = collection.scan(tmp_path / "images", config)
+    assert (changes.removed, changes.excluded) == (3, 4)
+    assert changes.warnings == ("collection.exclude: nothing matches 'no such'",)
+    assert set(collection.labels()) == {"a/1.jpg", "a/b/old.jpg", "b/1.jpg", "c/smaller/1.jpg"}
+    assert collection.unfit(["b/old/2.jpg", "a/@eaDir/1.jpg", "b/2.jpg"], config) == {
+        "b/old/2.jpg": "collection.exclude skips 'b/old*'",
+        "a/@eaDir/1.jpg": "it lies in a folder of previews or deleted files",
+    }
+
+
 def test_only_the_classes_asked_for(collection, tmp_path, scan):
     names = "a/1.jpg", "b/1.jpg", "c/1.jpg", "c/notes.txt"
     assert scan(*names, settings=["collection.classes=[a, b]"])[0] == 2

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
+
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.splits import Layout, split_key
 
 
 def test_folders_name_classes_and_splits(scan, extract):
@@ -29,6 +33,69 @@ def test_folders_name_classes_and_splits(scan, extract):
 def test_labels_and_splits_by_path(scan, extract, expected):
     scan(*expected)
     assert {image.path: (image.labels, image.split) for image in extract()} == expected
+
+
+@pytest.mark.parametrize(
+    ("paths", "text", "first"),  # the layout, and label and split of the first image
+    [
+        (["Training/a/1.jpg", "valid/a/2.jpg", "testing/b/1.jpg", "dev/b/3.jpg"], "split", ("a", "train")),
+        (["train/1.jpg", "valid/2.jpg", "test/3.jpg"], "split", (None, "train")),
+        (["train2017/1.jpg", "val2017/2.jpg"], "split", (None, "train")),
+        (["train/images/1.jpg", "valid/images/2.jpg"], "split/none", (None, "train")),
+        (["images/train/1.jpg", "images/val/2.jpg"], "split1", (None, "train")),
+        (["set/data/train/a/1.jpg", "set/data/val/b/2.jpg"], "split2", ("a", "train")),
+        (["2023/1.jpg", "2024/2.jpg"], "flat", (None, None)),
+        (["2023/05/1.jpg", "2024/12/2.jpg"], "flat", (None, None)),
+        (["2023-05-01/1.jpg", "20240517/2.jpg", "Photos from 2024/1.jpg"], "flat", (None, None)),
+        (["DCIM/100CANON/1.jpg", "DCIM/101_FUJI/2.jpg"], "flat", (None, None)),
+        (["2023/dog/1.jpg", "2024/cat/2.jpg", "2024/3.jpg"], "classes/1", ("dog", None)),
+        (["Takeout/Google Photos/dog/1.jpg", "Takeout/Google Photos/cat/1.jpg"], "classes/2", ("dog", None)),
+        (["0001/1.jpg", "1999/2.jpg", "2999/1.jpg"], "classes", ("0001", None)),  # numbers of products
+        (["0/1.jpg", "1/2.jpg", "9/1.jpg"], "classes", ("0", None)),  # of digits
+        (["dog/1.jpg", "dog/2.jpg"], "classes", ("dog", None)),  # a first class
+        (["dog/2023/1.jpg", "cat/2024/2.jpg", "3.jpg"], "classes", ("dog", None)),
+        (["/elsewhere/dog/1.jpg", "2.jpg"], "flat", (None, None)),
+    ],
+)
+def test_what_folders_mean(paths, text, first):
+    layout = Layout.of(paths)
+    assert layout.text == text
+    again = Layout(text + "+table")  # as the catalogue has it
+    for one in (layout, again):
+        label, split = one.label(paths[0]), one.split(paths[0]) if one.kind == "split" else None
+        assert (label, split) == first
+
+
+@pytest.mark.parametrize(
+    ("level", "labels"),
+    [(1, ["2023", "2024"]), (2, ["dog", "cat"]), (-1, ["big", "cat"]), (3, ["big", None]), (9, [None, None])],
+)
+def test_the_level_of_the_labels_can_be_chosen(level, labels):
+    paths = ["2023/dog/big/1.jpg", "2024/cat/2.jpg"]
+    assert list(map(Layout.of(paths, level).label, paths)) == labels
+    below = ["train/" + path for path in paths]
+    layout = Layout.of(below, level)
+    assert list(map(layout.label, below)) == labels
+    assert layout.split(below[0]) == "train"
+
+
+def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
+    scan("2023/dog/1.jpg", "2024/cat/2.jpg")
+    (line,) = collection.label_source()[1]
+    assert line.startswith("folders 2023, 2024 name no label: dates, cameras, or a folder that holds all others; --set")
+    assert collection.label_sizes() == {"dog": 1, "cat": 1}
+    scan(settings=["collection.label_level=1"])
+    assert collection.label_source() == ("the folders", [])
+    assert collection.label_sizes() == {"2023": 1, "2024": 1}
+    scan(settings=["collection.labels=none"])
+    assert (collection.label_source(), collection.label_sizes()) == (("", []), {})
+    with pytest.raises(UserError, match="label_level counts folders from 1"):
+        load_config(None, ["collection.label_level=0"])
+
+
+def test_a_folder_that_is_not_utf8_names_a_label_that_can_be_typed(collection, scan):
+    scan(b"caf\xe9/1.jpg", b"bar/1.jpg")
+    assert collection.label_sizes() == {"caf\u00e9": 1, "bar": 1}
 
 
 def test_a_class_may_be_called_train(scan, extract):
@@ -56,3 +123,54 @@ def test_another_fold_draws_other_images(collection, scan):
     scan(settings=["split.seed=1"])
     assert len(collection.training_paths()) == len(first) == 12
     assert collection.training_paths() != first
+
+
+def splits_of(images):
+    """Splits of each class."""
+    splits = defaultdict(Counter)
+    for image in images:
+        splits[next(iter(image.labels))][image.split] += 1
+    return splits
+
+
+def test_where_most_classes_are_pairs_whole_classes_are_drawn(collection, scan, extract):
+    """Split within classes, no side would have two images of any: nothing could be learned or measured."""
+    scan(*(f"c{c:02}/{i}.jpg" for c in range(40) for i in range(2)), *(f"alone{c}/0.jpg" for c in range(10)))
+    splits = splits_of(extract())
+    assert all(len(of_class) == 1 for of_class in splits.values())
+    pairs, alone = (
+        Counter(next(iter(of_class)) for name, of_class in splits.items() if name.startswith(kind))
+        for kind in ("c", "alone")
+    )
+    assert (pairs, alone) == ({"train": 24, "test": 16}, {"train": 6, "test": 4})
+    assert collection["split_by"] == "class"
+
+    scan(*(f"c{c:02}/new.jpg" for c in range(40)), *(f"d{c:02}/{i}.jpg" for c in range(10) for i in range(2)))
+    after = splits_of(collection.images() + extract())
+    assert all(set(after[name]) == set(of_class) for name, of_class in splits.items())  # new images follow their class
+    assert Counter(next(iter(after[f"d{c:02}"])) for c in range(10)) == {"train": 6, "test": 4}
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "whole"),
+    [
+        ([f"c{c}/{i}" for c in range(19) for i in range(2)], [], False),  # too few classes
+        ([f"c{c}/{i}" for c in range(20) for i in range(3)], [], True),
+        ([f"c{c}/{i}" for c in range(20) for i in range(4)], [], False),
+        ([*(f"c{c}/{i}" for c in range(20) for i in range(3)), *(f"big/{i}" for i in range(61))], [], False),
+        ([f"c{c}/{i}" for c in range(20) for i in range(3)], ["split.by=image"], False),
+        ([f"c{c}/{i}" for c in range(20) for i in range(3)], ["split.train=2", "split.test=1"], False),
+        ([f"c{c}/{i}" for c in range(5) for i in range(9)], ["split.by=class"], True),
+        ([f"c{c}/0" for c in range(40)], [], False),  # one image of each class: all are trained on
+    ],
+)
+def test_whole_classes_are_drawn_where_they_are_small_or_asked_for(scan, extract, names, settings, whole):
+    scan(*(f"{name}.jpg" for name in names), settings=settings)
+    splits = splits_of(extract())
+    assert all(len(of_class) == 1 for of_class in splits.values()) == (whole or len(splits) == 40)
+    assert (sum(of_class["test"] for of_class in splits.values()) > 0) == (len(splits) != 40)
+
+
+def test_runs_from_before_whole_classes_keep_their_split():
+    assert split_key(load_config(None, [])) == '[{"train": 0.6, "test": 0.4, "seed": 0}, null, "auto"]'
+    assert split_key(load_config(None, ["split.by=class"])) != split_key(load_config(None, []))

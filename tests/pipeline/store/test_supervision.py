@@ -43,8 +43,9 @@ ROWS = [("apple0.jpg", "apple1.jpg", "pear0.jpg"), ("pear0.jpg", "pear1.jpg", "p
 def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat, triplets):
     given = triplets(*ROWS, ("apple0.jpg", "gone.jpg", "pear0.jpg"))
     result = visterm("train", *given, cwd=flat)
-    assert "warning: triplets.csv: 1 row names no image of the run, such as gone.jpg; skipped" in result.stderr.replace(
-        f"{flat}/", ""
+    assert (
+        "warning: triplets.csv: 1 row without an image of the run, such as gone.jpg; skipped"
+        in result.stderr.replace(f"{flat}/", "")
     )
     assert "oasis learns from 40 triplets of" in result.stderr
     assert "Next: visterm search IMAGE" in result.stderr
@@ -69,7 +70,10 @@ def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat,
     ("row", "message"),
     [
         (("apple0.jpg", "./apple0.jpg", "pear0.jpg"), "line 2: apple0.jpg stands twice in a triplet"),
-        (("a.jpg", "b.jpg", "c.jpg"), "no triplet of training images; 1 row names no image of the run, such as a.jpg"),
+        (
+            ("a.jpg", "b.jpg", "c.jpg"),
+            "no triplet of training images; 1 row without an image of the run",
+        ),
         (("apple0.jpg", "", "pear0.jpg"), "line 2: an empty relevant"),
     ],
 )
@@ -90,7 +94,7 @@ def test_test_images_are_not_learned_from(mine):
         HEADER + "".join(f"{c}/{i}.jpg,{c}/{i + 1}.jpg,pear/9.jpg\n" for c in ("apple", "plum") for i in range(9))
     )
     result = visterm("train", "--learner", "aroma", "--set", "collection.triplets=triplets.csv", cwd=mine)
-    assert "triplets with a test image skipped" in result.stderr
+    assert "triplets with a test image" in result.stderr
     opened = open_run(mine / "runs" / "fruit")
     n = trained_record(Searcher(mine / "runs" / "fruit").run, "aroma")["result"]["n_triplets"]
     split = dict(zip(opened.paths, opened.splits, strict=True))

@@ -8,10 +8,13 @@ the sky, agree by some brightness and contrast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import cv2
+import numpy as np
+from scipy.spatial import cKDTree
+
+from .resizing import resize
 
 WORKING_SIDE = 400  # pixels of the longer side at which pictures are compared
 CORRELATION = 0.9  # smallest one of two copies
@@ -44,8 +47,6 @@ def same_picture(one: np.ndarray, other: np.ndarray, warp: np.ndarray | None = N
     float
         Correlation of their grey levels if they show the same picture, or one a crop of the other; else 0.
     """
-    import numpy as np
-
     same_frame = np.eye(2, 3)
     if warp is None:
         if value := _agreement(*_laid_over(one, other, same_frame, 0)):
@@ -64,18 +65,13 @@ def _laid_over(
 
     Of pictures of few details, which cannot be aligned, the guess stands.
     """
-    import cv2
-    import numpy as np
-
-    from visterm.features.decoding import resize_to
-
     (height, width), (old_height, old_width) = one.shape[:2], other.shape[:2]
     scale = np.abs(warp.diagonal())
     ratio = min(old_width * scale[0] / width, old_height * scale[1] / height)  # pixels of the other for one of this
     if ratio < 1:
-        one = resize_to(one, *(max(1, round(side * ratio)) for side in (height, width)))
+        one = resize(one, *(max(1, round(side * ratio)) for side in (height, width)))
     elif ratio > 1:
-        other = resize_to(other, *(max(1, round(side / ratio)) for side in (old_height, old_width)))
+        other = resize(other, *(max(1, round(side / ratio)) for side in (old_height, old_width)))
     sides, others = (np.array(picture.shape[1::-1], float) for picture in (one, other))
     linear = others[:, None] * warp[:, :2] / sides
     matrix = np.column_stack([linear, others * warp[:, 2] + (linear - np.eye(2)).sum(axis=1) / 2]).astype(np.float32)
@@ -101,9 +97,6 @@ def align(
     None if it does not converge: they show different things. `blur` is an odd number of pixels, 1 for none: it makes
     the start matter less, but blurs each picture to its own edges, by which a crop seems larger.
     """
-    import cv2
-    import numpy as np
-
     until = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, steps, precision)
     everywhere: Any = None
     try:
@@ -115,8 +108,6 @@ def align(
 
 def _is_crop(matrix: np.ndarray, sides: np.ndarray, others: np.ndarray) -> bool:
     """Whether places of one picture, moved, fill nearly all of another one, and lie within it."""
-    import numpy as np
-
     moved = matrix[:, :2] * sides / others[:, None]
     corners = (np.array([(0, 0), (1, 0), (0, 1), (1, 1)]) * sides - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
     beyond = np.maximum(-corners, corners - others).max(axis=0)
@@ -129,8 +120,6 @@ def _is_crop(matrix: np.ndarray, sides: np.ndarray, others: np.ndarray) -> bool:
 
 def _agreement(one: np.ndarray, other: np.ndarray | None) -> float:
     """Correlation of two pictures of one size that agree in every block; else 0."""
-    import numpy as np
-
     if other is None:
         return 0.0
     smooth, target = _smooth(one), _smooth(other)
@@ -157,17 +146,12 @@ def _agreement(one: np.ndarray, other: np.ndarray | None) -> float:
 
 def _smooth(pixels: np.ndarray) -> np.ndarray:
     """Grey levels and colours, Y, Cr and Cb, of RGB, without the finest details; float32."""
-    import cv2
-    import numpy as np
-
     smooth = cv2.GaussianBlur(pixels.astype(np.float32) / 255, (0, 0), _SIGMA)
     return 255 * cv2.cvtColor(smooth, cv2.COLOR_RGB2YCrCb)
 
 
 def tone(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Give a picture the brightness of another one, by the mean level there of each of its levels; float32."""
-    import numpy as np
-
     levels = low.ravel().astype(np.intp) // _LEVELS
     counts = np.bincount(levels, minlength=256 // _LEVELS)
     present = counts > 0
@@ -179,16 +163,12 @@ def tone(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def correlation(one: np.ndarray, other: np.ndarray) -> float:
     """Correlation of two arrays; 0 if one of them is flat."""
-    import numpy as np
-
     a, b = one - one.mean(), other - other.mean()
     return min(float((a * b).sum()) / max(float(np.sqrt((a * a).sum() * (b * b).sum())), 1e-9), 1.0)
 
 
 def _of_blocks(values: np.ndarray) -> np.ndarray:
     """Means of the blocks of an array, of at least four pixels per side."""
-    import numpy as np
-
     edges = [np.linspace(0, side, max(1, min(_BLOCKS, side // 4)) + 1).astype(int) for side in values.shape]
     sums = values.astype(np.float64)
     for axis, ends in enumerate(edges):
@@ -198,10 +178,6 @@ def _of_blocks(values: np.ndarray) -> np.ndarray:
 
 def _n_shared_keypoints(one: np.ndarray, other: np.ndarray) -> int:
     """Number of keypoints that lie in one place of two pictures and have similar descriptors."""
-    import cv2
-    import numpy as np
-    from scipy.spatial import cKDTree
-
     sides = [cv2.SIFT.create().detectAndCompute(part, None) for part in (one, other)]
     if not all(points for points, _ in sides):
         return 0

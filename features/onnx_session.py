@@ -1,0 +1,109 @@
+"""Sessions of ONNX Runtime, and the input of an image model."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+
+from .images import printable
+from .onnx_files import ModelFile
+
+_PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
+_FOLDER = "session.model_external_initializers_file_folder_path"  # where a model that is given as bytes has its weights
+_FIRST_WITH_FOLDER = (1, 21)  # older versions ignore it, and take weights from the current folder
+
+# Types of images that a model can take.
+DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+
+
+def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None = None) -> Any:
+    """Open a model, or its changed graph `data`.
+
+    Raises
+    ------
+    ValueError
+        ONNX Runtime cannot run it. One line, without the name of the model.
+    ImportError
+        ONNX Runtime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ImportError("features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+    # Idle threads wait instead of spinning, which would take the cores from those that decode the next images.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.use_deterministic_compute = True
+    options.log_severity_level = 4  # errors are raised, not printed
+    version = onnxruntime.__version__
+    if model.folder is not None:
+        if tuple(int(part) for part in version.split(".")[:2]) < _FIRST_WITH_FOLDER:
+            raise ValueError(f"models with weights in another file need onnxruntime 1.21 or later, not {version}")
+        options.add_session_config_entry(_FOLDER, model.folder)
+        data = model.graph.SerializeToString() if data is None else data
+    available = onnxruntime.get_available_providers()
+    providers = [name for name in _PROVIDERS if name in available]
+    try:
+        return onnxruntime.InferenceSession(
+            model.data if data is None else data, options, providers=providers, enable_fallback=False
+        )
+    except Exception as error:  # ONNX Runtime's errors share no other class
+        if "protobuf" in str(error):
+            raise ValueError("not an ONNX model, or damaged") from None
+        if newer := re.search(r"Opset (\d+) is under development|model (IR version: \d+)", str(error)):
+            needed = newer[2] or f"opset {newer[1]}"
+            raise ValueError(
+                f"{needed} is newer than this ONNX Runtime ({version}) knows: export the model with an older one, or "
+                "update onnxruntime"
+            ) from None
+        raise ValueError(f"ONNX Runtime cannot run this model ({one_line(error)})") from None
+
+
+def image_input(session: Any) -> Any:
+    """Return the input of a session that takes images; ValueError, without the name of the model, if none does."""
+    inputs = session.get_inputs()
+    images = [one for one in inputs if _takes_images(one)]
+    if len(images) == 1:
+        return images[0]
+    if len(inputs) != 1:
+        names = ", ".join(one.name for one in inputs[:5])
+        raise ValueError(f"has {len(inputs)} inputs ({names or 'none'}); an image model has one, the image")
+    shape = [side if isinstance(side, int) else None for side in inputs[0].shape] or [None] * 4  # [] is unknown
+    axes = " x ".join(str(side or "?") for side in shape)
+    raise ValueError(f"takes {inputs[0].type} of {axes}, not tensor(float) of images x 3 x height x width")
+
+
+def _takes_images(one: Any) -> bool:
+    """Whether an input is of three channels, floats or pixels."""
+    shape = [side if isinstance(side, int) else None for side in one.shape] or [None] * 4
+    return one.type in DTYPES and len(shape) == 4 and (channels_last(one) or shape[1] in (3, None))
+
+
+def batch_size(image: Any) -> int | None:
+    """Return the batch size that an input requires."""
+    return image.shape[0] if image.shape and isinstance(image.shape[0], int) else None
+
+
+def channels_last(image: Any) -> bool:
+    """Whether an input of ONNX Runtime is (n, height, width, 3), as TensorFlow has it."""
+    shape = image.shape
+    return len(shape) == 4 and shape[3] == 3 and shape[1] != 3
+
+
+def as_input(image: Any, images: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+    """Return prepared images (n, 3, height, width) with the axes and the type that an input has."""
+    ordered = images.transpose(0, 2, 3, 1) if channels_last(image) else images
+    dtype = DTYPES[image.type]
+    with np.errstate(over="ignore"):  # reported when the model gives numbers that are not finite
+        return np.ascontiguousarray(ordered if dtype == np.float32 else ordered.astype(dtype))
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of ONNX Runtime on one line, without its prefix."""
+    text = " ".join(str(error).split())
+    return printable(text.removeprefix("[ONNXRuntimeError] : "))[:200]

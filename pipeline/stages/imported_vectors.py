@@ -1,0 +1,122 @@
+"""Vectors made elsewhere: a table with an id per vector."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from visterm.pipeline.config.models import Settings
+from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Outcome
+from visterm.pipeline.store.checksums import Record
+from visterm.pipeline.store.files import publish, write_text
+from visterm.pipeline.store.records import fingerprint
+from visterm.pipeline.store.scan import Changes
+
+from .extraction import Source
+from .vector_kinds import VectorKind
+
+if TYPE_CHECKING:
+    from visterm.features import VectorTable
+
+SEGMENT_BYTES = 64_000_000  # per segment
+
+
+class _PrecomputedVectors(VectorKind):
+    """Vectors made elsewhere, in a table with an id per vector."""
+
+    _table: VectorTable  # by scan
+    _digests: list[str]
+
+    def settings(self) -> Settings:
+        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
+        return {"vectors": {"unit": unit}, "features": {"precision": precision}}
+
+    def inputs(self) -> Settings:
+        return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
+
+    def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
+        root = root.absolute() if root is not None else self.catalogue.root
+        # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
+        file = self.config.collection.vectors.file
+        assert file is not None
+        root = root if root is not None else Path(file).absolute().parent
+        self._table = self._read_table(root)
+        self._digests = self._table.digests()
+        table = self._table
+        labels = table.labels
+        return root, self.catalogue.take_vectors(root, table.ids, self._digests, labels, self.config, replace=force)
+
+    def _read_table(self, root: Path) -> VectorTable:
+        """Read the table; ids that are absolute paths become relative to the root."""
+        from visterm.features import printable, read_vectors
+
+        source = self.config.collection.vectors
+        assert source.file is not None
+        columns = source.model_dump(include={"vector_column", "id_column", "label_column"})
+        try:
+            table = read_vectors(source.file, source.ids, **columns)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        prefix = os.path.join(root, "")
+        ids = [id_.removeprefix(prefix) for id_ in table.ids]
+        for id_ in ids:
+            if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
+                raise UserError(
+                    f"{source.ids or source.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
+                    "directory above all images: visterm features IMAGES --vectors FILE"
+                )
+        if len(set(ids)) < len(ids):
+            raise UserError(
+                f"{source.ids or source.file}: an image has two ids, one absolute and one relative to {root}"
+            )
+        return table._replace(ids=ids)
+
+    def any_readable(self, root: Path) -> bool:
+        return True
+
+    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
+        shape = record["inputs"]
+        with publish(self.run.extractor, record) as folder:
+            write_text(folder / "files" / "vectors.json", json.dumps(shape))
+            record["n_features"] = shape["n_features"]
+            record["content"] = fingerprint(record["config"], shape)
+
+    def source(self, root: Path) -> Source:
+        rows = {id_: row for row, id_ in enumerate(self._table.ids)}
+        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
+        return _TableSource(self._table, rows, self._digests, unit, precision)
+
+
+@dataclass(frozen=True)
+class _TableSource:
+    """A table in memory."""
+
+    title: ClassVar[str] = "importing vectors"
+    noun: ClassVar[str] = "vectors"
+    parallel: ClassVar[bool] = False
+
+    table: VectorTable
+    row_of: dict[str, int]
+    digests: Sequence[str]
+    unit: bool
+    precision: str
+
+    @property
+    def segment_size(self) -> int:
+        """Vectors per segment."""
+        return max(1, SEGMENT_BYTES // (4 * self.table.X.shape[1]))
+
+    def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
+        """Return an outcome per vector, and the vectors."""
+        rows = [self.row_of[path] for _, path in images]
+        outcomes = [
+            Outcome(id_, self.digests[row], None, None, i, None)
+            for i, ((id_, _), row) in enumerate(zip(images, rows, strict=True))
+        ]
+        return outcomes, self.table.rows(rows, unit=self.unit)

@@ -1,0 +1,103 @@
+"""Vectors of a network: of an ONNX image model, or of the network whose weights are a package."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visterm.pipeline.config.models import Settings
+from visterm.pipeline.console import Console, one_line
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.checksums import Record
+from visterm.pipeline.store.files import file_sha256, publish
+from visterm.pipeline.store.records import fingerprint
+
+from .vector_kinds import _ImageVectors, in_words
+
+if TYPE_CHECKING:
+    from visterm.features import OnnxEmbedder
+
+
+class _ModelVectors(_ImageVectors):
+    """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
+
+    def settings(self) -> Settings:
+        from visterm.features.presets import mean_and_scale
+
+        # The model itself is identified by its SHA-256, wherever it lies; a preset by its numbers.
+        settings = self.config.features.onnx.model_dump(exclude={"model"})
+        settings["mean"], settings["scale"] = mean_and_scale(
+            settings.pop("preprocess"), settings["mean"], settings["scale"]
+        )
+        if settings["pool"] is None:  # as in runs made before there was one
+            del settings["pool"]
+        return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
+
+    def inputs(self) -> Settings:
+        from visterm.features.onnx_files import read_model
+
+        model = self.config.features.onnx.model or ""
+        try:
+            sha256 = read_model(model).sha256() if os.path.exists(model) else None
+        except ImportError as error:
+            raise UserError(str(error)) from None
+        except ValueError as error:
+            raise UserError(f"{one_line(model)}: {error}") from None
+        old = self.run.record(self.run.extractor) if sha256 is None else None
+        return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
+
+    def _changed_model(self, record: Record) -> str:
+        old = self.run.record(self.run.extractor)
+        if old is None or old["inputs"] == record["inputs"]:
+            return ""
+        if old["inputs"].get("model") == file_sha256(self.config.features.onnx.model or ""):
+            return "made by a version that looked for the weights of the model in the current folder"
+        return "made with another model"
+
+    def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
+        from visterm.features import silence_decoders
+        from visterm.features.onnx_inspect import unlike_file_beside
+
+        silence_decoders()
+        with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
+            try:
+                embedder = self._embedder().set_params(white=self._white(root)).fit()
+                embedder.save(folder / "files")
+            except (ValueError, ImportError) as error:
+                raise UserError(str(error)) from None
+            record["n_features"] = embedder.n_features_out_
+            record["reading"] = embedder.rules._asdict()
+            content = embedder.sha256_, embedder.resizing_, record["reading"]
+            record["content"] = fingerprint(record["config"], *content)
+        console.say(in_words(embedder.describe()))
+        if (file := unlike_file_beside(embedder)) is not None:
+            console.say(
+                f"{one_line(str(file))} asks for another mean, scale or order of channels: 'visterm model inspect "
+                f"{shlex.quote(os.fspath(embedder.model))}' prints the settings"
+            )
+
+    def _embedder(self) -> OnnxEmbedder:
+        from visterm.features import OnnxEmbedder
+
+        return OnnxEmbedder(**self.config.features.onnx.model_dump(), max_pixels=self.config.collection.max_pixels)
+
+
+class _DeepVectors(_ModelVectors):
+    """Vectors of the network whose weights are a package; see deep_embedder."""
+
+    def settings(self) -> Settings:
+        features = self.config.features
+        return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
+
+    def inputs(self) -> Settings:
+        from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
+
+        preparation = PREPARATION | {"resize": self.config.features.deep.resize}
+        return {"model": SHA256, "version": VERSION, "preparation": preparation}
+
+    def _embedder(self) -> OnnxEmbedder:
+        from visterm.features import deep_embedder
+
+        return deep_embedder(**self.config.features.deep.model_dump(), max_pixels=self.config.collection.max_pixels)

@@ -1,0 +1,677 @@
+"""Ranking by the gallery's own neighbours: photos that are near to the same photos belong together.
+
+A ranking by S(q, x) compares a query with each photo alone. A gallery knows more, without any label. Let N(x) be the k
+photos nearest to x, and kth(x) the score of the last of them.
+
+- q and x are *reciprocal* where x is in N(q) and S(q, x) >= kth(x): a query from outside needs nothing else.
+- R(x) holds x and its reciprocal neighbours; and of each c in R(x), those of its k / 2 nearest that are reciprocal
+  within k / 2, if more than two thirds of these are in R(x).
+- v(x) has 1 / |R| for each photo in R, averaged over R of x and of its k / 3 - 1 nearest, and over the `SCALES` of k.
+- J(q, x) is the sum of the minima of v(q) and v(x) over the sum of their maxima.
+
+Photos are ranked by (1 - lam) J(q, x) + lam (S(q, x) - m) / s: with m the mean score of two photos, and s how far above
+it the nearest photo is, a score of 0 says "as any photo", one of 1 "as near as the nearest". Only photos that share an
+entry with v(q) have J > 0, and inverted lists of the entries give them; all others follow in the order of S.
+
+A query that is in the gallery is ranked as one from outside: its own entry counts nowhere, and a photo that has it
+among its k nearest has one neighbour more. A copy of a photo is ranked as the photo, which comes first.
+
+This is the k-reciprocal encoding of Zhong, Zheng, Cao and Li (Re-ranking person re-identification with k-reciprocal
+encoding, CVPR 2017), with their k = 20, k2 = k / 3 and lam = 0.3.
+
+Notes
+-----
+Departures from the paper, by ``python -m benchmarks neighbours``: k = 6 beside k = 20, since with fewer than k photos
+of a class the graph links strangers (k = 20 alone is below S with three photos a class); equal weights in R, as
+exp(-d) needs distances of one scale and gives the same mAP; v keeps its `ENTRIES` largest entries; scores in place of
+distances.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import effective_n_jobs
+from numba import njit
+
+from .index import ExactIndex, best_first, in_threads
+from .ranking import Ranking
+
+SCALES = (6, 20)  # k
+LISTED = SCALES[-1] + 1  # neighbours that are kept of each photo: one more, for queries from the gallery
+ENTRIES = 32  # of v: 48 are as good
+WEIGHT = 0.3  # lam
+SHARED = 2 / 3  # of the neighbours of a neighbour
+FEWEST = 24  # photos of a gallery whose graph tells anything
+FORMAT = 1  # changes with the constants above: a graph on disk is then made again
+ROWS = 4096  # photos compared at a time
+REACHED = 64  # photos nearest to a new one, in whose lists it may take a place
+MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
+DIRECTIONS = 160
+CANDIDATES = 96
+_SAMPLE = 10_000  # photos that give the directions
+MOST_GONE = 2  # of the photos of a list
+_COMPARED = 512  # photos that tell the scale
+_ROOM = 1 + SCALES[-1] + (1 + SCALES[-1]) * (SCALES[-1] // 2)  # most members of an R
+_GROUPS = sum(k // 3 for k in SCALES)  # R in a mean, at most
+
+
+# ----------------------------------------------------------------------------------------------------
+# Kernels
+
+
+@njit(cache=True, nogil=True)
+def _link(near: np.ndarray, k: int) -> np.ndarray:
+    """(n, k): 1 if a photo and its neighbour are among each other's k nearest, 2 if among their k // 2; else 0."""
+    links = np.zeros((len(near), min(k, near.shape[1])), np.uint8)
+    for x in range(len(near)):
+        for j in range(links.shape[1]):
+            n = near[x, j]
+            for i in range(links.shape[1] if n >= 0 else 0):
+                if near[n, i] == x:
+                    links[x, j] = 2 if max(i, j) < k // 2 else 1
+                    break
+    return links
+
+
+@njit(cache=True, nogil=True)
+def _spread(
+    members: np.ndarray, n_members: int, near: np.ndarray, links: np.ndarray, half: int, stamp: np.ndarray, mark: int
+) -> int:
+    """Add to the first members of R, which bear the mark, what the neighbours of neighbours bring; returns |R|."""
+    n = n_members
+    for place in range(n_members):
+        c = members[place]
+        size, inside = 1, 1  # c itself
+        for j in range(min(half, links.shape[1])):
+            if links[c, j] == 2:
+                size += 1
+                inside += stamp[near[c, j]] == mark
+        if inside > SHARED * size:
+            for j in range(min(half, links.shape[1])):
+                if links[c, j] == 2 and abs(stamp[near[c, j]]) != mark:
+                    stamp[near[c, j]] = -mark  # a member that does not count for others
+                    members[n] = near[c, j]
+                    n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _add_group(
+    members: np.ndarray, n: int, own: int, part: float, weights: np.ndarray, columns: np.ndarray, n_columns: int
+) -> int:
+    """Add a part of 1 / |R| to the weight of each member; ``columns`` lists the photos that have a weight."""
+    size = n
+    for i in range(n):
+        size -= members[i] == own
+    for i in range(n):
+        column = members[i]
+        if column != own:
+            if weights[column] == 0:
+                columns[n_columns] = column
+                n_columns += 1
+            weights[column] += np.float32(part / size)
+    return n_columns
+
+
+@njit(cache=True, nogil=True)
+def _add_photo(
+    x: int,
+    scale: tuple[np.ndarray, np.ndarray, int],
+    own: int,
+    part: float,
+    weights: np.ndarray,
+    columns: np.ndarray,
+    n_columns: int,
+    scratch: tuple[np.ndarray, np.ndarray],
+) -> int:
+    """`_add_group` of R(x) of a photo of the gallery."""
+    near, links, half = scale
+    members, stamp = scratch
+    members[0], stamp[x], n = x, 1, 1
+    for j in range(links.shape[1]):
+        if links[x, j] > 0:
+            members[n], stamp[near[x, j]] = near[x, j], 1
+            n += 1
+    n = _spread(members, n, near, links, half, stamp, 1)
+    for i in range(n):
+        stamp[members[i]] = 0
+    return _add_group(members, n, own, part, weights, columns, n_columns)
+
+
+@njit(cache=True, nogil=True)
+def _encode(
+    near: np.ndarray, links: tuple[np.ndarray, np.ndarray], rows: np.ndarray, entries: np.ndarray, shares: np.ndarray
+) -> None:
+    """Make v of some photos: its photos and their shares, (n_rows, ENTRIES), filled up with -1."""
+    stamp, weights = np.zeros(len(near), np.int8), np.zeros(len(near), np.float32)
+    members, columns = np.empty(_ROOM, np.int32), np.empty(_GROUPS * _ROOM, np.int32)
+    for i in range(len(rows)):
+        n = 0
+        for s in range(2):
+            k = SCALES[s]
+            for j in range(-1, k // 3 - 1):
+                x = rows[i] if j < 0 else near[rows[i], j]
+                if x >= 0:
+                    scale = near, links[s], k // 2
+                    n = _add_photo(x, scale, -1, 1.0 / (k // 3), weights, columns, n, (members, stamp))
+        order = np.argsort(-weights[columns[:n]], kind="mergesort")[:ENTRIES]
+        total = np.float32(0)
+        for place in order:
+            total += weights[columns[place]]
+        entries[i] = -1
+        for e in range(len(order)):
+            entries[i, e], shares[i, e] = columns[order[e]], weights[columns[order[e]]] / total
+        for e in range(n):
+            weights[columns[e]] = 0
+
+
+@njit(cache=True, nogil=True)
+def _code_of_query(
+    first: np.ndarray,
+    scores: np.ndarray,
+    own: int,
+    bars: np.ndarray,
+    graph: tuple[np.ndarray, np.ndarray, np.ndarray],
+    scratch: tuple[np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make v of a query with these nearest photos: its photos and their shares; see `Neighbours.overlaps`."""
+    near, small, large = graph
+    stamp, weights = scratch
+    members, columns, n = np.empty(_ROOM, np.int32), np.empty(_GROUPS * _ROOM, np.int32), 0
+    for s in range(2):
+        k, links = SCALES[s], small if s == 0 else large
+        n_members = 0
+        for j in range(min(k, len(first))):
+            x = first[j]
+            last = min(k, near.shape[1]) - 1
+            if own >= 0:  # without the query, x has one neighbour more
+                for i in range(min(k, near.shape[1] - 1)):
+                    if near[x, i] == own:
+                        last = k if k < near.shape[1] else last
+            if scores[j] >= bars[j, last]:
+                members[n_members], stamp[x] = x, 1
+                n_members += 1
+        n_members = _spread(members, n_members, near, links, k // 2, stamp, 1)
+        for i in range(n_members):
+            stamp[members[i]] = 0
+        n = _add_group(members, n_members, own, 1.0 / (k // 3), weights, columns, n)
+        for j in range(min(k // 3 - 1, len(first))):
+            n = _add_photo(first[j], (near, links, k // 2), own, 1.0 / (k // 3), weights, columns, n, (members, stamp))
+    total = np.float32(0)
+    for i in range(n):
+        total += weights[columns[i]]
+    shares = np.empty(n, np.float32)
+    for i in range(n):
+        shares[i] = weights[columns[i]] / total
+        weights[columns[i]] = 0
+    return columns[:n], shares
+
+
+@njit(cache=True, nogil=True)
+def _overlap(
+    entries: np.ndarray,
+    query: np.ndarray,
+    own: int,
+    lists: tuple[np.ndarray, np.ndarray, np.ndarray],
+    place: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Photos that share an entry with a query's v, and J of each. ``place`` (n,) is zero, as it is again afterwards."""
+    starts, photos, shares = lists
+    most = 0
+    for entry in entries:
+        most += starts[entry + 1] - starts[entry]
+    rows, minima, n = np.empty(most, np.int32), np.empty(most, np.float32), 0
+    for i in range(len(entries)):
+        for p in range(starts[entries[i]], starts[entries[i] + 1]):
+            x = photos[p]
+            if place[x] == 0:
+                rows[n], minima[n] = x, 0
+                n += 1
+                place[x] = n
+            minima[place[x] - 1] += min(query[i], np.float32(shares[p]) / np.float32(65535))
+    sums = np.full(n, 2, np.float32)  # of v(q) and v(x); both are 1, but for the query's own entry
+    if own >= 0:
+        for p in range(starts[own], starts[own + 1]):
+            if place[photos[p]] > 0:
+                sums[place[photos[p]] - 1] -= np.float32(shares[p]) / np.float32(65535)
+    for i in range(n):
+        place[rows[i]] = 0
+        minima[i] /= max(sums[i] - minima[i], np.float32(1e-6))
+    return rows[:n], minima[:n]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Public
+
+
+class Neighbours:
+    """The graph of a gallery's nearest neighbours, under one similarity.
+
+    Parameters
+    ----------
+    near : int32 array of shape (n, at most LISTED)
+        The nearest photos of each, best first, without itself; -1 where there are no more.
+    scores : float array of shape (n, at most LISTED)
+        Their scores.
+    level, scale : float
+        m and s; see `level_and_scale`.
+    n_jobs : int or None, default=None
+        Threads, as in joblib.
+
+    Attributes
+    ----------
+    lists : tuple of arrays
+        v of all photos, as inverted lists: where the list of each photo starts (n + 1,), the photos x with an entry for
+        it, and the entries, as uint16 of 1 / 65535.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from visterm.learners import Cosine
+    >>> from visterm.retrieval import ExactIndex
+    >>> angles = np.linspace(0, 3, 40)
+    >>> X = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    >>> index = ExactIndex(Cosine().fit(X), X)
+    >>> NeighbourIndex(index, Neighbours.of(index, X), X).search(X[:1], k=3, exclude=[0]).indices
+    array([[1, 2, 3]], dtype=int32)
+    """
+
+    def __init__(
+        self, near: np.ndarray, scores: np.ndarray, level: float, scale: float, *, n_jobs: int | None = None
+    ) -> None:
+        self.near, self.scores = np.ascontiguousarray(near, np.int32), np.ascontiguousarray(scores, np.float32)
+        self.level, self.scale = level, scale
+        self._scratch = threading.local()
+        self._link()
+        rows = np.arange(len(self.near))
+        entries = np.empty((len(rows), ENTRIES), np.int32)
+        shares = np.zeros((len(rows), ENTRIES), np.float32)
+        parts = np.array_split(rows, effective_n_jobs(n_jobs))
+        tasks = [
+            (self.near, self._links, part, entries[part[0] : part[-1] + 1], shares[part[0] : part[-1] + 1])
+            for part in parts
+            if len(part)
+        ]
+        in_threads(_encode, tasks, len(tasks))
+        held = entries >= 0
+        codes = (
+            np.round(shares[held] * 65535).astype(np.uint16),
+            entries[held],
+            np.append(0, np.cumsum(held.sum(axis=1))),
+        )
+        lists = sp.csr_array(codes, shape=(len(rows), len(rows))).tocsc()
+        self.lists = lists.indptr.astype(np.int64), lists.indices.astype(np.int32), lists.data
+
+    def _link(self) -> None:
+        self._links: Any = tuple(_link(self.near, k) for k in SCALES)
+
+    @classmethod
+    def of(cls, index: ExactIndex, X: Any) -> Self:
+        """Find the neighbours of each photo of an index, whose vectors X are.
+
+        ValueError for fewer photos than `FEWEST`.
+        """
+        n = index.n_gallery
+        if n < FEWEST:
+            raise ValueError(f"a graph of neighbours needs {FEWEST} photos, got {n}")
+        near, scores = np.empty((n, LISTED), np.int32), np.empty((n, LISTED), np.float32)
+        index = _Coarse(index) if n > MANY and type(index) is ExactIndex and not sp.issparse(index.gallery_) else index
+        for start in range(0, n, ROWS):
+            rows = np.arange(start, min(start + ROWS, n))
+            ranking = index.search(X[rows[0] : rows[-1] + 1], k=LISTED, exclude=rows)
+            near[rows], scores[rows] = ranking.indices, ranking.scores
+        return cls(near, scores, *level_and_scale(index, X, scores), n_jobs=index.n_jobs)
+
+    def __len__(self) -> int:
+        return len(self.near)
+
+    def updated(self, index: ExactIndex, X: Any, rows: np.ndarray) -> Self:
+        """Return the graph of the gallery as it is now; arguments as of `of`.
+
+        Photos that were removed leave the lists of others, which are searched again where more than `MOST_GONE` are
+        gone; photos that were added are searched, and take their places in the lists of the photos nearest to them.
+
+        Parameters
+        ----------
+        index, X
+        rows : int array of shape (n,)
+            The row that each photo of this graph has now; -1 if it was removed.
+        """
+        n = index.n_gallery
+        near, scores = np.full((n, LISTED), -1, np.int32), np.full((n, LISTED), -np.inf, np.float32)
+        kept = rows >= 0
+        held, kept_scores = np.where(self.near[kept] >= 0, rows[self.near[kept]], -1), self.scores[kept]
+        order = np.argsort(held < 0, axis=1, kind="stable")  # what is left, in its order
+        near[rows[kept]] = np.take_along_axis(held, order, axis=1)
+        scores[rows[kept]] = np.where(near[rows[kept]] < 0, -np.inf, np.take_along_axis(kept_scores, order, axis=1))
+        is_new = np.ones(n, bool)
+        is_new[rows[kept]] = False
+        again = np.flatnonzero(is_new | ((near < 0).sum(axis=1) > MOST_GONE))
+        pairs = []
+        for start in range(0, len(again), ROWS):
+            some = again[start : start + ROWS]
+            ranking = index.search(X[some], k=min(REACHED, n - 1), exclude=some)
+            near[some], scores[some] = ranking.indices[:, :LISTED], ranking.scores[:, :LISTED]
+            added = is_new[some]
+            pairs.append(np.stack([ranking.indices[added].ravel(), np.repeat(some[added], ranking.k)]))
+        reached, added = np.concatenate(pairs, axis=1) if pairs else np.empty((2, 0), int)
+        order = np.argsort(reached, kind="stable")
+        reached, added = reached[order][~is_new[reached[order]]], added[order][~is_new[reached[order]]]
+        photos, starts = np.unique(reached, return_index=True)
+        ends = np.append(starts, len(added))
+        for block in np.array_split(np.arange(len(photos)), -(-len(photos) // ROWS) or 1):
+            sides = index.queries(X[photos[block]]) if len(block) else ()
+            for place, side in zip(block, sides, strict=True):
+                x, other = photos[place], added[ends[place] : ends[place + 1]]
+                found = np.concatenate([scores[x], index.score(side, other)])
+                best = np.argsort(-found, kind="stable")[:LISTED]
+                near[x], scores[x] = np.concatenate([near[x], other])[best], found[best]
+        return type(self)(near, scores, self.level, self.scale, n_jobs=index.n_jobs)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What `restored` takes, to be written to disk."""
+        starts, photos, shares = self.lists
+        scale = np.array([FORMAT, self.level, self.scale])
+        return {"near": self.near, "scores": self.scores, "scale": scale} | {
+            "starts": starts,
+            "photos": photos,
+            "shares": shares,
+        }
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Make the graph of `arrays` again; ValueError where they are damaged, or of another version."""
+        try:
+            near, scores, (version, level, scale) = arrays["near"], arrays["scores"], arrays["scale"]
+            starts, photos, shares = lists = arrays["starts"], arrays["photos"], arrays["shares"]
+            n = len(near)
+            whole = near.shape == scores.shape == (n, LISTED) and len(starts) == n + 1 and len(photos) == len(shares)
+            whole &= near.min() >= -1 and near.max() < n and photos.min() >= 0 and photos.max() < n
+            whole &= starts[0] == 0 and starts[-1] == len(photos) and bool((np.diff(starts) >= 0).all())
+            whole &= [a.dtype.str[1:] for a in (near, scores, *lists)] == ["i4", "f4", "i8", "i4", "u2"]
+        except (KeyError, ValueError, IndexError, TypeError) as error:
+            raise ValueError(f"damaged ({error})") from None
+        if version != FORMAT:
+            raise ValueError(f"of version {version:g}, not {FORMAT}")
+        if not (whole and scale > 0 and np.isfinite(level)):
+            raise ValueError("damaged")
+        graph = cls.__new__(cls)
+        graph.near, graph.scores, graph.lists = near, scores, lists
+        graph.level, graph.scale = float(level), float(scale)
+        graph._scratch = threading.local()
+        graph._link()
+        return graph
+
+    def overlaps(self, first: np.ndarray, scores: np.ndarray, own: int = -1) -> tuple[np.ndarray, np.ndarray]:
+        """Photos whose neighbours are also a query's.
+
+        Parameters
+        ----------
+        first : int array of shape (any,)
+            The photos nearest to the query, best first: `SCALES`[-1] of them count; -1 is none.
+        scores : float32 array of the same shape
+        own : int
+            Row of the query, if it is in the gallery; -1 otherwise.
+
+        Returns
+        -------
+        int32 array and float32 array of shape (m,)
+            The photos with J > 0, and J, at most 1.
+        """
+        entries, shares = self.code(first, scores, own)
+        return _overlap(entries, shares, own, self.lists, self._space()[2])
+
+    def code(self, first: np.ndarray, scores: np.ndarray, own: int = -1) -> tuple[np.ndarray, np.ndarray]:
+        """Return v of a query, as photos and their shares, sum 1; arguments as of `overlaps`."""
+        held = first >= 0
+        nearest = first[held][: SCALES[-1]].astype(np.int32)
+        graph = self.near, *self._links
+        return _code_of_query(
+            nearest, scores[held][: len(nearest)], own, self.scores[nearest], graph, self._space()[:2]
+        )
+
+    def _space(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Zeros for the kernels, which leave them zero; of each thread."""
+        if not hasattr(self._scratch, "space"):
+            n = len(self)
+            self._scratch.space = np.zeros(n, np.int8), np.zeros(n, np.float32), np.zeros(n, np.int32)
+        return self._scratch.space
+
+
+class _Coarse(ExactIndex):
+    """An index of dense sides that finds its candidates in their `DIRECTIONS` of largest variance: for many queries."""
+
+    def __init__(self, index: ExactIndex) -> None:
+        self.__dict__.update(index.__dict__)
+        sample = np.linspace(0, self.n_gallery - 1, min(_SAMPLE, self.n_gallery)).astype(int)
+        sides = np.asarray(self.gallery_[sample], np.float64)
+        _, vectors = np.linalg.eigh(sides.T @ sides)
+        self._basis = np.ascontiguousarray(vectors[:, -DIRECTIONS:], np.float32)
+        parts = [self.gallery_[i : i + ROWS] @ self._basis for i in range(0, self.n_gallery, ROWS)]
+        self._candidates = ExactIndex(_Sides(), np.concatenate(parts), n_jobs=index.n_jobs)
+
+    def _search_block(
+        self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
+    ) -> None:
+        candidates = self._candidates.search(queries @ self._basis, CANDIDATES, exclude=exclude).indices
+        scores = np.stack([self.score(side, rows) for side, rows in zip(queries, candidates, strict=True)])
+        k = top_scores.shape[1]
+        scores, rows = best_first(scores, candidates)
+        top_scores[:], top_indices[:] = scores[:, :k], rows[:, :k]
+
+
+class _Sides:
+    """A learner whose sides are the vectors themselves."""
+
+    def transform(self, X: Any, y: Any = None, /) -> Any:
+        return X
+
+    def transform_query(self, Q: Any) -> Any:
+        return Q
+
+
+def level_and_scale(index: ExactIndex, X: Any, scores: np.ndarray) -> tuple[float, float]:
+    """Mean score of two photos, and the median, over photos, of how far above its own mean the nearest one is.
+
+    Parameters
+    ----------
+    index : ExactIndex
+    X : vectors of its gallery
+    scores : float array of shape (n, any)
+        Of the neighbours of each photo, best first.
+
+    Returns
+    -------
+    float, float
+        The second is 1 where no photo stands out.
+    """
+    rows = np.unique(np.linspace(0, index.n_gallery - 1, min(_COMPARED, index.n_gallery)).astype(int))
+    compared = np.stack([index.score(side, rows) for side in index.queries(X[rows])])
+    np.fill_diagonal(compared, 0)
+    means = compared.sum(axis=1) / (len(rows) - 1)
+    scale = float(np.median(scores[rows, 0] - means))
+    return float(means.mean()), scale if scale > 0 and np.isfinite(scale) else 1.0
+
+
+class Shared(NamedTuple):
+    """The score of a photo for a query: a part of the two alone, and parts of the photos that both are near to."""
+
+    alone: float
+    rows: np.ndarray  # of these photos, the largest part first
+    parts: np.ndarray  # float32 (n_rows,)
+
+
+class NeighbourIndex:
+    """An index, ranked again by the neighbours of its gallery.
+
+    Parameters
+    ----------
+    index : ExactIndex
+        Or one of its kinds: in two stages, or in Milvus.
+    graph : Neighbours
+        Of its gallery, under its similarity.
+    X : vectors of its gallery
+    weight : float, default=0.3
+        lam: of the similarity itself, between 0 and 1.
+
+    Notes
+    -----
+    Scores are those of the module's docstring. Photos that the index itself does not find are ranked, too, if they
+    share neighbours with the query.
+    """
+
+    def __init__(self, index: ExactIndex, graph: Neighbours, X: Any, *, weight: float = WEIGHT) -> None:
+        self.index, self.graph, self.X, self.weight = index, graph, X, weight
+
+    @property
+    def n_gallery(self) -> int:
+        """Number of gallery images."""
+        return self.index.n_gallery
+
+    @property
+    def learner(self) -> Any:
+        """Whose similarity it is."""
+        return self.index.learner
+
+    def search(
+        self, Q: Any, k: int | None = None, *, exclude: Any = None, among: ExactIndex | None = None, rows: Any = None
+    ) -> Ranking:
+        """Rank the gallery for each query, as `ExactIndex.search` does.
+
+        Parameters
+        ----------
+        Q, k
+            As there.
+        exclude : array of int, shape (n_queries,), optional
+            Rows of the queries in the gallery, -1 for queries from outside.
+        among : ExactIndex, optional
+            Index of the images to be ranked, if not all: their neighbours are of the whole gallery all the same.
+        rows : int array, optional
+            Ascending rows of these in the gallery; by default the numbers are the same.
+
+        Returns
+        -------
+        Ranking
+            Of rows of `among`.
+        """
+        n_queries, part = Q.shape[0], self.index if among is None else among
+        own = np.full(n_queries, -1) if exclude is None else np.asarray(exclude)
+        excluded = own if rows is None else places_of(rows, own)
+        depth = part.n_gallery if k is None else max(k, min(LISTED, part.n_gallery))
+        plain = part.search(Q, depth, exclude=excluded)
+        first = plain if part is self.index else self.index.search(Q, LISTED, exclude=own)
+        sides = part.queries(Q)
+        # One less for all queries only if each of them excludes something, as in `ExactIndex.search`.
+        size = part.n_gallery - int(n_queries > 0 and (excluded >= 0).all()) if k is None else k
+        indices, scores = np.full((n_queries, size), -1, np.int32), np.full((n_queries, size), -np.inf, np.float32)
+        for q in range(n_queries):
+            shared, J = self._overlaps(Q[q : q + 1], first.indices[q], first.scores[q], int(own[q]))
+            if rows is not None:
+                shared = places_of(rows, shared)
+            keep = (shared >= 0) & (shared != excluded[q])
+            best = self._ranked(part, sides[q], plain.indices[q], plain.scores[q], shared[keep], J[keep], size)
+            indices[q, : len(best[0])], scores[q, : len(best[0])] = best
+        return Ranking(indices, scores)
+
+    def explain(self, Q: Any, row: int, *, own: int = -1) -> Shared:
+        """Where the score of a photo comes from.
+
+        Parameters
+        ----------
+        Q : CSR matrix or ndarray, shape (1, d)
+            A query.
+        row : int
+            The photo.
+        own : int
+            Row of the query in the gallery; -1 of one from outside.
+
+        Returns
+        -------
+        Shared
+        """
+        first = self.index.search(Q, LISTED, exclude=[own])
+        rows, scores = first.indices[0], first.scores[0]
+        if own < 0 and _equal(Q, self.X[int(rows[0]) : int(rows[0]) + 1]):
+            own, rows, scores = int(rows[0]), rows[1:], scores[1:]
+        entries, shares = self.graph.code(rows[: SCALES[-1]], scores[: SCALES[-1]], own)
+        starts, photos, kept = self.graph.lists
+        held = np.zeros(len(entries), np.float32)
+        for i, entry in enumerate(entries):
+            at = np.flatnonzero(photos[starts[entry] : starts[entry + 1]] == row)
+            held[i] = kept[starts[entry] + at[0]] / np.float32(65535) if len(at) else 0
+        minima = np.minimum(held, shares)
+        places, overlaps = self.graph.overlaps(rows[: SCALES[-1]], scores[: SCALES[-1]], own)
+        J = 1.0 if row == own else float(overlaps[places == row].sum())
+        plain = float(self.index.score(self.index.queries(Q)[0], np.array([row]))[0])
+        order = np.argsort(-minima, kind="stable")[: np.count_nonzero(minima)]
+        parts = (1 - self.weight) * J * minima[order] / max(float(minima.sum()), 1e-9)
+        alone = self.weight * (plain - self.graph.level) / self.graph.scale
+        return Shared(alone, entries[order], parts)
+
+    def _overlaps(self, Q: Any, first: np.ndarray, scores: np.ndarray, own: int) -> tuple[np.ndarray, np.ndarray]:
+        """`Neighbours.overlaps` of a query (1, d), with the photo that it is a copy of."""
+        if own >= 0 or first[0] < 0 or not _equal(Q, self.X[int(first[0]) : int(first[0]) + 1]):
+            return self.graph.overlaps(first[: SCALES[-1]], scores[: SCALES[-1]], own)
+        shared, J = self.graph.overlaps(first[1:LISTED], scores[1:LISTED], int(first[0]))
+        others = shared != first[0]
+        return np.append(shared[others], first[0]).astype(np.int32), np.append(J[others], np.float32(1))
+
+    def _ranked(
+        self,
+        part: ExactIndex,
+        side: np.ndarray,
+        rows: np.ndarray,
+        scores: np.ndarray,
+        shared: np.ndarray,
+        J: np.ndarray,
+        size: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Best rows and scores of one query, from the plain ranking and the photos that share neighbours with it."""
+        factor, level = np.float32(self.weight / self.graph.scale), np.float32(self.graph.level)
+        ranked = rows >= 0
+        rows, scores = rows[ranked], scores[ranked] - level
+        order = np.argsort(rows)
+        places = np.minimum(np.searchsorted(rows, shared, sorter=order), len(rows) - 1)
+        places = order[places] if len(rows) else places
+        known = rows[places] == shared if len(rows) else np.zeros(len(shared), bool)
+        total = factor * scores
+        total[places[known]] += (1 - self.weight) * J[known]
+        beyond, J = shared[~known], J[~known]
+        if len(beyond) and len(total) >= size:
+            # None of these scores more than the last of the plain ranking.
+            bar = np.partition(total, len(total) - size)[len(total) - size]
+            near = (1 - self.weight) * J + factor * scores[-1] >= bar
+            beyond, J = beyond[near], J[near]
+        if len(beyond):
+            rows = np.concatenate([rows, beyond])
+            total = np.concatenate([total, (1 - self.weight) * J + factor * (part.score(side, beyond) - level)])
+        total, rows = best_first(total[None].astype(np.float32), rows[None].astype(np.int32))
+        return rows[0, :size], total[0, :size]
+
+
+def places_of(rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Places of some rows among ascending ones; -1 of those that are not there."""
+    places = np.minimum(np.searchsorted(rows, chosen), len(rows) - 1)
+    return np.where(rows[places] == chosen, places, -1)
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two vectors (1, d) are the same, up to rounding to 16 bits."""
+    difference = abs(first - second).max()
+    return bool(difference <= 2.0**-10 * abs(second).max())
+
+
+def with_neighbours(index: ExactIndex, X: Any) -> ExactIndex | NeighbourIndex:
+    """Return an index that ranks by neighbours, too; the index itself where its gallery has too few.
+
+    Parameters
+    ----------
+    index : ExactIndex
+    X : vectors of its gallery
+    """
+    return index if index.n_gallery < FEWEST else NeighbourIndex(index, Neighbours.of(index, X), X)

@@ -1,0 +1,257 @@
+"""Ranking by the gallery's neighbours: the formula, queries from inside and outside, parts, and changes."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.learners import Cosine
+from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, TwoStageIndex, evaluate_index, with_neighbours
+from visterm.retrieval import neighbours as module
+from visterm.retrieval.evaluate import relevance_from_labels
+from visterm.retrieval.neighbours import ENTRIES, FEWEST, LISTED, SCALES, WEIGHT
+
+
+def photos(n=120, d=24, n_classes=8, spread=0.8, seed=0):
+    """Unit vectors around the centre of their class, and the classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    X = rng.normal(size=(n_classes, d))[y] + spread * rng.normal(size=(n, d))
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32), y
+
+
+def ranked_by(X, **options):
+    index = ExactIndex(Cosine().fit(X), X, **options)
+    return NeighbourIndex(index, Neighbours.of(index, X), X)
+
+
+# ---------------------------------------------------------------------------------------------------- the formula
+
+
+def codes_of(near):
+    """v of all photos, as the module's docstring has it, by sets."""
+    n = len(near)
+    v = np.zeros((n, n))
+    for k in SCALES:
+
+        def reciprocal(x, k):
+            return {c for c in near[x][:k] if x in near[c][:k]}
+
+        groups = []
+        for x in range(n):
+            R = {x} | reciprocal(x, k)
+            more = set()
+            for c in R:
+                half = {c} | reciprocal(c, k // 2)
+                if len(half & R) > 2 / 3 * len(half):
+                    more |= half
+            groups.append(R | more)
+        for x in range(n):
+            for c in [x, *near[x][: k // 3 - 1]]:
+                for member in groups[c]:
+                    v[x, member] += 1 / len(groups[c]) / (k // 3)
+    v /= v.sum(axis=1, keepdims=True)
+    for row in v:
+        row[np.argsort(-row, kind="stable")[ENTRIES:]] = 0
+    return v / v.sum(axis=1, keepdims=True)
+
+
+def test_codes_are_those_of_the_formula():
+    X, _ = photos()
+    graph = ranked_by(X).graph
+    starts, rows, shares = graph.lists
+    held = sp.csc_array((shares / 65535, rows, starts), shape=(len(X), len(X))).toarray()
+    expected = codes_of(graph.near.tolist())
+    cut = np.where(expected > 0, expected, np.inf).min(axis=1)  # among equal entries, either may be kept
+    clear = expected > cut[:, None] + 1e-9
+    np.testing.assert_allclose(held[clear], expected[clear], atol=2e-5)
+    np.testing.assert_allclose(held.sum(axis=1), 1, atol=1e-3)
+
+
+def test_the_score_is_the_overlap_and_the_similarity():
+    X, _ = photos()
+    by = ranked_by(X)
+    query = X[:1] + 0.05 * X[1:2]  # from outside, and no copy
+    query /= np.linalg.norm(query)
+    ranking = by.search(query, k=len(X))
+    similarities = (query @ X.T)[0]
+    first = np.argsort(-similarities, kind="stable")[:LISTED]
+    entries, shares = by.graph.code(first, similarities[first])
+    v = np.zeros(len(X))
+    v[entries] = shares
+    starts, rows, kept = by.graph.lists
+    codes = sp.csc_array((kept / 65535, rows, starts), shape=(len(X), len(X))).toarray()
+    J = np.minimum(codes, v).sum(axis=1) / np.maximum(codes, v).sum(axis=1)
+    expected = (1 - WEIGHT) * J + WEIGHT * (similarities - by.graph.level) / by.graph.scale
+    np.testing.assert_allclose(ranking.scores[0], expected[ranking.indices[0]], atol=2e-4)
+    assert (np.diff(ranking.scores[0]) <= 0).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("outside", [False, True])
+def test_it_ranks_better_than_the_similarity_alone(sparse, outside):
+    X, y = photos(300, spread=1.0)
+    if sparse:
+        X[X < 0.1] = 0
+        X = sp.csr_matrix(X / np.linalg.norm(X, axis=1, keepdims=True))
+    n = 200 if outside else 300
+    gallery, queries = X[:n], X[n:] if outside else X
+    exclude = np.full(100, -1) if outside else np.arange(300)
+    relevance = relevance_from_labels(y[n:] if outside else y, y[:n], exclude=exclude)
+    index = ExactIndex(Cosine().fit(gallery), gallery)
+    plain, better = (
+        evaluate_index(one, queries, relevance, exclude=exclude, max_k=1).mean_average_precision
+        for one in (index, with_neighbours(index, gallery))
+    )
+    assert better > plain + 0.03
+
+
+# ---------------------------------------------------------------------------------------------------- queries
+
+
+def test_a_query_from_outside_is_ranked_as_if_it_were_in_the_gallery():
+    X, _ = photos(300)
+    outside, inside = ranked_by(X[:299]), ranked_by(X)
+    alike = []
+    for row in range(20):
+        order = np.r_[:row, row + 1 : 300, row]
+        there = ranked_by(X[order][:299])
+        added = inside.search(X[row : row + 1], k=20, exclude=[row]).indices[0]
+        alone = order[there.search(X[row : row + 1], k=20).indices[0]]
+        alike.append(len(set(added) & set(alone)) / 20)
+    assert len(outside.graph) == 299
+    assert np.mean(alike) > 0.95
+
+
+def test_a_copy_is_ranked_as_its_photo_which_comes_first():
+    X, _ = photos()
+    by = ranked_by(X)
+    inside, copied = by.search(X[:30], k=40, exclude=np.arange(30)), by.search(X[:30], k=41)
+    assert (copied.indices[:, 0] == np.arange(30)).all()
+    assert (copied.indices[:, 1:] == inside.indices).all()
+    assert (copied.scores[:, 1:] == inside.scores).all()
+
+
+def test_pages_and_parts_are_cut_from_one_ranking():
+    X, y = photos()
+    by = ranked_by(X)
+    own = np.arange(20)
+    whole = by.search(X[:20], exclude=own)
+    assert whole.indices.shape == (20, len(X) - 1)
+    for k in (1, 5, 30, 100):
+        assert (by.search(X[:20], k, exclude=own).indices == whole.indices[:, :k]).all()
+    rows = np.flatnonzero(y < 3)
+    part = ExactIndex(by.learner, X[rows])
+    found = by.search(X[:20], len(rows), exclude=own, among=part, rows=rows)
+    for q in range(20):
+        expected = [row for row in whole.indices[q] if row in set(rows)]
+        assert rows[found.indices[q][found.indices[q] >= 0]].tolist() == expected
+
+
+def test_an_index_in_two_stages_gives_the_same_results():
+    X, _ = photos(400)
+    X[X < 0.05] = 0
+    X = sp.csr_matrix(X)
+    learner = Cosine().fit(X)
+    exact, staged = ExactIndex(learner, X), TwoStageIndex(learner, X, n_candidates=390)
+    graph = Neighbours.of(exact, X)
+    results = [NeighbourIndex(one, graph, X).search(X[:50], 10, exclude=np.arange(50)) for one in (exact, staged)]
+    assert (results[0].indices == results[1].indices).mean() > 0.98
+
+
+def test_the_parts_of_a_score_sum_to_it():
+    X, _ = photos()
+    by = ranked_by(X)
+    for own, query in ((3, X[3:4]), (-1, X[3:4] + 0.05 * X[4:5]), (-1, X[3:4])):
+        ranking = by.search(query, 12, exclude=[own])
+        for row, score in zip(ranking.indices[0].tolist(), ranking.scores[0], strict=True):
+            shared = by.explain(query, row, own=own)
+            if len(shared.rows):
+                assert shared.alone + shared.parts.sum() == pytest.approx(score, abs=1e-4)
+                assert (np.diff(shared.parts) <= 0).all()
+
+
+# ---------------------------------------------------------------------------------------------------- galleries
+
+
+def test_odd_galleries():
+    X, _ = photos(FEWEST)
+    assert ranked_by(X).search(X[:2], 5, exclude=[0, 1]).indices.shape == (2, 5)
+    index = ExactIndex(Cosine().fit(X[:5]), X[:5])
+    assert with_neighbours(index, X[:5]) is index
+    with pytest.raises(ValueError, match=f"needs {FEWEST} photos, got 5"):
+        Neighbours.of(index, X[:5])
+    equal = np.tile(X[:1], (40, 1))
+    by = ranked_by(equal)
+    assert by.graph.scale == 1
+    assert np.isfinite(by.search(equal[:3], exclude=[0, 1, 2]).scores).all()
+    nothing = sp.csr_matrix((40, 7), dtype=np.float32)
+    assert np.isfinite(ranked_by(nothing).search(nothing[:1], 5).scores).all()
+    copies = np.concatenate([np.tile(X[:1], (30, 1)), X])
+    assert set(ranked_by(copies).search(copies[:1], 29, exclude=[0]).indices[0].tolist()) == set(range(1, 30))
+
+
+def test_photos_come_and_go():
+    X, _ = photos(400)
+    before = ranked_by(X[:380]).graph
+    kept = np.delete(np.arange(380), [5, 77, 200])
+    now = np.concatenate([X[kept], X[380:]])
+    rows = np.full(380, -1)
+    rows[kept] = np.arange(len(kept))
+    index = ExactIndex(Cosine().fit(now), now)
+    updated, anew = before.updated(index, now, rows), Neighbours.of(index, now)
+    same = [len(set(a) & set(b)) / LISTED for a, b in zip(updated.near, anew.near, strict=True)]
+    assert np.mean(same) > 0.99
+    held, made = (
+        sp.csc_array((lists[2], lists[1], lists[0]), shape=(len(now),) * 2).toarray() / 65535
+        for lists in (updated.lists, anew.lists)
+    )
+    assert np.abs(held - made).sum(axis=1).mean() < 0.02
+
+
+def test_of_many_dense_photos_nearly_all_neighbours_are_found(monkeypatch):
+    X, _ = photos(1500, d=300, n_classes=150)
+    exact = ranked_by(X).graph
+    monkeypatch.setattr(module, "MANY", 1000)
+    found = ranked_by(X, n_jobs=2).graph
+    same = [len(set(a) & set(b)) / LISTED for a, b in zip(found.near, exact.near, strict=True)]
+    assert np.mean(same) > 0.97
+    np.testing.assert_allclose(found.scores[:, 0], exact.scores[:, 0], atol=1e-6)
+
+
+def test_a_graph_is_written_and_read_again():
+    X, _ = photos()
+    by = ranked_by(X)
+    arrays = by.graph.arrays()
+    assert sum(array.nbytes for array in arrays.values()) / len(X) < 400
+    again = NeighbourIndex(by.index, Neighbours.restored(arrays), X)
+    results = [one.search(X[:9], 9, exclude=np.arange(9)) for one in (by, again)]
+    assert (results[0].scores == results[1].scores).all()
+
+
+def damaged(name, change):
+    def of(arrays):
+        arrays = {key: array.copy() for key, array in arrays.items()}
+        arrays[name] = change(arrays[name])
+        return arrays
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (damaged("near", lambda a: a + 1000), "damaged"),
+        (damaged("near", lambda a: a[:-1]), "damaged"),
+        (damaged("photos", lambda a: a - 7), "damaged"),
+        (damaged("photos", lambda a: a[:-3]), "damaged"),
+        (damaged("starts", lambda a: a[::-1]), "damaged"),
+        (damaged("shares", lambda a: a.astype(np.float32)), "damaged"),
+        (damaged("scale", lambda a: a + [9, 0, 0]), "of version 10, not 1"),
+        (damaged("scale", lambda a: a * [1, 1, np.nan]), "damaged"),
+        (lambda arrays: {name: arrays[name] for name in ("near", "scores", "scale")}, "damaged"),
+    ],
+)
+def test_a_damaged_graph_is_refused(change, reason):
+    X, _ = photos()
+    with pytest.raises(ValueError, match=reason):
+        Neighbours.restored(change(ranked_by(X).graph.arrays()))
