@@ -61,10 +61,7 @@ def same_picture(one: np.ndarray, other: np.ndarray, warp: np.ndarray | None = N
 def _laid_over(
     one: np.ndarray, other: np.ndarray, warp: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Scale the larger picture down, and lay `other` over `one`; None if it is no crop.
-
-    Of pictures of few details, which cannot be aligned, the guess stands.
-    """
+    """Scale the larger picture down, and lay `other` over `one`; None if it is no crop, or cannot be aligned."""
     (height, width), (old_height, old_width) = one.shape[:2], other.shape[:2]
     scale = np.abs(warp.diagonal())
     ratio = min(old_width * scale[0] / width, old_height * scale[1] / height)  # pixels of the other for one of this

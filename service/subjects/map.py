@@ -23,6 +23,7 @@ from visterm.teaching.groups import among
 from visterm.teaching.not_same import say_different, undo_different
 from visterm.teaching.overview import Overview, groups_of, overview_folder, overview_record, read_overview
 
+from .images import ImageSubject, LastRemoval
 from .labels import LabelSubject
 
 NO_LABEL = 2**16 - 1
@@ -99,6 +100,7 @@ class AlikeGroups(TypedDict):
 
     total: int
     last: Annotated[DifferentStep | None, Field(description="What POST /api/alike/undo would undo")]
+    removed: LastRemoval | None
     groups: list[AlikeGroup]
     n_blank: Annotated[int, Field(description="Images of one colour, which are in no group")]
     blank: Annotated[list[ImageSummary], Field(description="The first of them")]
@@ -271,6 +273,7 @@ class MapSubject(Subject):
         return {
             "total": len(groups),
             "last": self._last()["last"],
+            "removed": self.subjects.of(ImageSubject).last_removal(),
             "groups": [
                 {
                     "degree": group["degree"],
