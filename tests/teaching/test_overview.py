@@ -76,11 +76,13 @@ def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
 def test_the_command_lists_another_shot_of_a_scene(finished, tmp_path, monkeypatch):
     folder = copy_run(finished, tmp_path)
     coffee = skimage.data.coffee()
-    for name, pixels in (("coffee", coffee), ("part", coffee[60:340, 110:520])):
+    white = np.full((120, 160, 3), 255, np.uint8)
+    for name, pixels in (("coffee", coffee), ("part", coffee[60:340, 110:520]), ("white", white), ("blank", white)):
         cv2.imwrite(str(folder / f"fruit/pear/{name}.png"), pixels)
     visterm("features", "fruit", cwd=folder)
     monkeypatch.setattr(module, "alike_limit", lambda config: -1.0)  # every image with its nearest ones
     groups = json_of("duplicates", cwd=folder)["groups"]
+    assert groups[0]["images"][0].keys() == {"id", "path", "split"}
     (scene,) = [group for group in groups if group["degree"] == "scene"]
     assert ([image["path"] for image in scene["images"]], scene["same"]) == (
         ["pear/coffee.png", "pear/part.png"],
@@ -91,6 +93,12 @@ def test_the_command_lists_another_shot_of_a_scene(finished, tmp_path, monkeypat
         r"^2 pictures of the same scene, 0\.\d{4}\n  id:\d+  pear/coffee.png$", listed.stdout, re.MULTILINE
     )
     assert "0 pictures and 1 scene more than once" in listed.stderr
+    assert re.search(
+        r"^2 images of one colour\n  id:\d+  pear/blank.png\n  id:\d+  pear/white.png$", listed.stdout, re.M
+    )
+    assert "2 photos are blank, and in no group" in listed.stderr
+    blank = [image["path"] for image in json_of("duplicates", cwd=folder)["blank"]]
+    assert blank == ["pear/blank.png", "pear/white.png"]  # equal files
 
 
 @pytest.mark.slow
