@@ -112,6 +112,8 @@ class Job:
                     printed = json.loads(line)
                 except ValueError:  # cut off by a kill
                     continue
+                if not isinstance(printed, dict):  # no line of these processes; before anyone reads it as progress
+                    raise TypeError(f"{self.work} printed {one_line(line)}")
                 if "error" in printed:
                     problem = one_line(printed["error"])
                 elif "result" in printed:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.models import Settings
-from visterm.pipeline.console import Console, one_line
+from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.records import fingerprint
 
-from .vector_kinds import _ImageVectors, in_words
+from .vector_kinds import _ImageVectors
 
 if TYPE_CHECKING:
     from visterm.features import OnnxEmbedder
@@ -71,7 +72,7 @@ class _ModelVectors(_ImageVectors):
             record["reading"] = embedder.rules._asdict()
             content = embedder.sha256_, embedder.resizing_, record["reading"]
             record["content"] = fingerprint(record["config"], *content)
-        console.say(in_words(embedder.describe()))
+        console.say(_in_words(embedder.describe()))
         if (file := unlike_file_beside(embedder)) is not None:
             console.say(
                 f"{one_line(str(file))} asks for another mean, scale or order of channels: 'visterm model inspect "
@@ -101,3 +102,21 @@ class _DeepVectors(_ModelVectors):
         from visterm.features import deep_embedder
 
         return deep_embedder(**self.config.features.deep.model_dump(), max_pixels=self.config.collection.max_pixels)
+
+
+def _in_words(model: Mapping[str, Any]) -> str:
+    """Return on one line what `OnnxEmbedder.describe` found, and what it chose."""
+    height, width = model["size"]
+    mean, scale = (
+        ", ".join(f"{number:.4g}" for number in (value if isinstance(value, list) else [value]))
+        for value in (model["mean"], model["scale"])
+    )
+    line = (
+        f"{Path(model['model']).name}: {model['resize']} to {width} x {height}, {model['channels']}, "
+        f"preprocess {model['preprocess']} (mean {mean}; scale {scale}); "
+        f"vector {model['layer']}, {count(model['n_features'], 'number')}, "
+        + (f"the mean of {model['cells'][0]} x {model['cells'][1]} cells" if model["cells"] else "of the whole image")
+    )
+    if model["suggested_layer"] not in (None, model["layer"]):
+        line += f"; {model['suggested_as']} is another: --set features.onnx.layer={model['suggested_layer']}"
+    return line

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import importlib
 import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from pkgutil import resolve_name
+from typing import Any, ClassVar
 
 from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
@@ -29,10 +29,14 @@ from visterm.pipeline.workers import connected
 
 from .extraction import ImageSource, Source, try_read
 
-if TYPE_CHECKING:
-    pass
-
-
+# Found by name, so that visterms do not import what networks and tables need.
+_KINDS = {
+    "visterms": "vector_kinds:_VistermVectors",
+    "deep": "network_vectors:_DeepVectors",
+    "onnx": "network_vectors:_ModelVectors",
+    "table": "imported_vectors:_PrecomputedVectors",
+}
+_AT_ONCE = 20_000  # images whose counts are read at a time
 # What a record keeps when idf alone is learned again.
 _OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out", "reading")
 HELD_OUT = 0.2  # share of each label's training images that are measured as new ones, as learners hold out
@@ -47,38 +51,9 @@ def needs_directory(run: Run, config: Config) -> bool:
 
 def vector_kind(run: OpenedRun) -> VectorKind:
     """Return the kind of vectors that the configuration asks for."""
-    if run.config.collection.vectors.file is not None:
-        return _named("imported_vectors", "_PrecomputedVectors")(run)
-    if run.config.features.kind == "visterms":
-        return _VistermVectors(run)
-    return _named("network_vectors", "_DeepVectors" if run.config.features.kind == "deep" else "_ModelVectors")(run)
-
-
-def _named(module: str, kind: str) -> type[VectorKind]:
-    """Return a kind of vectors that visterms do not need, by its name."""
-    kinds: Any = importlib.import_module(f".{module}", __package__)
-    return getattr(kinds, kind)
-
-
-_AT_ONCE = 20_000  # images whose counts are read at a time
-
-
-def in_words(model: Mapping[str, Any]) -> str:
-    """Return on one line what `OnnxEmbedder.describe` found, and what it chose."""
-    height, width = model["size"]
-    mean, scale = (
-        ", ".join(f"{number:.4g}" for number in (value if isinstance(value, list) else [value]))
-        for value in (model["mean"], model["scale"])
-    )
-    line = (
-        f"{Path(model['model']).name}: {model['resize']} to {width} x {height}, {model['channels']}, "
-        f"preprocess {model['preprocess']} (mean {mean}; scale {scale}); "
-        f"vector {model['layer']}, {count(model['n_features'], 'number')}, "
-        + (f"the mean of {model['cells'][0]} x {model['cells'][1]} cells" if model["cells"] else "of the whole image")
-    )
-    if model["suggested_layer"] not in (None, model["layer"]):
-        line += f"; {model['suggested_as']} is another: --set features.onnx.layer={model['suggested_layer']}"
-    return line
+    name = run.config.features.kind if run.config.collection.vectors.file is None else "table"
+    kind: type[VectorKind] = resolve_name(f"{__package__}.{_KINDS[name]}")
+    return kind(run)
 
 
 def changed_settings(run: OpenedRun) -> str:
@@ -359,7 +334,7 @@ class _VistermVectors(_ImageVectors):
             if not paths:
                 raise UserError(
                     f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
-                    "or give a table: --set self.catalogue.labels=labels.csv (columns path,label)"
+                    "or give a table: --set collection.labels=labels.csv (columns path,label)"
                 )
             if clicks or any(len(labels[path]) > 1 for path in paths):
                 raise UserError(

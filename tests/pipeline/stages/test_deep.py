@@ -47,6 +47,7 @@ def test_the_collection_holds_the_vectors_of_the_network(finished):
 def test_a_second_run_has_nothing_to_do_and_needs_no_cache(mine, monkeypatch):
     """The run has a copy of the model; --deep need not be given again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(mine / "fruit/apple/0.jpg"))
+    monkeypatch.setenv("MPLCONFIGDIR", str(mine))  # else the command sets it, for this process
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
     assert json_of("features", "fruit", "--deep", cwd=mine)["extracted"] == 0
     found = json_of("search", mine / "fruit/pear/1.jpg", "-k", 3, cwd=mine)
@@ -143,6 +144,7 @@ def test_what_cannot_be_made_is_refused_with_one_line_and_the_run_stays(mine, tm
     (tmp_path / "cache").write_text("a file")
     with monkeypatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        patch.setenv("MPLCONFIGDIR", str(tmp_path))  # else the command sets it, for this process
         line = refused("features", "flat", "--deep", cwd=tmp_path)
         assert line.endswith("name another folder with the environment variable XDG_CACHE_HOME")
     with monkeypatch.context() as patch:
