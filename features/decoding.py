@@ -48,6 +48,7 @@ MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need four times t
 RGB_BYTES = 3  # per pixel; an image of more bytes per pixel may have fewer pixels, as it takes the same memory
 MAX_SIDE = 1_000_000  # width or height; a decoder pays for each row, however short
 PIXELS_PER_BYTE = 10_000  # of a file; PNG, GIF and JPEG hold at most 8,300, lossless WebP of one colour 3 million
+FLAT = 8  # levels between the brightest and the darkest pixel of a picture that shows nothing
 SMALL_PIXELS = 4_000_000  # an image of no more pixels may have more of them per byte
 
 StrPath = str | os.PathLike[str]
@@ -629,10 +630,31 @@ def _pixels(image: Image.Image, declared: float, rules: Rules) -> npt.NDArray[np
     if image.has_transparency_data:
         if image.mode != "RGBA":
             image = image.convert("RGBA")
-        white = Image.new("RGB", image.size, "white")
-        white.paste(image, mask=image)
-        return np.array(white)
+        return _on_ground(image, rules)
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _on_ground(image: Image.Image, rules: Rules) -> npt.NDArray[np.uint8]:
+    """Put an image with transparent parts on white; on black if it cannot be seen on white, and can on black."""
+    ground = _laid_on(image, "white")
+    if rules.version > 1 and min(low for low, _ in _levels(ground)) >= 255 - FLAT:
+        del ground  # one at a time: memory
+        ground = _laid_on(image, "black")
+        if all(high - low <= FLAT for low, high in _levels(ground)):
+            del ground
+            ground = _laid_on(image, "white")
+    return np.array(ground)
+
+
+def _laid_on(image: Image.Image, color: str) -> Image.Image:
+    ground = Image.new("RGB", image.size, color)
+    ground.paste(image, mask=image)
+    return ground
+
+
+def _levels(image: Image.Image) -> list[tuple[int, int]]:
+    """The smallest and largest level of each channel."""
+    return cast("list[tuple[int, int]]", image.getextrema())
 
 
 def may_be_deep(head: bytes) -> bool:

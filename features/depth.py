@@ -19,7 +19,9 @@ BITS_PER_SAMPLE, PHOTOMETRIC, _MAX_SAMPLE, _EXTRA_SAMPLES, _S_MAX_SAMPLE = 258, 
 class Rules(NamedTuple):
     """How a file becomes pixels; a fitted extractor keeps those that it was fitted with."""
 
-    version: int = 2  # 1: before version 0.4; of 16 bits the high ones count, and `max_side` is that of any picture
+    # 1: before version 0.4; of 16 bits the high ones count, `max_side` is that of any picture, and white on transparent
+    # lies on white.
+    version: int = 2
     white: int = 0  # the least level that is white in a collection, of files that declare none; see `common_white`
     longest: float = 0.0  # ratio of the sides up to which `max_side` limits the longer one, then the area; 0: any ratio
 

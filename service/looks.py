@@ -1,4 +1,4 @@
-"""Mean colours of the images, and groups of copies of one picture.
+"""Mean colours of the images, and groups of copies of one picture, each compared with the one of most pixels.
 
 Both are read from the files once, in the background, and stored by the SHA-256 of the image.
 """
@@ -19,7 +19,8 @@ import numpy as np
 from visterm.features import ImageError
 from visterm.features.decoding import decode_picture
 from visterm.pipeline.store.images import Image
-from visterm.teaching.duplicates import group_copies, small_versions
+from visterm.teaching.duplicates import GRID, is_blank, small_copies, small_versions
+from visterm.teaching.groups import stars_of, with_equal
 
 from .snapshot import Snapshot
 from .thumbnails import ImageFileGone, open_cache, read_original
@@ -32,7 +33,7 @@ CREATE TABLE IF NOT EXISTS looks (sha256 TEXT PRIMARY KEY, color TEXT NOT NULL, 
 
 
 class Looks:
-    """Mean colours by SHA-256 (`colors`), and groups of copies: image id to the smallest id of its group (`groups`).
+    """Mean colours by SHA-256 (`colors`), and groups of copies (`groups`): image id to that of its largest copy.
 
     Both grow while a thread reads the images of the collection; where the file cannot be written, they are read again
     by the next service.
@@ -104,13 +105,27 @@ class Looks:
         known = [sha256 for sha256 in first_rows if sha256 in self._cells]
         sizes = snapshot.sizes[[first_rows[sha256] for sha256 in known]].astype(np.float64).clip(1)
         cells = [self._cells[sha256] for sha256 in known]
-        numbers = group_copies(cells, sizes[:, 0] / sizes[:, 1], lambda places: self._fine(known, places))
-        number_of = dict(zip(known, numbers, strict=True))
-        members: dict[int | str, list[int]] = defaultdict(list)
+        pairs = small_copies(cells, sizes[:, 0] / sizes[:, 1], lambda places: self._fine(known, places))
         images = snapshot.searcher.images
-        for sha256, id_ in zip(images.contents(), images.ids.tolist(), strict=True):
-            members[number_of.get(sha256, sha256)].append(id_)
-        self.groups = {id_: min(ids) for ids in members.values() if len(ids) > 1 for id_ in ids}
+        ids, equal = images.ids.tolist(), defaultdict[str, list[int]](list)
+        for sha256, id_ in zip(images.contents(), ids, strict=True):
+            equal[sha256].append(id_)
+        flat = self._flat([sha256 for sha256, of_file in equal.items() if len(of_file) > 1])
+        of_copies = with_equal(
+            {(equal[known[i]][0], equal[known[j]][0]): value for (i, j), value in pairs.items()},
+            {of_file[0]: of_file[1:] for sha256, of_file in equal.items() if sha256 not in flat},
+        )
+        pixels = dict(zip(ids, snapshot.sizes.astype(int).prod(axis=1).tolist(), strict=True))
+        stars = stars_of(of_copies, {}, pixels)
+        self.groups = {id_: kept for kept, others in stars.items() for id_ in (kept, *others)}
+
+    def _flat(self, of_several: list[str]) -> set[str]:
+        """Return those of some pictures that are of one colour."""
+        known = [sha256 for sha256 in of_several if sha256 in self._cells]
+        small = [np.frombuffer(self._cells[sha256], np.uint8).reshape(GRID, GRID, 3) for sha256 in known]
+        places = {i for i, cells in enumerate(small) if is_blank(cells)}
+        fine = self._fine(known, places)
+        return {known[i] for i in places if i not in fine or is_blank(np.frombuffer(fine[i], np.uint8)[:, None, None])}
 
     def _fine(self, known: list[str], places: set[int]) -> dict[int, bytes]:
         """Read the small grey versions of some images, where they are stored."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,21 +58,23 @@ def duplicates(
         return
     if images:
         raise UserError("images are for --not-same; without it, all duplicates of the run are listed")
-    from .overview import find_duplicates
+    from .overview import compared_pairs, groups_of
 
     searcher, console = open_searcher(run)
     with console.phase(f"comparing {count(len(searcher.images), 'image')}"):
-        groups = []
-        for group in find_duplicates(searcher):
-            rows = [searcher.place[number] for number in group["ids"]]
-            gone = searcher.deleted(rows)
-            left = [searcher.images[row] for row in rows if row not in gone]
-            if len(left) > 1:
-                of_group = [{"id": image.id, "path": image.path} for image in left]
-                told = {key: group[key] for key in ("degree", "same", "similarity")}
-                groups.append(told | {"images": of_group})
+        pairs = compared_pairs(searcher)
+
+    def described(ids: list[int]) -> list[dict[str, Any]]:
+        images = [searcher.images[searcher.place[id_]] for id_ in ids]
+        return [{"id": image.id, "path": image.path, "split": image.split} for image in images]
+
+    keys = ("degree", "same", "similarity")
+    groups = [
+        {key: group[key] for key in keys} | {"images": described(group["ids"])} for group in groups_of(searcher, pairs)
+    ]
+    blank = described(pairs["blank"])
     if as_json:
-        print(json.dumps({"run": searcher.run.name, "groups": groups}))
+        print(json.dumps({"run": searcher.run.name, "groups": groups, "blank": blank}))
         return
     words = {
         "picture": ("image", "of the same picture"),
@@ -81,9 +83,17 @@ def duplicates(
     }
     for group in groups:
         noun, what = words[group["degree"]]
-        print(f"{count(len(group['images']), noun)} {what}, {group['similarity']:.4f}")
+        splits = sorted({image["split"] or "no split" for image in group["images"]})
+        across = f", in {' and '.join(splits)}" if group["same"] and len(splits) > 1 else ""
+        print(f"{count(len(group['images']), noun)} {what}, {group['similarity']:.4f}{across}")
         for image in group["images"]:
+            print(f"  id:{image['id']}  {one_line(image['path'])}")
+    if blank:
+        print(f"{count(len(blank), 'image')} of one colour")
+        for image in blank:
             print(f"  id:{image['id']}  {one_line(image['path'])}")
     of_degree = Counter(group["degree"] for group in groups)
     pictures, scenes = count(of_degree["picture"], "picture"), count(of_degree["scene"], "scene")
     console.say(f"{pictures} and {scenes} more than once, {count(of_degree['alike'], 'group')} that look alike")
+    if blank:
+        console.say(f"{count(len(blank), 'photo')} {'is' if len(blank) == 1 else 'are'} blank, and in no group")

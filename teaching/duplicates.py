@@ -1,8 +1,9 @@
-"""Duplicates: images whose files are equal, and copies of one picture, re-encoded, resized or mirrored.
+"""Duplicates: images whose files are equal, and copies of one picture, re-encoded, resized, mirrored or cropped.
 
-Equal files have one SHA-256. A copy is known by two small versions of each picture: one of 8 x 8 coloured cells, by
-which candidates are searched, and a grey one of 32 x 32 pixels, in which fine textures of one mean colour differ. A
-brighter or darker copy is known by cells of one mean and contrast, a crop by grey versions that agree once aligned.
+Equal files have one SHA-256. Candidates for copies are near each other by a small version of 8 x 8 coloured cells, as
+they are or with one mean and contrast, which brighter and darker copies share, and agree by their grey versions of
+32 x 32 pixels, a crop once it is aligned. Whether they are copies, `same_picture` says, at some 400 pixels. A picture
+of one colour is blank, and a copy of none.
 
 Pictures of one scene are not copies: another shot of the same things, or a larger part cut off. They are known by SIFT
 keypoints, many of which lie where one shift, turn and scale puts them.
@@ -18,19 +19,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm.features.same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
 from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     import numpy as np
 
 GRID = 8  # cells per side
-TOLERANCE = 4.0  # levels: largest root mean square difference of the cells of two copies
+TOLERANCE = 4.0  # levels: largest root mean square difference of the cells of two candidates
 EVENED_TOLERANCE = 6.0  # the same, of evened cells
 _CONTRAST = 40.0  # levels: standard deviation of evened cells
 _LEAST_CONTRAST = 8.0  # of cells that can be evened: else noise decides
+_PROJECTED, _NEAREST = 400, 20  # candidates of each picture: the nearest ones by their projections, of these by cells
 FINE = 32  # pixels per side of the grey version
-CORRELATION = 0.9  # smallest one of the grey versions of two copies
-_FLAT = 2.0  # grey levels: standard deviation below which a correlation says nothing
+_FINE_DIFFERENCE = 24.0  # grey levels: largest one anywhere in two grey versions of one brightness and contrast,
+_OF_EDGE = 0.35  # and a share of the range of the pixels around, since a rounded size moves edges
 CROP_TOLERANCE = 20.0  # levels: the same, of a picture and its crop
 _CROP_NEIGHBORS = 10  # of each picture, by their cells, that may be crops of it
 ALIGNED = 64  # pixels per side of the grey versions that are aligned
@@ -38,10 +41,11 @@ ALIGNED_CORRELATION = 0.95  # smallest one of a picture and its crop, once align
 _MOST_SCALE, _MOST_SHEAR, _MOST_SHIFT = 0.15, 0.03, 0.08  # of an alignment: a crop of a tenth of each side at most
 _DIMENSIONS = 8  # of the projection in which candidates are searched
 SCENE_KEYPOINTS = 50  # that agree on one shift, turn and scale; fewest of two pictures of one scene
-_SCENE_SIDE = 400  # pixels of the longer side of the pictures in which keypoints are searched
 _RATIO = 0.75  # of the distances to the nearest keypoint and the next one, where the nearest one is taken
 _SCENE_SCALE = 4.0  # largest one between two pictures: else all keypoints of one may fall on a few of the other
 _KEPT_KEYPOINTS = 500  # pictures whose keypoints are kept: at most 1 MB each
+_KEPT_PICTURES = 200  # pictures of the working size that are kept: at most 0.5 MB each
+_FLAT = 12  # levels: a picture of which no pixel of 64 is farther from the median is blank
 
 
 class SmallVersions(NamedTuple):
@@ -53,78 +57,113 @@ class SmallVersions(NamedTuple):
 
 def small_versions(pixels: np.ndarray) -> SmallVersions:
     """Scale a picture down to what tells whether another one is a copy; RGB uint8 (height, width, 3)."""
+    from visterm.features.resizing import resize
+
+    return SmallVersions(resize(pixels, GRID, GRID).tobytes(), resize(_gray(pixels), FINE, FINE).tobytes())
+
+
+def _gray(pixels: np.ndarray) -> Any:
     import cv2
 
-    cells = cv2.resize(pixels, (GRID, GRID), interpolation=cv2.INTER_AREA)
-    gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
-    return SmallVersions(cells.tobytes(), cv2.resize(gray, (FINE, FINE), interpolation=cv2.INTER_AREA).tobytes())
+    return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
 
 
-def group_copies(
+def is_blank(pixels: np.ndarray) -> bool:
+    """Whether a picture, of at most 64 pixels per side, is of one colour; uint8 (height, width, 3)."""
+    import numpy as np
+
+    return bool(np.abs(pixels - np.median(pixels, axis=(0, 1))).max() <= _FLAT)
+
+
+def small_copies(
     cells: Sequence[bytes], ratios: np.ndarray, fine_of: Callable[[set[int]], dict[int, bytes]]
-) -> list[int]:
-    """Number pictures so that copies of one picture have one number.
+) -> dict[tuple[int, int], float]:
+    """Find pairs of pictures that are copies as far as small versions tell, with the correlations of these.
 
     `cells` of each picture are as of `small_versions`, `ratios` its width by its height. `fine_of` returns the grey
     versions of some places, few of which are asked for; one that it has not differs from all others.
     """
-    import numpy as np
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    n = len(cells)
     pairs = find_pairs(_as_rows(cells), ratios)
-    same = _agreeing(pairs, fine_of({place for pair in pairs for place in pair[:2]}))
-    a, b = np.array(list(same), np.intp).reshape(-1, 2).T
-    graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n))
-    return connected_components(graph, directed=False)[1].tolist()
+    agreeing = _agreeing(pairs, fine_of({place for pair in pairs for place in pair[:2]}))
+    return {(i, j): value for (i, j, _), value in agreeing.items()}
 
 
-def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> dict[tuple[int, int], float]:
+class SamePictures(NamedTuple):
+    """Copies among images, by their places."""
+
+    pairs: dict[tuple[int, int], float]  # with the correlation of their pixels
+    blank: list[int]  # images of one colour, which are copies of none
+
+
+def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> SamePictures:
     """Find pairs of images whose files show one picture, of whatever brightness, or one of them a crop of the other.
 
     A crop has at least nine tenths of each side. Images that cannot be read, or are larger than `max_pixels`, are in no
-    pair. Returns by pairs of places the correlation of the pixels; one of equal files stands for all of them.
+    pair. The first of equal files stands for all of them.
     """
-    import cv2
     import numpy as np
 
     from visterm.features import ImageError, read_picture
+    from visterm.features.resizing import resize
 
     firsts = sorted({image.sha256: place for place, image in reversed(list(enumerate(images)))}.values())
 
-    def small(place: int) -> tuple[SmallVersions, float] | None:
+    def read(place: int, side: int) -> Any:
         with contextlib.suppress(ImageError):
-            read = read_picture(os.path.join(root, images[place].path), max_side=64, max_pixels=max_pixels)
-            return small_versions(read.pixels), read.width / read.height
+            return read_picture(os.path.join(root, images[place].path), max_side=side, max_pixels=max_pixels)
         return None
+
+    def small(place: int) -> tuple[SmallVersions | None, float] | None:
+        if (picture := read(place, 64)) is None:
+            return None
+        versions = None if is_blank(picture.pixels) else small_versions(picture.pixels)
+        return versions, picture.width / picture.height
+
+    def grey(place: int) -> np.ndarray | None:
+        if (picture := read(place, 4 * ALIGNED)) is None:
+            return None
+        return _gray(resize(picture.pixels, ALIGNED, ALIGNED)).astype(np.float32)
+
+    @lru_cache(_KEPT_PICTURES)
+    def working(place: int) -> np.ndarray | None:
+        return None if (picture := read(place, WORKING_SIDE)) is None else picture.pixels
+
+    def compare(i: int, j: int, turned: bool, warp: np.ndarray | None = None) -> float:
+        one, other = working(i), working(j)
+        if one is None or other is None:
+            return 0.0
+        return same_picture(one, np.ascontiguousarray(other[:, ::-1]) if turned else other, warp)
 
     with ThreadPoolExecutor(4) as pool:
-        seen = [(place, *of) for place, of in zip(firsts, pool.map(small, firsts), strict=True) if of is not None]
-    if not seen:
-        return {}
-    places, versions, shapes = zip(*seen, strict=True)
-    cells, ratios = _as_rows([version.cells for version in versions]), np.array(shapes)
-    pairs = find_pairs(cells, ratios)
-    able = np.flatnonzero(cells.std(axis=1) >= _LEAST_CONTRAST)
-    evened = find_pairs(_evened(cells[able]), ratios[able], EVENED_TOLERANCE)
-    pairs += [(int(able[i]), int(able[j]), turned) for i, j, turned in evened]
-    fine = {place: versions[place].fine for pair in pairs for place in pair[:2]}
+        seen = {place: of for place, of in zip(firsts, pool.map(small, firsts), strict=True) if of is not None}
+        empty = {images[place].sha256 for place, (versions, _) in seen.items() if versions is None}
+        blank = [place for place, image in enumerate(images) if image.sha256 in empty]
+        of_place = {place: (versions, ratio) for place, (versions, ratio) in seen.items() if versions is not None}
+        if not of_place:
+            return SamePictures({}, blank)
+        places = np.array(list(of_place))
+        versions, shapes = zip(*of_place.values(), strict=True)
+        cells, ratios = _as_rows([version.cells for version in versions]), np.array(shapes)
+        candidates = set(find_pairs(cells, ratios))
+        able = np.flatnonzero(cells.std(axis=1) >= _LEAST_CONTRAST)
+        evened = find_pairs(_evened(cells[able]), ratios[able], EVENED_TOLERANCE)
+        candidates |= {(int(able[i]), int(able[j]), turned) for i, j, turned in evened}
+        framed = sorted(_agreeing(candidates, {place: version.fine for place, version in enumerate(versions)}))
+        calls = [(int(places[i]), int(places[j]), turned) for i, j, turned in framed]
+        of_calls = zip(calls, pool.map(lambda call: compare(*call), calls), strict=True)
+        same = {(i, j): value for (i, j, _), value in of_calls if value}
+        near = [(int(places[i]), int(places[j])) for i, j in _nearest_pairs(cells, ratios)]
+        near = [pair for pair in near if pair not in same]
+        of_near = sorted({place for pair in near for place in pair})
+        greys = dict(zip(of_near, pool.map(grey, of_near), strict=True))
 
-    def grey(place: int) -> tuple[int, np.ndarray] | None:
-        with contextlib.suppress(ImageError):
-            path = os.path.join(root, images[places[place]].path)
-            pixels = read_picture(path, max_side=4 * ALIGNED, max_pixels=max_pixels).pixels
-            scaled = cv2.resize(pixels, (ALIGNED, ALIGNED), interpolation=cv2.INTER_AREA)
-            return place, cv2.cvtColor(scaled, cv2.COLOR_RGB2GRAY).astype(np.float32)
-        return None
+        def crop(pair: tuple[int, int]) -> float:
+            one, other = greys[pair[0]], greys[pair[1]]
+            warp = None if one is None or other is None else _aligned(one, other)
+            return 0.0 if warp is None else compare(*pair, False, warp)
 
-    def grey_of(some: set[int]) -> dict[int, np.ndarray]:
-        with ThreadPoolExecutor(4) as pool:
-            return dict(one for one in pool.map(grey, sorted(some)) if one is not None)
-
-    same = _crops(cells, ratios, grey_of) | _agreeing(pairs, fine)
-    return {(places[i], places[j]): correlation for (i, j), correlation in same.items()}
+        same |= {pair: value for pair, value in zip(near, pool.map(crop, near), strict=True) if value}
+    return SamePictures(same, blank)
 
 
 def find_same_scenes(
@@ -143,7 +182,7 @@ def find_same_scenes(
     def keypoints(place: int) -> tuple[np.ndarray, np.ndarray] | None:
         with contextlib.suppress(ImageError):
             path = os.path.join(root, images[place].path)
-            pixels = read_picture(path, max_side=_SCENE_SIDE, max_pixels=max_pixels).pixels
+            pixels = read_picture(path, max_side=WORKING_SIDE, max_pixels=max_pixels).pixels
             gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
             points, descriptors = cv2.SIFT.create().detectAndCompute(gray, None)
             if len(points) >= SCENE_KEYPOINTS:
@@ -175,19 +214,6 @@ def _n_agreeing(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.
     return int(inliers.sum())
 
 
-def _crops(
-    cells: np.ndarray, ratios: np.ndarray, grey_of: Callable[[set[int]], dict[int, np.ndarray]]
-) -> dict[tuple[int, int], float]:
-    """Pairs of pictures of which one is the other without up to a tenth of each side, with their correlations.
-
-    `grey_of` returns the grey versions of some places, float32 (ALIGNED, ALIGNED).
-    """
-    candidates = _nearest_pairs(cells, ratios)
-    greys = grey_of({place for pair in candidates for place in pair})
-    agreeing = (((i, j), _aligned_correlation(greys[i], greys[j])) for i, j in candidates if i in greys and j in greys)
-    return {pair: correlation for pair, correlation in agreeing if correlation >= ALIGNED_CORRELATION}
-
-
 def _nearest_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int]]:
     """Pairs whose cells are nearly equal, of each picture with the nearest ones by their projections."""
     import numpy as np
@@ -209,27 +235,28 @@ def _nearest_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int
     return pairs
 
 
-def _aligned_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Correlation of two grey versions after the alignment that makes it largest (ECC); 0 where that is no crop."""
+def _aligned(one: np.ndarray, other: np.ndarray) -> np.ndarray | None:
+    """Align two grey versions (ECC): where places of one lie in the other, each from 0 to 1; None if it is no crop."""
     import cv2
     import numpy as np
 
-    until = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 100, 1e-4)
-    best, middle = 0.0, np.full(2, (ALIGNED - 1) / 2)
+    middle = np.full(2, (ALIGNED - 1) / 2)
     for scale in (1.0, 0.95, 1 / 0.95):  # of fine textures, an alignment is found from nearby alone
-        start: Any = np.column_stack([scale * np.eye(2), (1 - scale) * middle]).astype(np.float32)
-        try:
-            correlation, warp = cv2.findTransformECC(one, other, start, cv2.MOTION_AFFINE, until)
-        except cv2.error:  # it does not converge: they show different things
+        start = np.column_stack([scale * np.eye(2), (1 - scale) * middle]).astype(np.float32)
+        if (aligned := align(one, other, start, 100, 1e-4, 3)) is None:
             continue
-        linear = np.asarray(warp)[:, :2]
+        value, warp = aligned[0], aligned[1].astype(float)
+        linear = warp[:, :2]
         off = np.abs(linear - np.eye(2))
-        shift = np.abs(linear @ middle + np.asarray(warp)[:, 2] - middle).max() / ALIGNED
-        if off.diagonal().max() < _MOST_SCALE and off[[0, 1], [1, 0]].max() < _MOST_SHEAR and shift < _MOST_SHIFT:
-            best = max(best, float(correlation))
-        if best >= ALIGNED_CORRELATION:
-            break
-    return min(best, 1.0)
+        shift = np.abs(linear @ middle + warp[:, 2] - middle).max() / ALIGNED
+        is_crop = off.diagonal().max() < _MOST_SCALE and off[[0, 1], [1, 0]].max() < _MOST_SHEAR and shift < _MOST_SHIFT
+        if is_crop and value >= ALIGNED_CORRELATION:
+            laid = cv2.warpAffine(other, warp, one.shape, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+            inner = slice(7, -7)  # without a tenth, which may lie beyond the other
+            if _agree_everywhere(one[inner, inner], laid[inner, inner], 2 * _FINE_DIFFERENCE):
+                warp[:, 2] = (warp[:, 2] + (linear - np.eye(2)).sum(axis=1) / 2) / ALIGNED
+                return warp
+    return None
 
 
 def _main_directions(points: np.ndarray) -> np.ndarray:
@@ -256,24 +283,41 @@ def _evened(cells: np.ndarray) -> np.ndarray:
     return np.clip(np.round(values + 128), 0, 255).astype(np.uint8)
 
 
-def _agreeing(pairs: Iterable[tuple[int, int, bool]], versions: dict[int, bytes]) -> dict[tuple[int, int], float]:
-    """Return the correlations of the pairs whose grey versions, which are there, show the same."""
+def _agreeing(pairs: Iterable[tuple[int, int, bool]], versions: dict[int, bytes]) -> dict[tuple[int, int, bool], float]:
+    """Return the correlations of the pairs whose grey versions, which are there, show the same in every place."""
     import numpy as np
 
     fine = {
         place: np.frombuffer(version, np.uint8).reshape(FINE, FINE).astype(np.float32)
         for place, version in versions.items()
     }
-    of_pairs = (((i, j), _correlation(fine[i], fine[j], turned)) for i, j, turned in pairs if i in fine and j in fine)
-    return {pair: correlation for pair, correlation in of_pairs if correlation >= CORRELATION}
+    agreeing = {}
+    for i, j, turned in pairs:
+        if i in fine and j in fine:
+            one, other = fine[i], fine[j][:, ::-1] if turned else fine[j]
+            value = correlation(one, other)
+            if value >= CORRELATION and _agree_everywhere(one, other):
+                agreeing[i, j, turned] = value
+    return agreeing
+
+
+def _agree_everywhere(one: np.ndarray, other: np.ndarray, tolerance: float = _FINE_DIFFERENCE) -> bool:
+    """Whether two grey versions nowhere differ, once they have one brightness; a bit at edges, which may be moved."""
+    import cv2
+    import numpy as np
+
+    low, high = sorted((one, other), key=np.std)
+    around = np.ones((3, 3), np.uint8)
+    limit = tolerance + _OF_EDGE * (cv2.dilate(high, around) - cv2.erode(high, around))
+    return any((np.abs(part - high) <= limit).all() for part in (low, tone(low, high)))
 
 
 def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERANCE) -> list[tuple[int, int, bool]]:
     """Find pairs of pictures that may be copies: two places, the smaller one first, and whether one is mirrored.
 
     The `cells` are uint8 (n, GRID * GRID * 3), each picture scaled down to GRID x GRID RGB pixels; they differ by a
-    root mean square of at most `tolerance`. The `ratios` of width by height agree to 3 %. Distances in a projection are
-    never larger than those of the cells, so no pair is missed.
+    root mean square of at most `tolerance`. The `ratios` of width by height agree to 3 %. Of each picture, the nearest
+    ones in a projection are candidates, in which distances are never larger than those of the cells.
     """
     import numpy as np
     from scipy.spatial import cKDTree
@@ -287,23 +331,20 @@ def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERAN
     radius = tolerance * np.sqrt(points.shape[1])
     tree = cKDTree(points @ basis)
     pairs: list[tuple[int, int, bool]] = []
-    for other, vectors, turned in ((tree, points, False), (cKDTree(mirrored @ basis), mirrored, True)):
-        near_by = tree.sparse_distance_matrix(other, radius, output_type="coo_matrix")
-        i, j = near_by.row, near_by.col
-        for start in range(0, len(i), 100_000):  # bounded memory
-            a, b = i[start : start + 100_000], j[start : start + 100_000]
-            near = (a < b) & (((points[a] - vectors[b]) ** 2).sum(axis=1) <= radius**2)
-            near &= np.abs(np.log(ratios[a] / ratios[b])) < 0.03
-            pairs += zip(a[near].tolist(), b[near].tolist(), [turned] * int(near.sum()), strict=True)
-    return pairs
-
-
-def _correlation(one: np.ndarray, other: np.ndarray, turned: bool) -> float:
-    """Correlation of two grey versions; 1 if both are flat."""
-    import numpy as np
-
-    other = other[:, ::-1] if turned else other
-    if one.std() < _FLAT and other.std() < _FLAT:
-        return 1.0
-    a, b = one - one.mean(), other - other.mean()
-    return float((a * b).sum()) / max(float(np.sqrt((a * a).sum() * (b * b).sum())), 1e-9)
+    for vectors, turned in ((points, False), (mirrored, True)):
+        for start in range(0, n, 1000):  # bounded memory
+            some = np.arange(start, min(start + 1000, n))
+            j = tree.query(vectors[some] @ basis, min(_PROJECTED, n), distance_upper_bound=1.001 * radius + 1e-3)[1]
+            i, j = np.repeat(some, j.shape[1]), j.ravel()
+            i, j = i[(j < n) & (i != j)], j[(j < n) & (i != j)]
+            parts = range(0, len(i), 100_000)
+            each = [((vectors[i[k : k + 100_000]] - points[j[k : k + 100_000]]) ** 2).sum(axis=1) for k in parts]
+            squares = np.concatenate([np.zeros(0, np.float32), *each])
+            near = (squares <= radius**2) & (np.abs(np.log(ratios[i] / ratios[j])) < 0.03)
+            i, j, squares = i[near], j[near], squares[near]
+            order = np.lexsort((squares, i))
+            i, j = i[order], j[order]
+            kept = np.arange(len(i)) - np.searchsorted(i, i) < _NEAREST
+            ordered = np.sort(np.column_stack([i[kept], j[kept]]), axis=1)
+            pairs += [(one, two, turned) for one, two in ordered.tolist()]
+    return sorted(set(pairs))

@@ -1,81 +1,104 @@
-"""Groups of duplicates, made of pairs, such that pictures that people said are different are never in one group."""
+"""Groups of duplicates, made of pairs: the image to keep, and those that were compared with it; never a chain.
+
+Pictures that people said are different are in no group together.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
+
+from typing_extensions import TypedDict
 
 from visterm.pipeline.store.not_same import Parts
 
 Pair = tuple[int, int, float]  # two ids, and their similarity
-# "same": of images of one picture; "alike": of images whose vectors are nearly equal; "scene": those of them that show
-# one scene.
-Pairs = dict[str, list[Pair]]
+
+
+class Pairs(TypedDict):
+    """Pairs of images, each of which was compared, and images of one colour, by ids."""
+
+    same: list[Pair]  # of one picture
+    scene: list[Pair]  # those of `alike` that show one scene
+    alike: list[Pair]  # whose vectors are nearly equal
+    blank: list[int]  # in no pair
+
 
 LISTED = 2000  # groups of each kind
 
 
-def group_pairs(pairs: Pairs, parts: dict[int, Parts]) -> list[dict[str, Any]]:
-    """Make the groups that `find_duplicates` describes; `parts` by id are as of `DifferentPictures.parts_of`."""
+def group_pairs(pairs: Pairs, parts: Mapping[int, Parts], sizes: Mapping[int, int]) -> list[dict[str, Any]]:
+    """Make the groups that `find_duplicates` describes; `parts` by id are as of `DifferentPictures.parts_of`.
+
+    `sizes` are numbers of pixels by id: of one picture the largest image is kept, else that with the most pairs.
+    """
     groups: list[dict[str, Any]] = []
-    for degree, kind in (("picture", "same"), ("scene", "scene"), ("alike", "alike")):
-        group_of = _grouped(pairs[kind], parts)
-        groups += _described(pairs[kind], group_of, degree)
-        # In the next degree, the first image of a group stands for all of it.
-        first = dict[int, int]()
-        for id_ in sorted(group_of):
-            first.setdefault(group_of[id_], id_)
-        stands = {id_: first[number] for id_, number in group_of.items()}
-        pairs = {other: _of_first(of_kind, stands) for other, of_kind in pairs.items()}
-        joined: dict[int, Parts] = defaultdict(dict)
-        for id_, own in parts.items():
-            joined[stands.get(id_, id_)] |= own
-        parts = joined
+    parts, members = dict(parts), set[int]()
+    for degree, of_kind in (("picture", pairs["same"]), ("scene", pairs["scene"]), ("alike", pairs["alike"])):
+        left = [pair for pair in of_kind if not members & {*pair[:2]}]
+        stars = stars_of(left, parts, sizes if degree == "picture" else {})
+        # In the next degree, the kept image stands for all of its group, with what was said of them.
+        for kept, others in stars.items():
+            members |= others.keys()
+            for other in others:
+                parts[kept] = parts.get(kept, {}) | parts.get(other, {})
+        of_degree: list[dict[str, Any]] = [
+            {
+                "ids": [kept, *sorted(others)],
+                "degree": degree,
+                "same": degree == "picture",
+                "similarity": min(others.values()),
+            }
+            for kept, others in stars.items()
+        ]
+        of_degree.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
+        groups += of_degree[:LISTED]
     return groups
 
 
-def _of_first(pairs: Iterable[Pair], stands: dict[int, int]) -> list[Pair]:
-    """Pairs of the images that stand for others, and of all others."""
-    moved = [(stands.get(a, a), stands.get(b, b), value) for a, b, value in pairs]
-    return [(a, b, value) for a, b, value in moved if a != b]
+def stars_of(
+    pairs: Sequence[Pair], parts: Mapping[int, Parts], sizes: Mapping[int, int]
+) -> dict[int, dict[int, float]]:
+    """Choose the images to keep, and for each the others that are in a pair with it, by id and similarity.
 
-
-def _described(pairs: Iterable[Pair], group_of: dict[int, int], degree: str) -> list[dict[str, Any]]:
-    """Return the groups of at least two, with the smallest similarity of a pair in each; the largest ones first."""
-    ids, weakest = defaultdict(list), dict[int, float]()
-    for id_ in sorted(group_of):
-        ids[group_of[id_]].append(id_)
-    for a, b, value in pairs:
-        if group_of[a] == group_of[b]:
-            weakest[group_of[a]] = min(value, weakest.get(group_of[a], 1.0))
-    groups: list[dict[str, Any]] = [
-        {"ids": own, "degree": degree, "same": degree == "picture", "similarity": weakest[number]}
-        for number, own in ids.items()
-        if len(own) > 1
-    ]
-    groups.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
-    return groups[:LISTED]
-
-
-def _grouped(pairs: Sequence[Pair], parts: dict[int, Parts]) -> dict[int, int]:
-    """Number the ids of pairs so that a pair has one number, the most similar pairs first.
-
-    Not pairs that would bring two ids together that have different parts of a step.
+    The largest images come first, of equal ones those in the most pairs; an image is of one group. The most similar
+    images join first, but none that has another part of a step than one of the group.
     """
-    group_of = {id_: id_ for pair in pairs for id_ in pair[:2]}
-    members = {id_: [id_] for id_ in group_of}
-    parts_of = {id_: parts.get(id_, {}) for id_ in group_of}
-    for a, b, _ in sorted(pairs, key=lambda pair: (-pair[2], pair)):
-        one, other = group_of[a], group_of[b]
-        if one == other:
+    near: dict[int, dict[int, float]] = defaultdict(dict)
+    for a, b, value in pairs:
+        near[a][b] = near[b][a] = value
+    stars: dict[int, dict[int, float]] = {}
+    taken = set[int]()
+    for kept in sorted(near, key=lambda id_: (-sizes.get(id_, 0), -len(near[id_]), id_)):
+        if kept in taken:
             continue
-        if any(parts_of[other].get(step, part) != part for step, part in parts_of[one].items()):
-            continue
-        if len(members[one]) < len(members[other]):
-            one, other = other, one
-        for id_ in members[other]:
-            group_of[id_] = one
-        members[one] += members.pop(other)
-        parts_of[one] = parts_of[one] | parts_of.pop(other)
-    return group_of
+        of_group, others = dict(parts.get(kept, {})), {}
+        for other, value in sorted(near[kept].items(), key=lambda item: (-item[1], item[0])):
+            own = parts.get(other, {})
+            if other not in taken and all(of_group.get(step, part) == part for step, part in own.items()):
+                others[other] = value
+                of_group |= own
+        if others:
+            taken |= {kept, *others}
+            stars[kept] = others
+    return stars
+
+
+def with_equal(pairs: Mapping[tuple[int, int], float], equal: Mapping[int, Sequence[int]]) -> list[Pair]:
+    """Add the images of equal files, by the first one of each, to pairs of first ones; with their own pairs."""
+    every = {(first, other): 1.0 for first, others in equal.items() for other in others}
+    for (a, b), value in pairs.items():
+        every |= {(a, other): value for other in (b, *equal.get(b, ()))}
+        every |= {(b, other): value for other in equal.get(a, ())}
+    return [(a, b, value) for (a, b), value in every.items()]
+
+
+def among(pairs: Pairs, gone: Container[int]) -> Pairs:
+    """Return the pairs without some images."""
+
+    def left(of_kind: list[Pair]) -> list[Pair]:
+        return [pair for pair in of_kind if pair[0] not in gone and pair[1] not in gone]
+
+    blank = [id_ for id_ in pairs["blank"] if id_ not in gone]
+    return {"same": left(pairs["same"]), "scene": left(pairs["scene"]), "alike": left(pairs["alike"]), "blank": blank}

@@ -18,10 +18,11 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from visterm.features.same_picture import DIFFERENCE
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
@@ -34,10 +35,11 @@ from .duplicates import (
     ALIGNED_CORRELATION,
     EVENED_TOLERANCE,
     SCENE_KEYPOINTS,
+    SamePictures,
     find_same_pictures,
     find_same_scenes,
 )
-from .groups import Pairs, group_pairs
+from .groups import Pair, Pairs, among, group_pairs, stars_of, with_equal
 from .wrong_labels import labels_to_check, rules_of_checks
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
             "n_neighbors": N_NEIGHBORS,
             "alike": alike_limit(searcher.config),
             "crops": ALIGNED_CORRELATION,
-            "pictures": EVENED_TOLERANCE,
+            "pictures": [EVENED_TOLERANCE, DIFFERENCE],
             "scenes": SCENE_KEYPOINTS,
             "check": rules_of_checks(),
         },
@@ -113,11 +115,11 @@ def read_overview(run: Run) -> Overview | None:
             return None
         ids, points = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("ids", "points"))
         alike, check = (json.loads((folder / f"{name}.json").read_text()) for name in ("alike", "check"))
-        if not isinstance(alike, dict) or alike.keys() != {"same", "scene", "alike"}:
+        if not isinstance(alike, dict) or alike.keys() != Pairs.__annotations__.keys():
             raise ValueError("groups of an earlier version")
     except (UserError, OSError, ValueError):  # it is made again
         return None
-    return Overview(ids, points, alike, check, record)
+    return Overview(ids, points, cast(Pairs, alike), check, record)
 
 
 def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = lambda phase, share: None) -> Overview:
@@ -169,7 +171,8 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
     """Find images that show the same picture, the same scene, or look alike, as their vectors are nearly equal.
 
     Pictures are the same whatever their size, encoding and brightness, if one is mirrored, and if one is a crop of nine
-    tenths of each side or more. Pictures that look alike show the same scene if many of their keypoints agree.
+    tenths of each side or more: at some 400 pixels they agree in every place. Pictures that look alike show the same
+    scene if many of their keypoints agree. Images of one colour, and those whose files are gone, are in no group.
 
     Parameters
     ----------
@@ -181,12 +184,33 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
     list of dict
         ``{"ids": [...], "degree", "same", "similarity"}``: images of the same picture (degree "picture"), then pictures
         of the same scene ("scene"), with one image for each picture, then those that look alike ("alike"), with one for
-        each scene; of each degree the largest groups first, at most 2,000. `same` is whether they show the same
-        picture. The similarity is the smallest of the pairs that make the group: a correlation of pixels for pictures,
-        else a cosine of vectors. Images that people said are different are in no group together.
+        each scene; of each degree the largest groups first, at most 2,000. The first id is that of the image to keep,
+        with which each of the others was compared: the largest image of a picture, else the one with the most
+        duplicates. `same` is whether they show the same picture. The similarity is the smallest of the pairs with the
+        first image: a correlation of pixels for pictures, else a cosine of vectors. Images that people said are
+        different are in no group together.
     """
+    return groups_of(searcher, compared_pairs(searcher))
+
+
+def compared_pairs(searcher: Searcher) -> Pairs:
+    """Find the pairs that `groups_of` makes groups of, and the images of one colour; not those whose files are gone."""
     pairs = _pairs(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
-    return group_pairs(pairs, DifferentPictures(searcher.run.different).parts_of(searcher.images))
+    of_pairs = (id_ for kind in (pairs["same"], pairs["alike"]) for pair in kind for id_ in pair[:2])
+    rows = [searcher.place[id_] for id_ in {*of_pairs, *pairs["blank"]}]
+    return among(pairs, {searcher.images[row].id for row in searcher.deleted(rows)})
+
+
+def groups_of(searcher: Searcher, pairs: Pairs) -> list[dict[str, Any]]:
+    """Make the groups that `find_duplicates` describes, of pairs of images of the run."""
+    parts = DifferentPictures(searcher.run.different).parts_of(searcher.images)
+    sizes = dict(zip(searcher.images.ids.tolist(), pixels_of(searcher), strict=True))
+    return group_pairs(pairs, parts, sizes)
+
+
+def pixels_of(searcher: Searcher) -> list[int]:
+    """Number of pixels of each image; 0 of imported vectors."""
+    return searcher.images.sizes.astype(int).prod(axis=1).tolist()
 
 
 def _look(searcher: Searcher) -> np.ndarray:
@@ -366,27 +390,41 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     import numpy as np
 
     images, X = searcher.images, searcher.X
-    left = np.repeat(np.arange(len(images)), neighbors.shape[1])
-    right = neighbors.ravel().astype(np.intp)
-    left, right = np.unique(np.sort(np.column_stack([left, right]), axis=1), axis=0).T
-    starts = range(0, max(len(left), 1), 100_000)
-    similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in starts])
+    pictures = SamePictures({}, [])
+    max_pixels = searcher.config.collection.max_pixels
+    if compared := searcher.config.collection.vectors.file is None:
+        pictures = find_same_pictures(searcher.root, images, max_pixels)
+    blank = np.zeros(len(images), bool)
+    blank[pictures.blank] = True
     of_file = defaultdict(list)
     for row, image in enumerate(images):
-        of_file[image.sha256].append(row)
-    same = {(rows[0], row): 1.0 for rows in of_file.values() for row in rows[1:]}
+        if not blank[row]:
+            of_file[image.sha256].append(row)
+    same = with_equal(pictures.pairs, {rows[0]: rows[1:] for rows in of_file.values()})
+    # The image that is kept of each picture is compared itself, in place of those that it stands for.
+    kept = np.arange(len(images))
+    for row, others in stars_of(same, {}, dict(enumerate(pixels_of(searcher)))).items():
+        kept[[*others]] = row
+    pairs = np.column_stack([np.repeat(np.arange(len(images)), neighbors.shape[1]), neighbors.ravel().astype(np.intp)])
+    pairs = np.unique(np.sort(np.vstack([pairs, kept[pairs]]), axis=1), axis=0)
+    left, right = pairs[(pairs[:, 0] != pairs[:, 1]) & ~blank[pairs].any(axis=1)].T
+    starts = range(0, max(len(left), 1), 100_000)
+    similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in starts])
     near = similar >= alike_limit(searcher.config)
     alike = dict(zip(zip(left[near].tolist(), right[near].tolist(), strict=True), similar[near].tolist(), strict=True))
     scene: list[tuple[int, int]] = []
-    if searcher.config.collection.vectors.file is None:
-        max_pixels = searcher.config.collection.max_pixels
-        same = find_same_pictures(searcher.root, images, max_pixels) | same
-        scene = find_same_scenes(searcher.root, images, list(alike.keys() - same.keys()), max_pixels)
-    ids = [image.id for image in images]
-    kinds = {"same": same, "scene": {pair: alike[pair] for pair in scene}, "alike": alike}
+    if compared:
+        scene = find_same_scenes(searcher.root, images, list(alike.keys() - {pair[:2] for pair in same}), max_pixels)
+    ids = images.ids.tolist()
+
+    def by_ids(of_kind: Iterable[Pair]) -> list[Pair]:
+        return [(ids[a], ids[b], round(min(value, 1.0), 4)) for a, b, value in of_kind]
+
     return {
-        kind: [(ids[a], ids[b], round(min(value, 1.0), 4)) for (a, b), value in pairs.items()]
-        for kind, pairs in kinds.items()
+        "same": by_ids(same),
+        "scene": by_ids((a, b, alike[a, b]) for a, b in scene),
+        "alike": by_ids((a, b, value) for (a, b), value in alike.items()),
+        "blank": [ids[row] for row in pictures.blank],
     }
 
 

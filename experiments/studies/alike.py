@@ -83,7 +83,7 @@ def measure(name: str, n: int) -> dict:
         paths = sorted(path.name for path in folder.iterdir())
         images = [Image(i, path, path, {}, None, 0, i) for i, path in enumerate(paths)]
         same, took = timed(find_same_pictures, folder, images, 100_000_000, clock=ELAPSED)
-    pairs = {tuple(sorted((paths[i], paths[j]))) for i, j in same}
+    pairs = {tuple(sorted((paths[i], paths[j]))) for i, j in same.pairs}
     originals = {pair for pair in pairs if not any(MARK in path for path in pair)}
     for pair in sorted(originals):
         print(f"    {name}, originals of one picture: {', '.join(pair)}", flush=True)
@@ -148,7 +148,7 @@ def same_pictures(name: str) -> set[tuple[str, ...]]:
     """Pairs of paths of one set that show the same picture."""
     paths = sorted(path.relative_to(DATA / name).as_posix() for path in (DATA / name).rglob("*.jpg"))
     images = [Image(i, path, path, {}, None, 0, i) for i, path in enumerate(paths)]
-    return {tuple(sorted((paths[i], paths[j]))) for i, j in find_same_pictures(DATA / name, images, 100_000_000)}
+    return {tuple(sorted((paths[i], paths[j]))) for i, j in find_same_pictures(DATA / name, images, 100_000_000).pairs}
 
 
 def limits(names: tuple[str, ...]) -> list[dict]:
@@ -205,7 +205,7 @@ def shots(name: str, n: int) -> dict[str, float]:
             X = vectors(run, collection, images)
         place = {image.path: i for i, image in enumerate(images)}
         pairs = [tuple(sorted((place[f"{number:03}.jpg"], place[f"{number:03} shot.jpg"]))) for number in range(n)]
-        copies = find_same_pictures(folder, images, 100_000_000)
+        copies = find_same_pictures(folder, images, 100_000_000).pairs
         scenes = set(find_same_scenes(folder, images, pairs, 100_000_000))
     hits = np.array([pair in scenes for pair in pairs])
     alike = np.array([X[a] @ X[b] >= ALIKE["deep"] for a, b in pairs])

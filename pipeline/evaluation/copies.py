@@ -1,7 +1,8 @@
 """Copies across training and test: test images whose picture is among the training ones, re-encoded, resized, mirrored.
 
-Figures of such images say how well copies are recognized. Candidates are the nearest training images by cosine; two
-small versions decide, one of 8 x 8 coloured cells and a grey one, as for the duplicates of the page.
+Figures of such images say how well copies are recognized. Candidates are the nearest training images by cosine, which
+agree by two small versions, one of 8 x 8 coloured cells and a grey one. So do different things on one ground;
+`same_picture` decides, as for the duplicates of the page.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import cv2
 import numpy as np
 
 from visterm.features import ImageError, read_picture
+from visterm.features.decoding import Picture
+from visterm.features.same_picture import WORKING_SIDE, same_picture
 from visterm.learners import Cosine
 from visterm.pipeline.console import count
 from visterm.pipeline.store.images import Image
@@ -86,10 +89,13 @@ def find_copies(
         return Copies(pairs, len(rows), len(queries))
     ranking = ExactIndex(Cosine().fit(X[:1]), X).search(Q[np.array(rest)], k=min(_NEAREST, len(train)))
 
+    def read(path: str, side: int) -> Picture:
+        return read_picture(root / path, max_side=side, max_pixels=max_pixels)
+
     @cache
     def small(path: str) -> _Small | None:
         with contextlib.suppress(ImageError):
-            pixels, height, width = read_picture(root / path, max_side=_SIDE, max_pixels=max_pixels)
+            pixels, height, width = read(path, _SIDE)
             fine = cv2.resize(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (_FINE, _FINE), interpolation=cv2.INTER_AREA)
             cells = cv2.resize(pixels, (_CELLS, _CELLS), interpolation=cv2.INTER_AREA)
             return cells.astype(np.float32), fine.astype(np.float32), width / height
@@ -99,8 +105,13 @@ def find_copies(
         one = small(queries[rest[place]].path)
         for row, score in zip(ranking.indices[place].tolist(), ranking.scores[place].tolist(), strict=True):
             other = small(train[row].path) if one is not None and score >= _LEAST_COSINE else None
-            if one is not None and other is not None and (_same(one, other) or _same(_mirrored(one), other)):
-                return row
+            if one is None or other is None:
+                continue
+            for turned in (False, True):
+                if _same(_mirrored(one) if turned else one, other):
+                    pixels = [read(path, WORKING_SIDE).pixels for path in (queries[rest[place]].path, train[row].path)]
+                    if same_picture(np.ascontiguousarray(pixels[0][:, ::-1]) if turned else pixels[0], pixels[1]):
+                        return row
         return None
 
     with ThreadPoolExecutor(4) as pool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import random
 import secrets
 import zipfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, cast
 from urllib.parse import quote
 
@@ -23,6 +25,7 @@ from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.stages.edit import exclude, restore
 from visterm.pipeline.store.catalogue import Excluded
+from visterm.pipeline.store.files import write_text
 from visterm.pipeline.store.images import Image
 from visterm.service.parts import ServiceParts
 from visterm.service.schemas import (
@@ -43,6 +46,7 @@ from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import Columns, ImageSummary
 from visterm.service.thumbnails import SIZES, ImageFileGone, media_type
 
+IDS = "Ids of images, such as 1,2,3"
 MAX_REMOVALS = 50  # that can be undone
 _IMMUTABLE = "private, max-age=31536000, immutable"
 _IMAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # for a file that is both image and page
@@ -53,6 +57,7 @@ class ImageDetails(ImageSummary):
 
     bytes: Annotated[int | None, Field(description="File size; null if the file is gone")]
     modified: Annotated[str | None, Field(description="When the file was last changed, ISO 8601")]
+    taken: Annotated[str | None, Field(description="When the picture was taken, ISO 8601; null: unknown")]
     sha256: str
     split: str | None
 
@@ -79,12 +84,20 @@ class RemovalResult(TypedDict):
     behind: Annotated[str | None, Field(description=BEHIND)]
 
 
+class LastRemoval(TypedDict):
+    """The last removal that can be undone."""
+
+    undo: Annotated[str, Field(description="Token for POST /api/images/restore")]
+    images: int
+
+
 class ImageSubject(Subject):
     """The images of the collection, and what is done with several at once."""
 
     def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
-        self._removals: dict[str, list[Excluded]] = {}  # by token, oldest first; forgotten when the service ends
+        self._removals_file = service.run.folder / "service" / "removals.json"
+        self._removals = _read_removals(self._removals_file)  # by token, oldest first
 
     @get("/api/images", "collection")
     def images(self, request: Annotated[ImagesRequest, Query()]) -> list[ImageSummary]:
@@ -111,20 +124,30 @@ class ImageSubject(Subject):
         snapshot = self.service.snapshot
         return self.service.columns(snapshot, [(row, 0.0) for row in _rows(snapshot, request)[:MAX_COLUMNS]])
 
+    @get("/api/images/details", "collection")
+    def images_details(self, ids: Annotated[Ids, Query(max_length=4000, description=IDS)]) -> list[ImageDetails]:
+        """Describe some images and their files."""
+        snapshot = self.service.snapshot
+        return [self._details(snapshot, self.service.image(snapshot, int(number))) for number in ids.split(",")]
+
     @get("/api/images/{number}", "collection")
     def image_details(self, number: ImageId) -> ImageDetails:
         """Describe one image and its file."""
         snapshot = self.service.snapshot
-        image = self.service.image(snapshot, number)
+        return self._details(snapshot, self.service.image(snapshot, number))
+
+    def _details(self, snapshot: Snapshot, image: Image) -> ImageDetails:
         size, modified = None, None
         with contextlib.suppress(OSError, ValueError):
             status = os.stat(os.path.join(snapshot.searcher.root, image.path))
             size = status.st_size
             modified = datetime.datetime.fromtimestamp(status.st_mtime, datetime.UTC).isoformat(timespec="seconds")
+        row = snapshot.searcher.place[image.id]
         return {
-            **self.service.image_summary(snapshot, snapshot.searcher.place[image.id]),
+            **self.service.image_summary(snapshot, row),
             "bytes": size,
             "modified": modified,
+            "taken": snapshot.searcher.gallery.fields.date(row)[0] or None,
             "sha256": image.sha256,
             "split": image.split,
         }
@@ -195,6 +218,7 @@ class ImageSubject(Subject):
         self._removals[token] = before
         while len(self._removals) > MAX_REMOVALS:
             del self._removals[next(iter(self._removals))]
+        self._keep_removals()
         return self._changed(len(before), token)
 
     @post("/api/images/restore", "collection", pool="update_pool")
@@ -204,7 +228,18 @@ class ImageSubject(Subject):
             raise HTTPException(404, "this removal can no longer be undone; add the images with 'visterm add'")
         n = restore(self.service.run, before)
         del self._removals[request.undo]
+        self._keep_removals()
         return self._changed(n, None)
+
+    def last_removal(self) -> LastRemoval | None:
+        """Return the last removal that can be undone, also one before the service was started."""
+        token = next(reversed(self._removals), None)
+        return None if token is None else {"undo": token, "images": len(self._removals[token])}
+
+    def _keep_removals(self) -> None:
+        with contextlib.suppress(OSError):  # of a full disk: they can be undone until the service ends
+            self._removals_file.parent.mkdir(mode=0o700, exist_ok=True)
+            write_text(self._removals_file, json.dumps(self._removals))
 
     def _changed(self, n: int, undo: str | None) -> RemovalResult:
         snapshot, problem = self.service.reloader.refresh(), self.service.reloader.problem
@@ -217,7 +252,7 @@ class ImageSubject(Subject):
         }
 
     @post("/images/download", "collection", writes=False)
-    def download(self, ids: Annotated[Ids, Form(description="Ids of images, such as 1,2,3")]) -> Response:
+    def download(self, ids: Annotated[Ids, Form(description=IDS)]) -> Response:
         """Return the files of images as a ZIP archive, without metadata; missing.txt lists those that are gone."""
         snapshot = self.service.snapshot
         images = [self._image_with_file(snapshot, number) for number in dict.fromkeys(map(int, ids.split(",")))]
@@ -246,6 +281,14 @@ class ImageSubject(Subject):
         if snapshot.searcher.config.collection.vectors.file is not None:
             raise HTTPException(404, "this run was made from imported vectors and has no image files")
         return image
+
+
+def _read_removals(file: Path) -> dict[str, list[Excluded]]:
+    """Read the removals that can be undone; none of a file that is missing or damaged."""
+    try:
+        return {token: [Excluded(*image) for image in images] for token, images in json.loads(file.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 class _Chunks:

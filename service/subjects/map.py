@@ -19,10 +19,11 @@ from visterm.service.schemas import MAX_LISTED_LABELS, MAX_SELECTED, Body, Image
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import ImageSummary
-from visterm.teaching.groups import group_pairs
+from visterm.teaching.groups import among
 from visterm.teaching.not_same import say_different, undo_different
-from visterm.teaching.overview import Overview, overview_folder, overview_record, read_overview
+from visterm.teaching.overview import Overview, groups_of, overview_folder, overview_record, read_overview
 
+from .images import ImageSubject, LastRemoval
 from .labels import LabelSubject
 
 NO_LABEL = 2**16 - 1
@@ -79,15 +80,19 @@ class AlikeGroup(TypedDict):
         ),
     ]
     same: Annotated[bool, Field(description="Whether the degree is picture")]
+    splits: Annotated[list[str], Field(description="Splits of its images: copies in train and test are learned from")]
     similarity: Annotated[
         float,
         Field(
-            description="Smallest one of the pairs that make the group: a correlation of pixels for pictures, else a "
-            "cosine of vectors"
+            description="Smallest one of the first image and another one: a correlation of pixels for pictures, else "
+            "a cosine of vectors"
         ),
     ]
     n_images: int
-    images: list[ImageSummary]
+    images: Annotated[
+        list[ImageSummary],
+        Field(description="The first is the one to keep; each of the others was compared with it"),
+    ]
 
 
 class AlikeGroups(TypedDict):
@@ -95,7 +100,10 @@ class AlikeGroups(TypedDict):
 
     total: int
     last: Annotated[DifferentStep | None, Field(description="What POST /api/alike/undo would undo")]
+    removed: LastRemoval | None
     groups: list[AlikeGroup]
+    n_blank: Annotated[int, Field(description="Images of one colour, which are in no group")]
+    blank: Annotated[list[ImageSummary], Field(description="The first of them")]
 
 
 class LabelToCheck(TypedDict):
@@ -186,7 +194,7 @@ class MapSubject(Subject):
         super().__init__(service, subjects)
         self.job = service.add_job(OverviewMaker(service))
         self._different = DifferentPictures(service.run.different)
-        self._groups: tuple[Any, list[dict[str, Any]]] = None, []  # and what they were made of
+        self._groups: tuple[Any, tuple[list[dict[str, Any]], list[int]]] = None, ([], [])  # and what they were made of
 
     @get("/api/map", "collection")
     def get_map(self) -> MapState:
@@ -208,7 +216,7 @@ class MapSubject(Subject):
             "version": overview and overview.record["created"],
             "images": 0 if overview is None else len(overview.ids),
             "labels": _label_names(snapshot),
-            "n_alike": 0 if overview is None else len(self._duplicates(overview, snapshot)),
+            "n_alike": 0 if overview is None else len(self._duplicates(overview, snapshot)[0]),
             "n_check": 0 if overview is None else len(self._doubts(overview, snapshot)),
         }
 
@@ -256,20 +264,29 @@ class MapSubject(Subject):
 
     def groups(self, snapshot: Snapshot, offset: int, limit: int) -> AlikeGroups:
         """List the groups of a snapshot."""
-        groups, place = self._duplicates(self._overview(), snapshot), snapshot.searcher.place
+        searcher = snapshot.searcher
+        groups, blank = self._duplicates(self._overview(), snapshot)
+
+        def listed(ids: list[int]) -> list[ImageSummary]:
+            return [self.service.image_summary(snapshot, searcher.place[number]) for number in ids[:_GROUP]]
+
         return {
             "total": len(groups),
             "last": self._last()["last"],
+            "removed": self.subjects.of(ImageSubject).last_removal(),
             "groups": [
                 {
                     "degree": group["degree"],
                     "same": group["same"],
+                    "splits": sorted({searcher.images[searcher.place[id_]].split or "" for id_ in group["ids"]} - {""}),
                     "similarity": group["similarity"],
                     "n_images": len(group["ids"]),
-                    "images": [self.service.image_summary(snapshot, place[number]) for number in group["ids"][:_GROUP]],
+                    "images": listed(group["ids"]),
                 }
                 for group in groups[offset : offset + limit]
             ],
+            "n_blank": len(blank),
+            "blank": listed(blank),
         }
 
     @post("/api/alike/different", "collection")
@@ -289,15 +306,13 @@ class MapSubject(Subject):
         rows = self._different.last_step()
         return {"last": {"step": rows[0].step, "time": rows[0].time, "images": len(rows)} if rows else None}
 
-    def _duplicates(self, overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
-        """Return the groups of which at least two images are still there, with those."""
+    def _duplicates(self, overview: Overview, snapshot: Snapshot) -> tuple[list[dict[str, Any]], list[int]]:
+        """Return the groups of the images that are still there, and those of one colour."""
         place = snapshot.searcher.place
         made_of = overview.record["created"], self._different.last(), snapshot.searcher.version
         if self._groups[0] != made_of:
-            parts = self._different.parts_of(snapshot.searcher.images)
-            groups = group_pairs(overview.alike, parts)
-            present = [group | {"ids": [number for number in group["ids"] if number in place]} for group in groups]
-            self._groups = made_of, [group for group in present if len(group["ids"]) > 1]
+            pairs = among(overview.alike, {number for number in overview.ids.tolist() if number not in place})
+            self._groups = made_of, (groups_of(snapshot.searcher, pairs), pairs["blank"])
         return self._groups[1]
 
     @get("/api/check", "collection")

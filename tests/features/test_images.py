@@ -284,6 +284,23 @@ def test_transparency_lies_on_white(kind):
     np.testing.assert_array_equal(pixels[20:], picture()[20:])
 
 
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_white_on_transparent_lies_on_black_and_what_shows_on_white_does_not(kind):
+    """Two white logos are two pictures; what can be seen on neither ground, or on white, keeps it."""
+    logos = [Image.new("RGBA", (8, 6), (0, 0, 0, 0)) for _ in range(2)]
+    logos[0].putpixel((1, 1), (255, 255, 255, 255))
+    logos[1].paste((250, 252, 255, 255), (3, 2, 7, 5))
+    seen = [decode_image(encode(logo, kind, lossless=True), "x") for logo in logos]
+    assert [pixels[0, 0].tolist() for pixels in seen] == [[0, 0, 0]] * 2
+    assert (seen[0][1, 1].tolist(), seen[1][3, 4].tolist()) == ([255] * 3, [250, 252, 255])
+    for pixel in ((0, 0, 0, 0), (255, 255, 255, 255), (0, 0, 0, 9)):
+        plain = Image.new("RGBA", (8, 6), pixel)
+        assert decode_image(encode(plain, kind, lossless=True), "x").min() >= 245
+    assert decode_picture(encode(logos[0], kind, lossless=True), "x", rules=Rules(1)).pixels.min() == 255  # older runs
+    logos[0].putpixel((5, 5), (200, 0, 0, 255))
+    assert decode_image(encode(logos[0], kind, lossless=True), "x")[0, 0].tolist() == [255] * 3
+
+
 def test_transparent_palette_and_colour_key():
     palette = Image.fromarray(np.array([[0, 1, 2]], np.uint8))
     palette.putpalette([255, 0, 0, 0, 0, 255, 0, 0, 0])

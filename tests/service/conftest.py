@@ -279,7 +279,7 @@ def mapped(shown):
         )
         pairs = {"same": [(ids[0], other, 0.95) for other in ids[1:3]]}
         pairs |= {"scene": [(ids[9], other, 0.92) for other in ids[10:12]]}
-        pairs |= {"alike": [(ids[5], other, 0.94) for other in ids[6:8]]}
+        pairs |= {"alike": [(ids[5], other, 0.94) for other in ids[6:8]], "blank": [ids[12]]}
         (folder / "alike.json").write_text(json.dumps(pairs))
         entry = {"label": "plum", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[-1]} | entry]))
@@ -298,7 +298,7 @@ def _draw_overview(run, entries):
     with publish(overview_folder(run), overview_record(searcher)) as folder:
         np.save(folder / "ids.npy", np.array(ids, np.int64))
         np.save(folder / "points.npy", np.zeros((len(ids), 2), "f4"))
-        (folder / "alike.json").write_text('{"same": [], "scene": [], "alike": []}')
+        (folder / "alike.json").write_text('{"same": [], "scene": [], "alike": [], "blank": []}')
         doubt = {"probability": 0.03, "share": 0.0, "suggested": "pear"}
         doubt |= {"suggested_probability": 0.914, "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": id_, "label": label} | doubt for id_, label in entries]))

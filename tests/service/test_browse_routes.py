@@ -28,7 +28,7 @@ def mapped(own, searcher, serving):
         np.save(folder / "ids.npy", np.array([*ids, 10**6], np.int64))  # the last one was removed since
         np.save(folder / "points.npy", np.linspace(0, 1, 2 * len(ids) + 2, dtype=np.float32).reshape(-1, 2))
         alike = {"same": [(ids[0], other, 0.95) for other in ids[1:3]], "alike": [(ids[4], 10**6, 1.0)]}
-        alike |= {"scene": [(ids[5], 10**6 - 1, 0.95)]}
+        alike |= {"scene": [(ids[5], 10**6, 0.95)], "blank": [ids[6], 10**6]}
         (folder / "alike.json").write_text(json.dumps(alike))
         entry = {"label": "fig", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[0]} | entry, {"id": 10**6} | entry]))
@@ -158,6 +158,9 @@ def test_the_map_and_what_follows_from_it(mapped, searcher):
     groups = mapped.get("/api/alike").json()
     (group,) = groups["groups"]
     assert (groups["total"], group["n_images"], group["degree"], group["same"]) == (1, 3, "picture", True)
+    assert group["splits"] == sorted({image.split for image in searcher.images[:3]} - {None})
+    assert groups["removed"] is None
+    assert (groups["n_blank"], [image["id"] for image in groups["blank"]]) == (1, [searcher.images[6].id])
     check = mapped.get("/api/check").json()
     assert (check["total"], check["entries"][0]["suggested"]) == (1, "pear")
     assert mapped.get("/api/check", params={"label": "plum"}).json()["total"] == 0
@@ -185,6 +188,16 @@ def test_what_is_said_to_be_different_is_in_no_group(mapped, searcher):
         mapped.check_error(mapped.post("/api/alike/different", json={"parts": parts}), 409, message)
     mapped.check_error(mapped.post("/api/alike/different", json={"parts": [[first]]}), 422, "parts")
     assert groups()[1] is None
+
+
+def test_a_group_without_the_image_that_was_kept_is_no_group(mapped, searcher):
+    """The others were compared with it alone."""
+    first = searcher.images[0].id
+    undo = mapped.post("/api/images/remove", json={"ids": [first]}).json()["undo"]
+    assert mapped.get("/api/alike").json()["groups"] == []
+    assert mapped.get("/api/alike").json()["removed"] == {"undo": undo, "images": 1}
+    mapped.post("/api/images/restore", json={"undo": undo})
+    assert [group["images"][0]["id"] for group in mapped.get("/api/alike").json()["groups"]] == [first]
 
 
 def test_the_first_page_is_one_answer(mapped, client):

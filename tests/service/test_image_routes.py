@@ -104,6 +104,32 @@ def test_removed_image_and_its_thumbnail(own, own_photos, serving, photos, searc
         assert stored() == list(thumbnails.colors) == [searcher.images[searcher.place[kept]].sha256]
 
 
+def test_a_removal_is_undone_after_a_restart_and_is_described_before(own, serving, photos):
+    ids = [photos.id(f"plum/{i}.jpg") for i in (3, 1)]
+    file = own.folder / "service/removals.json"
+    with serving(own) as client:
+        before = client.get("/api/images", params={"limit": 200}).json()
+        listed = client.get("/api/images/details", params={"ids": ",".join(map(str, ids))}).json()
+        assert [image["path"] for image in listed] == ["plum/3.jpg", "plum/1.jpg"]
+        assert listed[1] == client.get(f"/api/images/{ids[1]}").json()
+        assert {"bytes", "modified", "taken", "split", "width"} <= listed[0].keys()
+        client.check_error(client.get("/api/images/details", params={"ids": f"{ids[0]},1000000"}), 404, "no image")
+        undo = client.post("/api/images/remove", json={"ids": ids}).json()["undo"]
+    with serving(own) as client:
+        assert len(client.get("/api/images", params={"limit": 200}).json()) == len(before) - 2
+        assert client.parts.run.folder == own.folder
+        assert client.post("/api/images/restore", json={"undo": undo}).json()["changed"] == 2
+        assert [image["id"] for image in client.get("/api/images", params={"limit": 200}).json()] == [
+            image["id"] for image in before
+        ]
+        client.check_error(client.post("/api/images/restore", json={"undo": undo}), 404, "no longer be undone")
+        client.post("/api/images/remove", json={"ids": ids})
+    for damaged in ("{", "[]", '{"x": [[1]]}', '{"x": 1}'):
+        file.write_text(damaged)
+        with serving(own) as client:
+            client.check_error(client.post("/api/images/restore", json={"undo": "x"}), 404, "no longer be undone")
+
+
 def test_thumbnails_have_a_cap(tmp_path, searcher, monkeypatch):
     file, image = tmp_path / "cap.sqlite", searcher.images[0]
     with closing(thumbnails.Thumbnails(file)) as kept, closing(sqlite3.connect(file)) as db:

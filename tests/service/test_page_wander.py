@@ -227,6 +227,8 @@ def test_home_shows_what_there_is_and_each_page_has_an_address(page):
         ["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"]
     )
     expect(page.get_by_role("button", name="Keep one, remove 2")).to_be_visible()
+    expect(page.locator("#alike .blank h2")).to_have_text("1 photo is blank")
+    expect(page.locator("#alike .blank button")).to_have_count(1)  # hidden until one is chosen; no "Not alike"
     no_overflow(page)
     page.go_back()
     page.get_by_role("link", name="Check these labels").click()
@@ -258,11 +260,16 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     kept.check()
     number = int(kept.get_attribute("value"))
     page.get_by_role("button", name="Keep one, remove 2").click()
+    expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(2)
+    expect(page.get_by_role("dialog").get_by_role("listitem").first).to_have_text(
+        re.compile(r"^\S+\.jpg \d+\s×\s\d+, \d+\sKB, \d{4}-\d\d-\d\d")
+    )
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     assert sent == []
     page.get_by_role("button", name="Keep one, remove 2").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.locator(".toast")).to_contain_text("2 photos removed from the collection.")
+    expect(page.locator("#alike .head button").last).to_have_text("Undo: 2 photos removed")
     assert len(sent[0]["ids"]) == 2
     assert number not in sent[0]["ids"]
     expect(page.locator("#alike .group")).to_have_count(2)
@@ -293,7 +300,7 @@ def test_one_of_a_group_is_kept_after_a_question(page):
 @BOTH
 def test_what_is_not_the_same_is_said_once_and_undone_after_a_reload(page):
     page.goto("?view=alike")
-    titles, undo = page.locator("#alike .group h2"), page.locator("#alike .head button")
+    titles, undo = page.locator("#alike .group h2"), page.locator("#alike .head button").first
     expect(titles).to_have_text(["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"])
     expect(undo).to_be_hidden()
     page.get_by_role("button", name="Not the same: ").nth(1).click()

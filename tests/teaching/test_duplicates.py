@@ -13,7 +13,8 @@ from visterm.teaching.duplicates import (
     find_pairs,
     find_same_pictures,
     find_same_scenes,
-    group_copies,
+    is_blank,
+    small_copies,
     small_versions,
 )
 
@@ -43,7 +44,7 @@ def test_images_of_another_shape_are_no_copies(images):
     assert find_pairs(all_cells[:1], np.ones(1)) == []
 
 
-def test_copies_have_one_number_where_their_grey_versions_agree(images):
+def test_copies_are_pairs_where_their_grey_versions_agree(images):
     """Fine textures of one mean colour are no copies, and an image without a grey version is a copy of none."""
     rng = np.random.default_rng(0)
     textures = [np.repeat(rng.integers(0, 2, (96, 96, 1), np.uint8) * np.uint8(255), 3, axis=2) for _ in range(2)]
@@ -56,15 +57,11 @@ def test_copies_have_one_number_where_their_grey_versions_agree(images):
         asked.append(places)
         return {place: versions[place].fine for place in places if place not in lacking}
 
-    numbers = group_copies([version.cells for version in versions], ratios, fine_of)
-    assert numbers[0] == numbers[1]
-    assert numbers[2] == numbers[5]
-    assert len(set(numbers)) == 4
+    assert small_copies([version.cells for version in versions], ratios, fine_of).keys() == {(0, 1), (2, 5)}
     assert {0, 1, 2, 5} <= asked[0]
-    alone = group_copies([version.cells for version in versions], ratios, lambda places: fine_of(places, {1}))
-    assert alone[0] != alone[1]
-    assert alone[2] == alone[5]
-    assert group_copies([], np.zeros(0), fine_of) == []
+    alone = small_copies([version.cells for version in versions], ratios, lambda places: fine_of(places, {1}))
+    assert alone.keys() == {(2, 5)}
+    assert small_copies([], np.zeros(0), fine_of) == {}
 
 
 def test_of_equal_files_the_first_is_kept_and_none_of_the_query():
@@ -84,20 +81,22 @@ def test_pictures_of_another_brightness_are_the_same_and_flat_ones_are_not(image
         "dark.jpg": dark[:, ::-1],
         "half.png": images[2][::2, ::2],
         "white.png": np.full((180, 240, 3), 250.0),
+        "white copy.png": np.full((90, 120, 3), 250.0),
         "grey.png": np.full((180, 240, 3), 100.0),
     }
     for name, pixels in written.items():
         cv2.imwrite(str(tmp_path / name), pixels.astype(np.uint8))
     names = [*written, "gone.png", "0.png"]
     listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(names)]
-    found = find_same_pictures(tmp_path, listed, 10_000_000)
-    assert [(names[i], names[j]) for i, j in sorted(found)] == [
+    pairs, blank = find_same_pictures(tmp_path, listed, 10_000_000)
+    assert [names[i] for i in blank] == ["white.png", "white copy.png", "grey.png"]
+    assert [(names[i], names[j]) for i, j in sorted(pairs)] == [
         ("0.png", "bright.jpg"),
         ("1.png", "dark.jpg"),
         ("2.png", "half.png"),
     ]
-    assert find_same_pictures(tmp_path, listed[8:9], 10_000_000) == {}
-    assert min(found.values()) > 0.98
+    assert find_same_pictures(tmp_path, listed[9:10], 10_000_000) == ({}, [])
+    assert min(pairs.values()) > 0.98
 
 
 def test_a_picture_without_its_margins_is_the_same_and_a_part_of_it_is_not(tmp_path):
@@ -115,8 +114,8 @@ def test_a_picture_without_its_margins_is_the_same_and_a_part_of_it_is_not(tmp_p
         cv2.imwrite(str(tmp_path / name), pixels)
     names = [*written, "gone.png"]
     listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(names)]
-    crops = {(names[i], names[j]) for i, j in find_same_pictures(tmp_path, listed, 10_000_000)}
-    assert crops == {("coffee.png", "crop.jpg"), ("coffee.png", "corner.png"), ("crop.jpg", "corner.png")}
+    crops = {(names[i], names[j]) for i, j in find_same_pictures(tmp_path, listed, 10_000_000).pairs}
+    assert crops == {("coffee.png", "crop.jpg"), ("coffee.png", "corner.png")}  # neither of the two lies in the other
 
 
 def test_another_shot_of_a_scene_is_told_from_other_scenes(tmp_path):
@@ -145,7 +144,7 @@ def test_another_shot_of_a_scene_is_told_from_other_scenes(tmp_path):
     assert find_same_scenes(tmp_path, listed, every, 10_000_000) == [(0, 1)]
     assert find_same_scenes(tmp_path, listed, every[1:], 10_000_000) == []
     assert find_same_scenes(tmp_path, listed, every, 1000) == []  # all are too large to be read
-    assert (0, 1) not in find_same_pictures(tmp_path, listed, 10_000_000)
+    assert (0, 1) not in find_same_pictures(tmp_path, listed, 10_000_000).pairs
 
 
 def test_keypoints_that_fall_on_few_of_another_picture_are_no_scene():
@@ -157,3 +156,103 @@ def test_keypoints_that_fall_on_few_of_another_picture_are_no_scene():
     assert _n_agreeing(one, (points / 2 + 10, descriptors)) >= 150
     assert _n_agreeing(one, spot) == 0
     assert _n_agreeing(one, (rng.permutation(points), descriptors)) < 50
+
+
+def on_cloth(cloth, thing, rng):
+    """A thing in the middle of a cloth, photographed by a camera that hardly moves."""
+    photo = np.roll(cloth, rng.integers(-3, 4, 2), axis=(0, 1)).astype(np.float32)
+    top, left = 90 + rng.integers(-3, 4), 120 + rng.integers(-3, 4)
+    photo[top : top + 120, left : left + 160] = cv2.resize(thing, (160, 120), interpolation=cv2.INTER_AREA)
+    return np.clip(photo + rng.normal(0, 2, photo.shape), 0, 255).astype(np.uint8)
+
+
+def pairs_of(folder, pictures):
+    """Write pictures by name; return the names in pairs of one picture."""
+    for name, pixels in pictures.items():
+        cv2.imwrite(str(folder / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])
+    listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(pictures)]
+    pairs = find_same_pictures(folder, listed, 10_000_000).pairs
+    return {tuple(list(pictures)[i] for i in pair) for pair in pairs}
+
+
+def test_different_things_on_one_cloth_are_not_one_picture(tmp_path):
+    """The cloth and the shape agree, and most of each picture; copies of them are known all the same."""
+    rng = np.random.default_rng(0)
+    cloth = cv2.resize(rng.integers(90, 160, (60, 80, 3)).astype(np.uint8), (400, 300), interpolation=cv2.INTER_CUBIC)
+    things = [skimage.data.coffee(), skimage.data.chelsea(), skimage.data.rocket(), skimage.data.astronaut()]
+    red = np.zeros((120, 160, 3), np.uint8) + np.uint8([40, 40, 160])
+    print_ = cv2.putText(red.copy(), "VISTERM", (20, 70), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (200, 200, 200), 2)
+    green = red[..., [0, 2, 1]] // 2 + np.uint8([20, 0, 20])
+    photos = {f"{i}.jpg": on_cloth(cloth, one, rng) for i, one in enumerate([*things, red, print_, green])}
+    copies = {
+        f"{i} {name}.jpg": copy
+        for i in (0, 4, 5)
+        for name, copy in (
+            ("small", cv2.resize(photos[f"{i}.jpg"], (200, 150), interpolation=cv2.INTER_AREA)),
+            ("turned", photos[f"{i}.jpg"][:, ::-1]),
+            ("crop", photos[f"{i}.jpg"][7:293, 10:390]),
+        )
+    }
+    pairs = pairs_of(tmp_path, photos | copies)
+    assert {tuple(sorted(name.split()[0].removesuffix(".jpg") for name in pair)) for pair in pairs} == {
+        ("0", "0"),
+        ("4", "4"),
+        ("5", "5"),
+    }
+    assert {("0.jpg", f"0 {name}.jpg") for name in ("small", "turned", "crop")} <= pairs
+    assert {(f"{i}.jpg", f"{i} {name}.jpg") for i in (4, 5) for name in ("small", "turned")} <= pairs
+
+
+def test_a_form_that_is_filled_in_differently_is_another_picture(tmp_path):
+    form = np.full((400, 300, 3), 250, np.uint8)
+    for y in range(20, 400, 20):
+        cv2.putText(form, "Lorem ipsum dolor sit amet, consectetur", (10, y), cv2.FONT_HERSHEY_SIMPLEX, 0.38, (40,) * 3)
+    written = {}
+    for word in ("Anna", "Bert", "Carl"):
+        page = form.copy()
+        page[190:215, 60:200] = 250
+        written[f"{word}.png"] = cv2.putText(page, word, (70, 208), cv2.FONT_HERSHEY_SIMPLEX, 0.6, (120, 40, 20), 1)
+    written["copy.jpg"] = written["Anna.png"]
+    assert pairs_of(tmp_path, written) == {("Anna.png", "copy.jpg")}
+
+
+def test_frames_of_a_slow_pan_are_no_crops_of_each_other(tmp_path):
+    wide = cv2.resize(skimage.data.coffee(), (900, 600), interpolation=cv2.INTER_CUBIC)
+    pairs = pairs_of(tmp_path, {f"{i:02}.jpg": wide[50:450, 10 * i : 10 * i + 500] for i in range(12)})
+    assert pairs == set()
+
+
+def test_smooth_pictures_of_another_brightness_are_not_one(tmp_path):
+    """Any two agree by some brightness and contrast; those of one brightness are copies."""
+    down, across = np.linspace(60, 200, 180)[:, None, None], np.linspace(-15, 15, 240)[None, :, None]
+    sky = np.clip(down + across + np.zeros(3), 0, 255).astype(np.uint8)
+    other = np.clip(100 + 0.4 * down + 0.2 * across + np.zeros(3), 0, 255).astype(np.uint8)
+    assert pairs_of(tmp_path, {"sky.png": sky, "other.png": other, "copy.jpg": sky[::2, ::2]}) == {
+        ("sky.png", "copy.jpg")
+    }
+
+
+def test_a_picture_of_one_colour_is_blank_and_a_small_mark_shows():
+    white = np.full((48, 64, 3), 255, np.uint8)
+    noisy = np.random.default_rng(0).integers(0, 9, white.shape).astype(np.uint8)
+    marked = white.copy()
+    marked[20, 30] = 200
+    assert [is_blank(one) for one in (white, noisy, marked)] == [True, True, False]
+
+
+def test_of_many_pictures_that_are_nearly_equal_few_are_compared(monkeypatch):
+    """Frames of a fixed camera: each with the nearest ones, not with all."""
+    rng = np.random.default_rng(0)
+    one = rng.integers(0, 250, 192)
+    many = (one + rng.integers(0, 3, (700, 192))).astype(np.uint8)
+    pairs = find_pairs(many, np.ones(700))
+    assert 700 < len(pairs) <= 700 * 20
+    assert len({i for pair in pairs for i in pair[:2]}) == 700
+
+
+def test_thin_pictures_are_averaged_along_their_long_side():
+    """Where one side shrinks and the other grows, OpenCV's INTER_AREA takes two of a hundred columns."""
+    stripes = np.zeros((4, 640, 3), np.uint8)
+    stripes[:, ::2] = 200
+    cells = np.frombuffer(small_versions(stripes).cells, np.uint8)
+    np.testing.assert_allclose(cells.astype(int), 100, atol=1)

@@ -15,8 +15,7 @@ from visterm.pipeline import Searcher, find_duplicates
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.store.run import Run
 from visterm.teaching import overview as module
-from visterm.teaching.groups import group_pairs
-from visterm.teaching.overview import make_overview, read_overview
+from visterm.teaching.overview import groups_of, make_overview, read_overview
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview,
 @pytest.mark.slow
 def test_copies_are_found(odd, overview):
     names = {image.id: image.path for image in odd.images}
-    kept = group_pairs(overview.alike, {})
+    kept = groups_of(odd, overview.alike)
     groups = [{names[number] for number in group["ids"]} for group in kept]
     assert find_duplicates(odd) == kept
     same = [names for names, group in zip(groups, kept, strict=True) if group["same"]]
@@ -77,11 +76,13 @@ def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
 def test_the_command_lists_another_shot_of_a_scene(finished, tmp_path, monkeypatch):
     folder = copy_run(finished, tmp_path)
     coffee = skimage.data.coffee()
-    for name, pixels in (("coffee", coffee), ("part", coffee[60:340, 110:520])):
+    white = np.full((120, 160, 3), 255, np.uint8)
+    for name, pixels in (("coffee", coffee), ("part", coffee[60:340, 110:520]), ("white", white), ("blank", white)):
         cv2.imwrite(str(folder / f"fruit/pear/{name}.png"), pixels)
     visterm("features", "fruit", cwd=folder)
     monkeypatch.setattr(module, "alike_limit", lambda config: -1.0)  # every image with its nearest ones
     groups = json_of("duplicates", cwd=folder)["groups"]
+    assert groups[0]["images"][0].keys() == {"id", "path", "split"}
     (scene,) = [group for group in groups if group["degree"] == "scene"]
     assert ([image["path"] for image in scene["images"]], scene["same"]) == (
         ["pear/coffee.png", "pear/part.png"],
@@ -92,6 +93,12 @@ def test_the_command_lists_another_shot_of_a_scene(finished, tmp_path, monkeypat
         r"^2 pictures of the same scene, 0\.\d{4}\n  id:\d+  pear/coffee.png$", listed.stdout, re.MULTILINE
     )
     assert "0 pictures and 1 scene more than once" in listed.stderr
+    assert re.search(
+        r"^2 images of one colour\n  id:\d+  pear/blank.png\n  id:\d+  pear/white.png$", listed.stdout, re.M
+    )
+    assert "2 photos are blank, and in no group" in listed.stderr
+    blank = [image["path"] for image in json_of("duplicates", cwd=folder)["blank"]]
+    assert blank == ["pear/blank.png", "pear/white.png"]  # equal files
 
 
 @pytest.mark.slow
@@ -179,6 +186,7 @@ def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
 @pytest.mark.slow
 def test_a_damaged_overview_is_none(odd, overview, tmp_path):
     run = Run(copy_run(odd.run.folder, tmp_path / "odd"))
-    for damaged in ("{", "[]", '{"same": [], "alike": []}'):  # the latter two are of earlier versions
+    # The latter two are of earlier versions.
+    for damaged in ("{", "[]", '{"same": [], "scene": [], "alike": []}'):
         (module.overview_folder(run) / "alike.json").write_text(damaged)
         assert read_overview(run) is None

@@ -1,6 +1,6 @@
-// Duplicates: groups of photos of one picture, of one scene, and of pictures that look alike. Of
-// one picture one is kept, of one scene those chosen, and of what looks alike those chosen may go;
-// what is no duplicate is said once and for all.
+// Duplicates: groups of photos of one picture, of one scene, and of pictures that look alike; and
+// blank photos. Of one picture one is kept, of one scene those chosen, and of what looks alike
+// those chosen may go; what is no duplicate is said once and for all.
 
 import { get, post } from "../core/api.js";
 import { $, $$, el } from "../core/dom.js";
@@ -33,16 +33,35 @@ const WORDS = {
     chosen: "Remove",
     apart: "Not alike",
   },
+  blank: {
+    title: (/** @type {number} */ n) => plural(n, "photo is blank", "photos are blank"),
+    chosen: "Remove",
+    apart: "",
+  },
 };
+
+/** Of these nothing goes but what is chosen. */
+const CHOSEN_GO = ["alike", "blank"];
 
 /** @param {HTMLElement} section */
 const showAlike = (section) =>
   withOverview(section, "Photos that look alike", async () => {
     const undo = el("button.plain", { onclick: undoDifferent });
+    const restore = el("button.plain");
+    const blank = el("div");
     const { holder, total } = await inParts(
       async (offset) => {
         const part = await get("api/alike", { offset, limit: 20 });
         showUndo(undo, part.last);
+        showRestore(restore, part.removed);
+        const { blank: images, n_blank: n_images } = part;
+        if (n_images && !blank.firstChild)
+          blank.append(
+            drawGroup(
+              { degree: "blank", images, n_images, splits: [], same: false, similarity: 1 },
+              0,
+            ),
+          );
         return { total: part.total, items: part.groups };
       },
       (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)),
@@ -53,6 +72,7 @@ const showAlike = (section) =>
         el("h1", "Photos that look alike"),
         el("span.quiet", plural(total, "group")),
         undo,
+        restore,
       ),
       el(
         "p.quiet",
@@ -61,25 +81,24 @@ const showAlike = (section) =>
           "alike. Removing photos from the collection leaves their files where they are; what " +
           "you say is different is not shown together again.",
       ),
+      blank,
       total ? holder : box("No two photos look alike", "Nothing to tidy up here."),
     );
   });
 
 /**
  * Of one picture all but one may go, of one scene all but those chosen, else those chosen.
- * @param {Schemas["AlikeGroup"]} group
+ * The first photo is the one that each of the others was compared with.
+ * @param {Omit<Schemas["AlikeGroup"], "degree"> & { degree: keyof typeof WORDS }} group
  * @param {number} number
  */
-function drawGroup({ degree, images, n_images }, number) {
+function drawGroup({ degree, images, n_images, splits }, number) {
   const { title: titled, chosen: words, apart } = WORDS[degree];
   const title = titled(n_images);
   const one = degree === "picture";
-  const section = el("section.panel.group", {
-    "aria-label": `Group ${number}: ${title}`,
+  const section = el(degree === "blank" ? "section.panel.blank" : "section.panel.group", {
+    "aria-label": number ? `Group ${number}: ${title}` : title,
   });
-  const largest = [...images].sort(
-    (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
-  );
   /** @param {Summary} image @param {number} i */
   const choice = (image, i) =>
     el(
@@ -102,15 +121,16 @@ function drawGroup({ degree, images, n_images }, number) {
     const chosen = /** @type {HTMLInputElement[]} */ ($$("input:checked", section)).map(
       ({ value }) => Number(value),
     );
-    return degree === "alike"
+    return CHOSEN_GO.includes(degree)
       ? chosen
       : images.map(({ id }) => id).filter((id) => !chosen.includes(id));
   };
   const draw = () => {
     const n = toRemove().length;
     const kept = one ? "one" : count(images.length - n);
-    button.textContent =
-      degree === "alike" ? `Remove ${count(n)}` : `Keep ${kept}, remove ${count(n)}`;
+    button.textContent = CHOSEN_GO.includes(degree)
+      ? `Remove ${count(n)}`
+      : `Keep ${kept}, remove ${count(n)}`;
     // Of a scene at least one is kept.
     button.hidden = !n || (degree === "scene" && n === images.length);
     hint.hidden = degree !== "scene" || !button.hidden;
@@ -125,18 +145,20 @@ function drawGroup({ degree, images, n_images }, number) {
         "span.row",
         hint,
         button,
-        el(
-          "button",
-          {
-            title: "They are all different: do not show them together again",
-            onclick: () =>
-              sayDifferent(
-                images.map(({ id }) => [id]),
-                section,
-              ),
-          },
-          apart,
-        ),
+        apart
+          ? el(
+              "button",
+              {
+                title: "They are all different: do not show them together again",
+                onclick: () =>
+                  sayDifferent(
+                    images.map(({ id }) => [id]),
+                    section,
+                  ),
+              },
+              apart,
+            )
+          : null,
       ),
     ),
     one && labels.size > 1
@@ -146,16 +168,19 @@ function drawGroup({ degree, images, n_images }, number) {
           `With different labels: ${[...labels].map((name) => name || "none").join(" · ")}`,
         )
       : "",
+    one && splits.length > 1
+      ? el("p.quiet", `Copies in ${splits.join(" and ")}: what is tested was trained on.`)
+      : "",
     el(
       "ol.photos.small",
-      largest.map((image, i) => {
+      images.map((image, i) => {
         const item = photo(image);
         item.append(
           el(
             "p.under",
             choice(image, i),
             image.width ? el("span.quiet", `${image.width}\u00a0×\u00a0${image.height}`) : null,
-            images.length > 2
+            apart && images.length > 2
               ? el(
                   "button.plain",
                   {
@@ -208,27 +233,69 @@ async function sayDifferent(parts, section) {
 
 const undoDifferent = () => post("api/alike/undo", undefined).then(() => redraw(), failure);
 
+/** @param {HTMLElement} button @param {Schemas["LastRemoval"] | null} removal */
+function showRestore(button, removal) {
+  button.hidden = !removal;
+  if (!removal) return;
+  button.textContent = `Undo: ${plural(removal.images, "photo")} removed`;
+  button.onclick = () => restore(removal.undo);
+}
+
+/** @param {string} undo */
+const restore = (undo) =>
+  post("api/images/restore", { undo }).then(async () => {
+    await readRun();
+    redraw();
+  }, failure);
+
 /**
- * Asked once more, and can be undone.
+ * Asked once more, with all that goes, and can be undone.
  * @param {HTMLElement} section
  * @param {number[]} ids
  */
-const askToRemove = (section, ids) =>
-  showDialog(
-    `Remove ${plural(ids.length, "photo")} from the collection?`,
-    el("p", "They no longer appear in searches. Their files stay on disk."),
-    dialogButtons(["Cancel"], ["Remove", () => void remove(section, ids), "primary"]),
-  );
+async function askToRemove(section, ids) {
+  try {
+    const images = await get("api/images/details", { ids: ids.join() });
+    showDialog(
+      `Remove ${plural(ids.length, "photo")} from the collection?`,
+      el("p", "They no longer appear in searches. Their files stay on disk."),
+      el(
+        "ul",
+        images.map(({ path, width, height, bytes, taken, split }) =>
+          el(
+            "li",
+            el("span", { dir: "auto" }, path),
+            el(
+              "span.quiet",
+              ` ${[
+                width ? `${width}\u00a0×\u00a0${height}` : null,
+                bytes === null ? "file gone" : `${count(Math.ceil(bytes / 1000))}\u00a0KB`,
+                taken?.slice(0, 10),
+                split,
+              ]
+                .filter(Boolean)
+                .join(", ")}`,
+            ),
+          ),
+        ),
+      ),
+      dialogButtons(["Cancel"], ["Remove", () => void remove(section, ids), "primary"]),
+    );
+  } catch (error) {
+    failure(error);
+  }
+}
 
 /** @param {HTMLElement} section @param {number[]} ids */
 async function remove(section, ids) {
   try {
     const { undo } = await post("api/images/remove", { ids });
     leave(section);
+    if (undo) showRestore($("#alike .head button:last-child"), { undo, images: ids.length });
     toast(
       `${plural(ids.length, "photo")} removed from the collection.`,
       undo ? "Undo" : undefined,
-      undo ? () => post("api/images/restore", { undo }).then(() => redraw(), failure) : undefined,
+      undo ? () => void restore(undo) : undefined,
     );
     await readRun();
   } catch (error) {

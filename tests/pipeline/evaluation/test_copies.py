@@ -55,6 +55,18 @@ def test_copies_of_any_size_are_found(photos, monkeypatch):
     assert (sampled.pairs, sampled.n_compared) == ({0: 0, 3: 3}, 3)
 
 
+def test_different_things_on_one_cloth_are_no_copies(tmp_path):
+    """Their small versions agree."""
+    cloth, rng = pictures(1)[0], np.random.default_rng(0)
+    for name in ("train", "test"):
+        photo = cloth.copy()
+        photo[50:70, 70:90] = cv2.resize(rng.integers(80, 176, (5, 5, 3)).astype(np.uint8), (20, 20))
+        cv2.imwrite(str(tmp_path / f"{name}.png"), photo)
+    of = [Image(0, f"{name}.png", name, {"a": 1.0}, name, 1, 0) for name in ("test", "train")]
+    X = np.ones((1, 2), np.float32) / np.sqrt(2)
+    assert find_copies(tmp_path, of[:1], of[1:], X, X, 10**6).pairs == {}
+
+
 def test_evaluate_counts_them_and_says_what_map_is_without_them(tmp_path, write_images):
     for split in ("train", "test"):
         write_images(tmp_path / "photos" / split, [f"{c}/{i}.jpg" for c in CLASSES for i in range(4)], seed=len(split))
