@@ -62,7 +62,7 @@ class Looks:
         try:
             present = set(searcher.images.contents())
             self._forget(self._cells.keys() - present)
-            if searcher.config.collection.vectors.file is None:
+            if not snapshot.is_imported:
                 self._group(snapshot)
                 missing = [image for image in searcher.images if image.sha256 not in self._cells]
                 for start in range(0, len(missing), _BATCH):

@@ -27,7 +27,7 @@ from .run_folder import RunFolder
 from .settings import ServiceSettings
 from .snapshot import Snapshot
 from .summaries import Summaries
-from .thumbnails import Thumbnails, read_original
+from .thumbnails import ImportedFiles, Thumbnails, read_original
 from .uploads import Uploads
 
 UPLOAD_BYTES = 32 * 2**20
@@ -55,6 +55,7 @@ class ServiceParts:
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
+        self._imported = ImportedFiles()
         self.looks = Looks(folder / "looks.sqlite")
         summaries = Summaries(self.looks, self.thumbnails)
         self.image_summary, self.columns = summaries.summary, summaries.columns
@@ -115,6 +116,13 @@ class ServiceParts:
         query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
         return query, key if self.run_folder.is_in_place() and self.uploads.add(key, pixels) else None
 
+    def image_with_file(self, snapshot: Snapshot, number: int) -> Image:
+        """Return an image of the collection by id, with the SHA-256 of its file."""
+        image, searcher = self.image(snapshot, number), snapshot.searcher
+        if not snapshot.is_imported:
+            return image
+        return self._imported.hashed(searcher.root, image, searcher.config.collection.max_pixels)
+
     def original(self, snapshot: Snapshot, image: Image) -> bytes:
         """Return the file of an image, without its metadata unless they are kept."""
         data = read_original(snapshot.searcher.root, image)
@@ -151,7 +159,7 @@ class ServiceParts:
     def clean_up(self, snapshot: Snapshot) -> None:
         """Remove expired uploads and thumbnails of removed images; read the looks of new ones."""
         self.uploads.sweep()
-        self.thumbnails.sweep(snapshot.searcher.images)
+        self.thumbnails.sweep(None if snapshot.is_imported else snapshot.searcher.images)
         self.looks.follow(snapshot)
         for job in self._jobs:
             job.images_changed(snapshot)

@@ -49,6 +49,7 @@ class Snapshot:
             self.labels = searcher.images.count_labels()
             self.sizes = searcher.images.sizes
             self.extractor = extractor_content(searcher.run)
+        self.is_imported = searcher.config.collection.vectors.file is not None  # vectors made elsewhere
         self.default_learner = searcher.default_learner()
         self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
         # Score of each learner below which nothing is much like a query: the same where labels alone have changed.

@@ -55,6 +55,31 @@ def read_original(root: Path, image: Image) -> bytes:
     return data
 
 
+class ImportedFiles:
+    """Files of images whose vectors were imported: the catalogue has the hashes of the vectors, not of the files.
+
+    A file may change without a new import; it is read again then. What is not an image is not served.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[Path, str], tuple[tuple[int, int, int], str]] = {}  # stamp and SHA-256 of each file
+
+    def hashed(self, root: Path, image: Image, max_pixels: int) -> Image:
+        """Return the image with the SHA-256 of its file; raise ImageFileGone if there is none, ImageError of others."""
+        file = os.path.join(root, image.path)
+        try:
+            status = os.stat(file)
+        except (OSError, ValueError):
+            raise ImageFileGone(f"image {image.id} of this run of imported vectors has no file") from None
+        stamp = status.st_ino, status.st_size, status.st_mtime_ns
+        kept = self._hashes.get((root, image.path))
+        if kept is None or kept[0] != stamp:
+            data = read_file(file, max_bytes=MAX_ORIGINAL_BYTES)
+            decode_picture(data, image.path, max_side=SIZES[0], max_pixels=max_pixels)
+            kept = self._hashes[root, image.path] = stamp, hashlib.sha256(data).hexdigest()
+        return image._replace(sha256=kept[1])
+
+
 def media_type(data: bytes) -> str:
     """Return the media type of an image file by its first bytes."""
     return next((kind for start, kind in _TYPES if data.startswith(start)), "application/octet-stream")
@@ -103,9 +128,9 @@ class Thumbnails:
                 self._db.execute("INSERT OR IGNORE INTO thumbnails VALUES (?, ?, ?, ?)", values)
         return thumbnail.webp
 
-    def sweep(self, images: Images) -> None:
-        """Remove thumbnails of other images than these, and all if they exceed MAX_THUMBNAIL_BYTES."""
-        present = set(images.contents())
+    def sweep(self, images: Images | None) -> None:
+        """Remove thumbnails of other images than these (None: of none), and all if they exceed MAX_THUMBNAIL_BYTES."""
+        present = set(self.colors) if images is None else set(images.contents())
         for sha256 in list(self.colors):
             if sha256 not in present:
                 self.colors.pop(sha256, None)

@@ -125,7 +125,7 @@ class AddingSubject(Subject):
     def keep_photo(self, file: Annotated[UploadFile, File(description="A photo")]) -> KeptPhoto:
         """Keep a photo in runs/<run>/added, to be added by POST /api/add; not if the collection has the same file."""
         snapshot, run = self.service.snapshot, self.service.run
-        if snapshot.searcher.config.collection.vectors.file is not None:
+        if snapshot.is_imported:
             raise HTTPException(409, "this run was made from imported vectors: photos cannot be added to it")
         data, name = file.file.read(), _file_name(file.filename or "")
         if os.path.splitext(name)[1].lower() not in EXTENSIONS:

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 from typing_extensions import TypedDict
 
+from visterm.features import ImageError
 from visterm.pipeline.console import one_line
 from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.search.filters import NO_FILTER
@@ -162,7 +163,7 @@ class ImageSubject(Subject):
     ) -> Response:
         """Return a small WebP of an image."""
         snapshot = self.service.snapshot
-        image = self._image_with_file(snapshot, number)
+        image = await self._image_with_file(snapshot, number)
         headers = _cache_headers(image.sha256, f"-{size}", v)
         if http.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
@@ -180,7 +181,7 @@ class ImageSubject(Subject):
         untouched.
         """
         snapshot = self.service.snapshot
-        image = self._image_with_file(snapshot, number)
+        image = await self._image_with_file(snapshot, number)
         headers = _cache_headers(image.sha256, "" if self.service.settings.keep_metadata else "-plain", v)
         if http.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
@@ -255,7 +256,7 @@ class ImageSubject(Subject):
     def download(self, ids: Annotated[Ids, Form(description=IDS)]) -> Response:
         """Return the files of images as a ZIP archive, without metadata; missing.txt lists those that are gone."""
         snapshot = self.service.snapshot
-        images = [self._image_with_file(snapshot, number) for number in dict.fromkeys(map(int, ids.split(",")))]
+        images = [self.service.image(snapshot, number) for number in dict.fromkeys(map(int, ids.split(",")))]
         headers = {"Content-Disposition": 'attachment; filename="photos.zip"'}
         return StreamingResponse(self._archive(snapshot, images), media_type="application/zip", headers=headers)
 
@@ -268,19 +269,20 @@ class ImageSubject(Subject):
                 if os.path.isabs(name):  # added from elsewhere: no folders of this machine in the archive
                     name = f"{image.id}-{os.path.basename(name)}"
                 try:
-                    archive.writestr(name, self.service.original(snapshot, image))
-                except ImageFileGone:
+                    file = self.service.image_with_file(snapshot, image.id)
+                    archive.writestr(name, self.service.original(snapshot, file))
+                except (ImageFileGone, ImageError):
                     missing.append(name)
                 yield chunks.take()
             if missing:
                 archive.writestr("missing.txt", "\n".join(missing) + "\n")
         yield chunks.take()
 
-    def _image_with_file(self, snapshot: Snapshot, number: int) -> Image:
-        image = self.service.image(snapshot, number)
-        if snapshot.searcher.config.collection.vectors.file is not None:
-            raise HTTPException(404, "this run was made from imported vectors and has no image files")
-        return image
+
+    async def _image_with_file(self, snapshot: Snapshot, number: int) -> Image:
+        if not snapshot.is_imported:  # nothing to read
+            return self.service.image(snapshot, number)
+        return await self.service.thumbnail_pool.run(self.service.image_with_file, snapshot, number)
 
 
 def _read_removals(file: Path) -> dict[str, list[Excluded]]:

@@ -86,7 +86,7 @@ class RunSubject(Subject):
             "models": self.subjects.of(MarkSubject).models(),
             "training": self.subjects.of(TrainingSubject).job.state(),
             "evaluations": evaluation_names(service.run),
-            "can_add": searcher.config.collection.vectors.file is None,
+            "can_add": not snapshot.is_imported,
             "judging": service.run.judgements.exists(),
             "limits": {
                 "k": MAX_K,

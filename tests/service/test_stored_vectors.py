@@ -1,5 +1,8 @@
 """The service of a run of float16 vectors that stay on disk answers as one that has them in memory."""
 
+import io
+import zipfile
+
 import numpy as np
 import pytest
 from running import copy_run, visterm
@@ -47,3 +50,27 @@ def test_searches_and_images_that_come_and_go(imported, tmp_path, serving, monke
         client.wait_until(lambda: "new" in paths())  # the images that are gone may be taken in before
         assert paths() == {*ids[3:], "new"}
         assert client.get("/search?id=1").status_code == 404
+
+
+def test_pictures_of_imported_vectors(imported, tmp_path, serving, write_images):
+    folder = copy_run(imported, tmp_path)
+    write_images(folder, ["apple/0.jpg", "apple/1.jpg"])
+    (folder / "apple/2.jpg").write_text("no picture")
+    visterm("features", folder, *TABLE, "--run", "fruit", cwd=folder)
+    first = (folder / "apple/0.jpg").read_bytes()
+    with serving(Run(folder / "runs/fruit"), settings={"keep_metadata": True}) as client:
+        small = client.get("/images/1/thumbnail")
+        assert (small.status_code, small.headers["content-type"]) == (200, "image/webp")
+        assert client.get("/images/1/original").content == first
+        assert client.get("/images/2/thumbnail").content != small.content
+        client.check_error(client.get("/images/3/original"), 415, "cannot be decoded")
+        client.check_error(client.get("/images/4/thumbnail"), 410, "image 4 of this run of imported vectors has no file")
+        packed = zipfile.ZipFile(io.BytesIO(client.post("/images/download", data={"ids": "1,3,4"}).content))
+        assert packed.read("apple/0.jpg") == first
+        assert packed.read("missing.txt").decode().split() == ["apple/2.jpg", "apple/3.jpg"]
+        (folder / "apple/0.jpg").write_bytes((folder / "apple/1.jpg").read_bytes())  # no import is needed
+        changed = client.get("/images/1/thumbnail", headers={"If-None-Match": small.headers["etag"]})
+        assert changed.content == client.get("/images/2/thumbnail").content
+        assert client.get("/images/1/thumbnail", headers={"If-None-Match": changed.headers["etag"]}).status_code == 304
+        client.parts.clean_up(client.parts.snapshot)  # keeps them
+        assert client.parts.thumbnails.colors
