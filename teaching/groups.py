@@ -94,11 +94,11 @@ def with_equal(pairs: Mapping[tuple[int, int], float], equal: Mapping[int, Seque
     return [(a, b, value) for (a, b), value in every.items()]
 
 
-def among(pairs: Pairs, gone: Container[int]) -> Pairs:
-    """Return the pairs without some images."""
+def among(pairs: Pairs, present: Container[int]) -> Pairs:
+    """Return the pairs of images that are present."""
 
     def left(of_kind: list[Pair]) -> list[Pair]:
-        return [pair for pair in of_kind if pair[0] not in gone and pair[1] not in gone]
+        return [pair for pair in of_kind if pair[0] in present and pair[1] in present]
 
-    blank = [id_ for id_ in pairs["blank"] if id_ not in gone]
+    blank = [id_ for id_ in pairs["blank"] if id_ in present]
     return {"same": left(pairs["same"]), "scene": left(pairs["scene"]), "alike": left(pairs["alike"]), "blank": blank}

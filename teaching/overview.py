@@ -60,15 +60,15 @@ _LISTED = 2000  # labels to check that are kept
 
 
 class Overview(NamedTuple):
-    """Result of `read_overview`."""
+    """Result of `read_overview`; parts are None until they are there for the first time."""
 
-    ids: np.ndarray  # int64 (n_images,)
-    points: np.ndarray  # float32 (n_images, 2), places on the map, from 0 to 1
-    alike: Pairs  # that `groups.group_pairs` makes groups of
+    ids: np.ndarray  # int64 (n_images,), of the images on the map
+    points: np.ndarray | None  # float32 (n_images, 2), places on the map, from 0 to 1
+    alike: Pairs | None  # that `groups.group_pairs` makes groups of
     # The worst fit first: ``{"id", "label", "probability", "share", "suggested", "suggested_probability",
     # "suggested_share"}``, a label and the one that fits better, the probability of each as all other images say (None
     # where there are too many images), and the share of the nearest images that have it.
-    check: list[dict[str, Any]]
+    check: list[dict[str, Any]] | None
     record: dict[str, Any]
 
 
@@ -109,13 +109,20 @@ def read_overview(run: Run) -> Overview | None:
     import numpy as np
 
     folder = overview_folder(run)
+
+    def part(name: str) -> Any:
+        file = folder / name
+        if not file.exists():
+            return None
+        return np.load(file, allow_pickle=False) if file.suffix == ".npy" else json.loads(file.read_text())
+
     try:
         record = read_record(folder)
         if record is None:
             return None
-        ids, points = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("ids", "points"))
-        alike, check = (json.loads((folder / f"{name}.json").read_text()) for name in ("alike", "check"))
-        if not isinstance(alike, dict) or alike.keys() != Pairs.__annotations__.keys():
+        ids, points = np.load(folder / "ids.npy", allow_pickle=False), part("points.npy")
+        alike, check = part("alike.json"), part("check.json")
+        if alike is not None and (not isinstance(alike, dict) or alike.keys() != Pairs.__annotations__.keys()):
             raise ValueError("groups of an earlier version")
     except (UserError, OSError, ValueError):  # it is made again
         return None
@@ -124,6 +131,8 @@ def read_overview(run: Run) -> Overview | None:
 
 def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = lambda phase, share: None) -> Overview:
     """Make the overview of a run and keep it there; read it if it is up to date.
+
+    Each part is kept as soon as it is made, beside those of the overview before.
 
     Parameters
     ----------
@@ -144,27 +153,41 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
 
     run, record = searcher.run, overview_record(searcher)
     folder = overview_folder(run)
-    if is_up_to_date(folder, record) and (kept := read_overview(run)) is not None:
+    kept = read_overview(run)
+    if kept is not None and is_up_to_date(folder, record):
         return kept
+    made = kept or Overview(np.zeros(0, np.int64), None, None, None, {})
     tell("projecting the images", 0.02)
     plain, learned = _projections(searcher)
-    ids = searcher.images.ids
     tell("finding the nearest images", 0.15)
     neighbors, distances = _nearest(learned, N_NEIGHBORS)
     tell("judging the labels", 0.25)
-    check = labels_to_check(searcher, neighbors, _LISTED)
+    made = _keep(searcher, made._replace(check=labels_to_check(searcher, neighbors, _LISTED)), finished=False)
     tell("finding images that look alike", 0.4)
-    alike = _pairs(searcher, _nearest(plain, N_NEIGHBORS)[0])
+    made = _keep(searcher, made._replace(alike=_pairs(searcher, _nearest(plain, N_NEIGHBORS)[0])), finished=False)
     tell("drawing the map", 0.5)
     points = _laid_out(learned, neighbors, distances, searcher.config.seed)
-    run.check_exists()
-    with publish(folder, record) as target:
-        np.save(target / "ids.npy", ids)
-        np.save(target / "points.npy", points)
-        (target / "alike.json").write_text(json.dumps(alike))
-        (target / "check.json").write_text(json.dumps(check))
+    made = _keep(searcher, made._replace(ids=searcher.images.ids, points=points), finished=True)
     tell("done", 1.0)
-    return Overview(ids, points, alike, check, record)
+    return made
+
+
+def _keep(searcher: Searcher, overview: Overview, *, finished: bool) -> Overview:
+    """Keep the parts of an overview that are there; one that is not finished is not up to date."""
+    import numpy as np
+
+    record = overview_record(searcher)
+    if not finished:
+        record["inputs"]["finished"] = False
+    searcher.run.check_exists()
+    with publish(overview_folder(searcher.run), record) as target:
+        np.save(target / "ids.npy", overview.ids)
+        if overview.points is not None:
+            np.save(target / "points.npy", overview.points)
+        for name, part in (("alike", overview.alike), ("check", overview.check)):
+            if part is not None:
+                (target / f"{name}.json").write_text(json.dumps(part))
+    return overview._replace(record=record)
 
 
 def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
@@ -197,8 +220,9 @@ def compared_pairs(searcher: Searcher) -> Pairs:
     """Find the pairs that `groups_of` makes groups of, and the images of one colour; not those whose files are gone."""
     pairs = _pairs(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
     of_pairs = (id_ for kind in (pairs["same"], pairs["alike"]) for pair in kind for id_ in pair[:2])
-    rows = [searcher.place[id_] for id_ in {*of_pairs, *pairs["blank"]}]
-    return among(pairs, {searcher.images[row].id for row in searcher.deleted(rows)})
+    ids = {*of_pairs, *pairs["blank"]}
+    gone = searcher.deleted(searcher.place[id_] for id_ in ids)
+    return among(pairs, ids - {searcher.images[row].id for row in gone})
 
 
 def groups_of(searcher: Searcher, pairs: Pairs) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ class Dates(TypedDict):
 
 
 class Home(TypedDict):
-    """What the first page shows, each part as its own route gives it; alike and check are null without a map."""
+    """What the first page shows, each part as its own route gives it; alike and check are null until they are known."""
 
     labels: AlbumsAnswer
     folders: AlbumsAnswer
@@ -92,8 +92,8 @@ class BrowseSubject(Subject):
             "folders": self._albums(snapshot, "folder", "", 0, _ALBUMS),
             "recent": self.subjects.of(ImageSubject).listed(snapshot, ImagesRequest(order="recent", limit=_RECENT)),
             "map": state,
-            "alike": on_map.groups(snapshot, 0, _COVERS) if state["ready"] else None,
-            "check": on_map.labels_to_check(snapshot, None, 0, _COVERS) if state["ready"] else None,
+            "alike": None if state["n_alike"] is None else on_map.groups(snapshot, 0, _COVERS),
+            "check": None if state["n_check"] is None else on_map.labels_to_check(snapshot, None, 0, _COVERS),
         }
 
     @get("/api/suggest", "collection")

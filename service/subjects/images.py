@@ -278,7 +278,6 @@ class ImageSubject(Subject):
                 archive.writestr("missing.txt", "\n".join(missing) + "\n")
         yield chunks.take()
 
-
     async def _image_with_file(self, snapshot: Snapshot, number: int) -> Image:
         if not snapshot.is_imported:  # nothing to read
             return self.service.image(snapshot, number)

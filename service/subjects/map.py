@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -40,10 +41,10 @@ class MapState(TypedDict):
     share: Annotated[float, Field(description="Share of the work that is done")]
     problem: Annotated[str | None, Field(description="Why the last map could not be drawn")]
     version: str | None
-    images: int
+    images: Annotated[int, Field(description="Images on the map")]
     labels: Annotated[list[str], Field(description="Names of labels by number, the largest first")]
-    n_alike: int
-    n_check: int
+    n_alike: Annotated[int | None, Field(description="Groups of duplicates; null until they are known")]
+    n_check: Annotated[int | None, Field(description="Labels to check; null until they are known")]
 
 
 class DifferentStep(TypedDict):
@@ -207,7 +208,7 @@ class MapSubject(Subject):
         with job.lock:
             making, progress, problem = job.process is not None, job.progress, job.problem
         return {
-            "ready": overview is not None,
+            "ready": overview is not None and overview.points is not None,
             "current": job.is_current(snapshot),
             "making": making,
             "phase": progress.get("phase"),
@@ -216,8 +217,8 @@ class MapSubject(Subject):
             "version": overview and overview.record["created"],
             "images": 0 if overview is None else len(overview.ids),
             "labels": _label_names(snapshot),
-            "n_alike": 0 if overview is None else len(self._duplicates(overview, snapshot)[0]),
-            "n_check": 0 if overview is None else len(self._doubts(overview, snapshot)),
+            "n_alike": None if overview is None or overview.alike is None else len(self._duplicates(snapshot)[0]),
+            "n_check": None if overview is None or overview.check is None else len(self._doubts(snapshot)),
         }
 
     @post("/api/map", "collection")
@@ -235,15 +236,17 @@ class MapSubject(Subject):
         """Return the places of the n images on the map, little-endian: n float64 ids, n pairs of uint16, n uint16.
 
         The pairs are x and y from 0 to 65,535; the last part is the number of each image's label in the list of GET
-        /api/map, 65,535 without one.
+        /api/map, 65,535 without one. Before the map is drawn, the images are in order of path, in rows.
         """
-        overview, snapshot = self._overview(), self.service.snapshot
+        overview, snapshot = self.job.overview(), self.service.snapshot
         place = snapshot.searcher.place
-        kept = np.flatnonzero([number in place for number in overview.ids.tolist()])
+        ids = snapshot.searcher.images.ids if overview is None or overview.points is None else overview.ids
+        kept = np.flatnonzero([number in place for number in ids.tolist()])
         if most is not None and most < len(kept):
             kept = kept[np.arange(most) * len(kept) // most]
-        ids = overview.ids[kept]
-        xy = np.clip(np.round(overview.points[kept] * 65535), 0, 65535).astype("<u2")
+        ids = ids[kept]
+        points = _in_rows(len(kept)) if overview is None or overview.points is None else overview.points[kept]
+        xy = np.clip(np.round(points * 65535), 0, 65535).astype("<u2")
         numbers = {name: i for i, name in enumerate(_label_names(snapshot))}
         labels = np.full(len(ids), NO_LABEL, "<u2")
         for i, number in enumerate(ids.tolist()):
@@ -265,7 +268,7 @@ class MapSubject(Subject):
     def groups(self, snapshot: Snapshot, offset: int, limit: int) -> AlikeGroups:
         """List the groups of a snapshot."""
         searcher = snapshot.searcher
-        groups, blank = self._duplicates(self._overview(), snapshot)
+        groups, blank = self._duplicates(snapshot)
 
         def listed(ids: list[int]) -> list[ImageSummary]:
             return [self.service.image_summary(snapshot, searcher.place[number]) for number in ids[:_GROUP]]
@@ -306,12 +309,13 @@ class MapSubject(Subject):
         rows = self._different.last_step()
         return {"last": {"step": rows[0].step, "time": rows[0].time, "images": len(rows)} if rows else None}
 
-    def _duplicates(self, overview: Overview, snapshot: Snapshot) -> tuple[list[dict[str, Any]], list[int]]:
+    def _duplicates(self, snapshot: Snapshot) -> tuple[list[dict[str, Any]], list[int]]:
         """Return the groups of the images that are still there, and those of one colour."""
-        place = snapshot.searcher.place
+        place, overview = snapshot.searcher.place, self._overview("alike")
+        assert overview.alike is not None
         made_of = overview.record["created"], self._different.last(), snapshot.searcher.version
         if self._groups[0] != made_of:
-            pairs = among(overview.alike, {number for number in overview.ids.tolist() if number not in place})
+            pairs = among(overview.alike, place)
             self._groups = made_of, (groups_of(snapshot.searcher, pairs), pairs["blank"])
         return self._groups[1]
 
@@ -327,7 +331,7 @@ class MapSubject(Subject):
 
     def labels_to_check(self, snapshot: Snapshot, label: str | None, offset: int, limit: int) -> LabelsToCheck:
         """List the labels to check of a snapshot."""
-        doubts = self._doubts(self._overview(), snapshot)
+        doubts = self._doubts(snapshot)
         entries = [entry for entry in doubts if label is None or entry["label"] == label]
         shown: list[Any] = []
         for entry in entries[offset : offset + limit]:
@@ -336,23 +340,29 @@ class MapSubject(Subject):
             shown.append(fields | {"image": self.service.image_summary(snapshot, row)})
         return {"total": len(entries), "entries": shown}
 
-    def _doubts(self, overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
+    def _doubts(self, snapshot: Snapshot) -> list[dict[str, Any]]:
         """Return the labels to check that images still have, and that nobody confirmed."""
         images, place = snapshot.searcher.images, snapshot.searcher.place
         confirmed = self.subjects.of(LabelSubject).decided().confirmed
         return [
             entry
-            for entry in overview.check
+            for entry in self._overview("check").check or ()
             if (row := place.get(entry["id"])) is not None
             and entry["label"] in images[row].labels
             and (entry["id"], entry["label"]) not in confirmed
         ]
 
-    def _overview(self) -> Overview:
+    def _overview(self, part: Literal["alike", "check"]) -> Overview:
         overview = self.job.overview()
-        if overview is None:
-            raise HTTPException(409, "the map is not drawn yet; POST /api/map draws it")
+        if overview is None or getattr(overview, part) is None:
+            raise HTTPException(409, "the collection has not been looked through yet; POST /api/map does it")
         return overview
+
+
+def _in_rows(n: int) -> np.ndarray:
+    """Places of images in rows from left to right, (n, 2)."""
+    side, place = max(1, math.ceil(math.sqrt(n))), np.arange(n)
+    return (np.column_stack([place % side, place // side]) + 0.5) / side
 
 
 def _label_names(snapshot: Snapshot) -> list[str]:

@@ -166,6 +166,23 @@ def test_the_map_and_what_follows_from_it(mapped, searcher):
     assert mapped.get("/api/check", params={"label": "plum"}).json()["total"] == 0
 
 
+def test_what_is_known_before_the_map_is_drawn_is_there(mapped):
+    """Of the first overview of a run."""
+    folder = overview_folder(mapped.parts.run)
+    parts = ("points.npy", "alike.json")
+    kept = {name: (folder / name).rename(folder / f"{name}.old") for name in parts}
+    (folder / "record.json").touch()
+    state = mapped.get("/api/map").json()
+    assert (state["ready"], state["n_alike"], state["n_check"]) == (False, None, 1)
+    assert mapped.get("/api/check").json()["total"] == 1
+    home = mapped.get("/api/home").json()
+    assert (home["alike"], home["check"]["total"]) == (None, 1)
+    mapped.check_error(mapped.get("/api/alike"), 409, "POST /api/map")
+    kept["alike.json"].rename(folder / "alike.json")
+    (folder / "record.json").touch()
+    assert mapped.get("/api/map").json()["n_alike"] == 1
+
+
 def test_what_is_said_to_be_different_is_in_no_group(mapped, searcher):
     first, second, third = (image.id for image in searcher.images[:3])
 
@@ -212,10 +229,14 @@ def test_the_first_page_is_one_answer(mapped, client):
             assert home[part] == (answer.json() if home["map"]["ready"] else None)
 
 
-def test_without_a_map_the_routes_say_so(client):
+def test_without_a_map_the_routes_say_so_and_photos_lie_in_rows(client, searcher):
+    data, n = client.get("/api/map/points").content, len(searcher.images)
+    assert np.frombuffer(data[: 8 * n], "<f8").tolist() == searcher.images.ids.tolist()
+    xy = np.frombuffer(data[8 * n : 12 * n], "<u2").reshape(n, 2)
+    assert len(np.unique(xy, axis=0)) == n
+    assert (xy[:2] == np.round([[6553.5, 6553.5], [19660.5, 6553.5]])).all()
     assert client.get("/api/map").json()["ready"] is False
-    for path in ("points",):
-        client.check_error(client.get(f"/api/map/{path}"), 409, "POST /api/map")
+    assert client.get("/api/map").json()["n_check"] is None
     for path in ("alike", "check"):
         client.check_error(client.get(f"/api/{path}"), 409, "POST /api/map")
 

@@ -85,6 +85,28 @@ def test_the_first_screen_shows_photos_and_what_can_be_asked(page):
     assert page.violations() == []
 
 
+def test_what_becomes_known_appears_without_loading_the_page_again(page, site):
+    home = site.get("/api/home").json()
+    known = {key: home["map"][key] for key in ("ready", "version", "images", "n_alike", "n_check")}
+    home["map"] |= {"ready": False, "making": True, "current": False, "phase": "judging", "share": 0.3}
+    home["map"] |= {"version": None, "images": 0, "n_alike": None, "n_check": None}
+    page.route("**/api/home", lambda route: route.fulfill(json=home))
+    page.route("**/api/map", lambda route: route.fulfill(json=home["map"]))
+    page.goto("")
+    cards = page.locator("#home .ways")
+    expect(cards).to_contain_text("The photos in rows")
+    expect_photos(page, "#home canvas", 0.9)
+    expect(cards.get_by_role("progressbar")).to_be_visible()
+    expect(cards.locator("li", has_text="Check these labels")).to_contain_text("Being looked for")
+    assert page.violations() == []
+    home["map"] |= {"share": 0.6, "n_check": known["n_check"], "version": "2"}
+    expect(cards.locator("li", has_text="Check these labels")).to_contain_text("1 label is probably wrong")
+    expect(cards.locator("li", has_text="look alike")).to_contain_text("Being looked for")
+    home["map"] |= known | {"making": False, "current": True}
+    expect(cards).to_contain_text("76 photos, the similar ones together")
+    expect(cards.get_by_role("progressbar")).to_have_count(0)
+
+
 @BOTH
 def test_the_map_is_a_wall_of_photos_at_every_zoom(page):
     page.goto("?view=map")

@@ -350,7 +350,7 @@ def test_the_map_moves_zooms_and_leads_to_photos(page):
 
 def test_a_map_that_is_not_drawn_can_be_drawn(page):
     state = {"ready": False, "current": False, "making": False, "phase": None, "share": 0, "problem": None}
-    state |= {"version": None, "images": 0, "labels": [], "n_alike": 0, "n_check": 0}
+    state |= {"version": None, "images": 0, "labels": [], "n_alike": None, "n_check": None}
     page.route("**/api/map", lambda route: route.fulfill(json=state))
     page.goto("?view=map")
     start = page.get_by_role("button", name="Look now")

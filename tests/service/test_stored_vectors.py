@@ -64,7 +64,9 @@ def test_pictures_of_imported_vectors(imported, tmp_path, serving, write_images)
         assert client.get("/images/1/original").content == first
         assert client.get("/images/2/thumbnail").content != small.content
         client.check_error(client.get("/images/3/original"), 415, "cannot be decoded")
-        client.check_error(client.get("/images/4/thumbnail"), 410, "image 4 of this run of imported vectors has no file")
+        client.check_error(
+            client.get("/images/4/thumbnail"), 410, "image 4 of this run of imported vectors has no file"
+        )
         packed = zipfile.ZipFile(io.BytesIO(client.post("/images/download", data={"ids": "1,3,4"}).content))
         assert packed.read("apple/0.jpg") == first
         assert packed.read("missing.txt").decode().split() == ["apple/2.jpg", "apple/3.jpg"]

@@ -46,6 +46,30 @@ def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview,
     np.testing.assert_array_equal(make_overview(odd).points, overview.points)
 
 
+def test_each_part_is_kept_as_soon_as_it_is_made(finished, tmp_path, monkeypatch):
+    searcher = Searcher(copy_run(finished, tmp_path) / "runs/fruit")
+    seen = []
+
+    def look(phase, share):
+        kept = read_overview(searcher.run)
+        parts = kept and [name for name in ("check", "alike", "points") if getattr(kept, name) is not None]
+        seen.append((parts, kept and kept.record["created"]))
+
+    monkeypatch.setattr(module, "_laid_out", lambda *rest: np.zeros((len(searcher.images), 2), np.float32))
+    make_overview(searcher, tell=look)
+    assert [parts for parts, _ in seen] == [
+        *[None] * 3,
+        ["check"],
+        ["check", "alike"],
+        ["check", "alike", "points"],
+    ]
+    assert len({created for _, created in seen[3:]}) == 3  # a reader tells them apart
+    seen.clear()
+    monkeypatch.setattr(module, "is_up_to_date", lambda folder, record: False)
+    make_overview(searcher, tell=look)  # those of the overview before stay until then
+    assert all(parts == ["check", "alike", "points"] for parts, _ in seen)
+
+
 @pytest.mark.slow
 def test_copies_are_found(odd, overview):
     names = {image.id: image.path for image in odd.images}

@@ -1,7 +1,7 @@
 // The collection to wander in: the home page, albums, recent photos and labels to check.
 
 import { get, post } from "../core/api.js";
-import { $, el, icon, link } from "../core/dom.js";
+import { $, $$, el, icon, link } from "../core/dom.js";
 import { box, command } from "../core/says.js";
 import { count, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
@@ -9,12 +9,13 @@ import { readPoints } from "../map/mapdata.js";
 import { verdict } from "../teach/labels.js";
 import { failure } from "../core/messages.js";
 import { coverOf, inParts, photoList } from "./photolist.js";
-import { asList, state } from "../core/state.js";
+import { asList, state, viewOf } from "../core/state.js";
 import { addView } from "../core/views.js";
 import { buildWall, drawWall } from "../map/wall.js";
 
 /** @import { Request } from "../core/address.js" */
 /** @import { Schemas } from "../core/api.js" */
+/** @import { Child } from "../core/dom.js" */
 /** @import { View } from "../core/views.js" */
 /** @typedef {Schemas["MapState"]} MapState */
 /** @typedef {Schemas["ImageSummary"]} Summary */
@@ -65,11 +66,11 @@ export const readHome = async () =>
   state.run.images && $("#home").dataset.version !== state.run.version ? get("api/home") : null;
 
 /** @param {Home} home */
-export function drawHome({ labels, folders, recent, map, alike, check }) {
-  const home = $("#home");
-  home.dataset.version = state.run.version ?? "";
-  home.replaceChildren(
-    el("ul.ways", mapCard(map), alikeCard(map, alike), checkCard(map, check, labels.total)),
+export function drawHome(home) {
+  const { labels, folders, recent } = home;
+  $("#home").dataset.version = state.run.version ?? "";
+  $("#home").replaceChildren(
+    ways(home),
     labels.total
       ? el(
           "section",
@@ -97,11 +98,33 @@ export function drawHome({ labels, folders, recent, map, alike, check }) {
   );
 }
 
+/** @type {MapState} */
+let drawn; // what the cards show
+
+/** @param {Home} home */
+function ways({ map, alike, check, labels }) {
+  drawn = map;
+  return el("ul.ways", mapCard(map), alikeCard(map, alike), checkCard(map, check, labels.total));
+}
+
+/** Draw the cards again when a part of what they show is there, as long as the page shows them. */
+export const followHome = () =>
+  followMap(drawn, async (map) => {
+    if (viewOf(state.request) !== "start") return false;
+    if (JSON.stringify(parts(map)) !== JSON.stringify(parts(drawn)))
+      $("#home .ways").replaceWith(ways(await get("api/home")));
+    else showProgress(map);
+    return true;
+  });
+
+/** @param {MapState} map */
+const parts = (map) => [map.version, map.making, map.n_alike, map.n_check];
+
 /**
  * @param {Request} request
  * @param {HTMLElement} picture
  * @param {string} title
- * @param {string} words
+ * @param {Child} words
  */
 function way(request, picture, title, words) {
   return el(
@@ -116,15 +139,48 @@ function way(request, picture, title, words) {
 function mapCard(map) {
   return way(
     { view: "map" },
-    map.ready ? mapPicture(map) : el("span.art", icon("image")),
+    mapPicture(map),
     "Map of the collection",
     map.ready
-      ? `${plural(map.images, "photo")}, the similar ones together`
+      ? [`${plural(map.images, "photo")}, the similar ones together`, map.making && progress(map)]
       : map.making
-        ? "is being drawn …"
-        : "is not drawn yet",
+        ? ["The photos in rows; soon the similar ones together", progress(map)]
+        : "The photos in rows; the map is not drawn yet",
   );
 }
+
+/** @param {MapState} map */
+const phase = (map) => `Looking for what belongs together: ${map.phase ?? "starting"} …`;
+
+/** @param {MapState} map */
+const progress = (map) =>
+  el("progress", {
+    max: 1,
+    value: map.share,
+    title: phase(map),
+    "aria-label": "Progress of the map",
+  });
+
+/** @param {MapState} map */
+function showProgress(map) {
+  /** @type {HTMLProgressElement[]} */
+  const bars = $$("main progress[aria-label='Progress of the map']");
+  for (const bar of bars) {
+    bar.value = map.share;
+    bar.title = phase(map);
+    if (bar.previousElementSibling?.matches(".phase"))
+      bar.previousElementSibling.textContent = phase(map);
+  }
+}
+
+/**
+ * What a card says of a part that may not be there yet.
+ * @param {MapState} map
+ * @param {number | null} n
+ * @param {(n: number) => string} words
+ */
+const known = (map, n, words) =>
+  n !== null ? words(n) : map.making ? "Being looked for …" : "Not looked for yet";
 
 /** @param {MapState} map */
 function mapPicture(map) {
@@ -169,7 +225,7 @@ function alikeCard(map, alike) {
       "alike",
     ),
     "Photos that look alike",
-    map.ready ? plural(map.n_alike, "group") : "found with the map",
+    known(map, map.n_alike, (n) => plural(n, "group")),
   );
 }
 
@@ -183,9 +239,11 @@ function checkCard(map, check, labels) {
       "tag",
     ),
     "Check these labels",
-    map.ready
-      ? plural(map.n_check, "photo that fits its label badly", "photos that fit their label badly")
-      : "found with the map",
+    known(map, map.n_check, (n) =>
+      n
+        ? plural(n, "label is probably wrong", "labels are probably wrong")
+        : "No label looks wrong",
+    ),
   );
 }
 
@@ -262,25 +320,36 @@ const nothing = (kind) =>
 /**
  * @param {HTMLElement} section
  * @param {string} title
- * @param {(map: MapState) => Promise<void>} draw
+ * @param {"n_alike" | "n_check"} part that must be there
+ * @param {() => Promise<void>} draw
  */
-export async function withOverview(section, title, draw) {
+export async function withOverview(section, title, part, draw) {
   const map = await get("api/map");
-  if (map.ready) return draw(map);
-  section.replaceChildren(el("h1", title), notDrawn(map));
+  if (map[part] !== null) return draw();
+  section.replaceChildren(
+    el("h1", title),
+    notDrawn(map, (next) => next[part] !== null),
+  );
 }
 
 /**
- * What stands where the map is not drawn yet; it draws the page again when it is.
+ * What stands where something is not there yet; it draws the page again when it is.
  * @param {MapState} map
+ * @param {(map: MapState) => boolean} isThere
  */
-export function notDrawn(map) {
+export function notDrawn(map, isThere) {
   if (map.making) {
-    wait();
+    const turn = state.turn;
+    followMap(map, (next) => {
+      if (state.turn !== turn) return false;
+      showProgress(next);
+      if (isThere(next) || !next.making) void redraw();
+      return true;
+    });
     return el(
       "div.panel.making",
-      el("p", `Looking for what belongs together: ${map.phase ?? "starting"} …`),
-      el("progress", { max: 1, value: map.share, "aria-label": "Progress of the map" }),
+      el("p.phase", phase(map)),
+      progress(map),
       el("p.quiet", "It runs in the background. You can go on searching."),
     );
   }
@@ -304,23 +373,25 @@ export function notDrawn(map) {
 
 export const drawMap = () => post("api/map", {});
 
+const [EVERY, PATIENCE] = [1000, 5]; // milliseconds; looks at a map that nobody draws
+
 /** @type {number | undefined} */
 let waiting; // timer of the next look at the map
-function wait() {
+
+/**
+ * Look at the map every second while it is drawn; after a change it may be in a moment.
+ * @param {MapState} map
+ * @param {(map: MapState) => boolean | Promise<boolean>} tell returns whether to go on
+ * @param {number} [idle] looks so far at a map that was not being drawn
+ */
+export function followMap(map, tell, idle = 0) {
   clearTimeout(waiting);
+  if (!map.making && (map.current || idle > PATIENCE)) return;
   waiting = setTimeout(async () => {
-    const map = await get("api/map").catch(() => null);
-    const views = ["map", "alike", "check"];
-    if (!views.includes(state.request.view ?? "")) return;
-    /** @type {HTMLProgressElement} */
-    const bar = $("main progress");
-    if (map?.making && bar) {
-      bar.value = map.share;
-      const words = bar.previousElementSibling;
-      if (words) words.textContent = `Looking for what belongs together: ${map.phase} …`;
-      wait();
-    } else redraw();
-  }, 1000);
+    const next = await get("api/map").catch(() => map);
+    if (await Promise.resolve(tell(next)).catch(() => true))
+      followMap(next, tell, next.making ? 0 : idle + 1);
+  }, EVERY);
 }
 
 /**
@@ -340,7 +411,7 @@ function doubt(entry) {
 
 /** @param {HTMLElement} section @param {Request} request */
 const showCheck = (section, request) =>
-  withOverview(section, "Check these labels", async () => {
+  withOverview(section, "Check these labels", "n_check", async () => {
     const [label] = asList(request.label);
     const { holder, total } = await inParts(
       async (offset) => {

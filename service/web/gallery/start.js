@@ -7,7 +7,7 @@ import { remember, remembered } from "../core/remember.js";
 import { noImages } from "../core/says.js";
 import { Gallery } from "./gallery.js";
 import { dressTile } from "./grid.js";
-import { drawHome, readHome } from "./home.js";
+import { drawHome, followHome, readHome } from "./home.js";
 import { queryPicture } from "../search/queryimage.js";
 import { forgetRanking, marks, queryName, state, viewOf } from "../core/state.js";
 
@@ -25,6 +25,7 @@ export async function showStart(turn) {
   if (turn === state.turn) forgetRanking();
   drawRecent();
   if (home) drawHome(home);
+  if (state.run.images) followHome();
   if (images) showSamples(images, turn);
   else requestAnimationFrame(() => samples?.layOut(null));
   if (turn !== state.turn) return;

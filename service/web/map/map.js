@@ -7,7 +7,7 @@ import { remember, remembered } from "../core/remember.js";
 import { announce } from "../core/says.js";
 import { plural } from "../core/text.js";
 import { go } from "../core/history.js";
-import { drawMap, notDrawn } from "../gallery/home.js";
+import { drawMap, followMap, notDrawn } from "../gallery/home.js";
 import { colorOf, penOf, readPoints } from "./mapdata.js";
 import { failure } from "../core/messages.js";
 import { photoList } from "../gallery/photolist.js";
@@ -447,7 +447,11 @@ let sizes;
 /** @param {HTMLElement} section @param {Request} request @returns {Promise<void>} */
 async function showMap(section, request) {
   const map = await get("api/map");
-  if (!map.ready) return section.replaceChildren(el("h1", "Map of the collection"), notDrawn(map));
+  if (!map.ready)
+    return section.replaceChildren(
+      el("h1", "Map of the collection"),
+      notDrawn(map, ({ ready }) => ready),
+    );
   points = await readPoints(map);
   only = null;
   /** @param {string} words @param {string} name @param {() => void} act */
@@ -515,6 +519,12 @@ async function showMap(section, request) {
     listed,
   );
   bind();
+  const { turn } = state;
+  if (map.making)
+    followMap(map, (next) => {
+      if (!next.making && state.turn === turn) showMap(section, state.request).catch(failure);
+      return next.making && state.turn === turn;
+    });
   sizes?.disconnect();
   const [x, y, zoom] = (request.at ?? "").split(",").map(Number);
   view = zoom ? { x, y, zoom } : { x: 0.5, y: 0.5, zoom: 1 };

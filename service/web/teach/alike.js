@@ -45,7 +45,7 @@ const CHOSEN_GO = ["alike", "blank"];
 
 /** @param {HTMLElement} section */
 const showAlike = (section) =>
-  withOverview(section, "Photos that look alike", async () => {
+  withOverview(section, "Photos that look alike", "n_alike", async () => {
     const undo = el("button.plain", { onclick: undoDifferent });
     const restore = el("button.plain");
     const blank = el("div");
