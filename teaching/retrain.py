@@ -51,10 +51,18 @@ _TOLD_EVERY = 0.2  # seconds
 def stale_learners(run: Run, config: Config, training: TrainingData) -> list[str]:
     """Return the trained learners that have not learned the labels, or the marks, of now; see `read_training_data`.
 
-    Where none is trained, but there is something to learn from, that is the one that `visterm train` would train.
+    Where none is trained, but there is something to learn from, that is the one that `visterm train` would train. One
+    label alone tells no image from another.
     """
-    if training.triplets is None and not any(image.split == "train" for image in training.images):
-        return []
+    if training.triplets is None:
+        labels: set[str] = set()
+        for image in training.images:
+            if image.split == "train":
+                labels |= image.labels.keys()
+            if len(labels) > 1:
+                break
+        else:
+            return []
     trained = [name for name in TRAINED if name in run.learners()]
     return [name for name in trained if _is_stale(run, config, name, training)] if trained else [FIRST]
 

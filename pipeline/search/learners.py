@@ -12,6 +12,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
 from visterm.pipeline.store.models import TRAINED, check_learners, check_uncut, trained_record, warn_if_stale
 from visterm.pipeline.store.recommendation import best_annotator, default_learner
+from visterm.pipeline.store.supervision import with_refused
 from visterm.pipeline.store.versions import LearnerVersions
 
 from .indexes import forget_index, make_index
@@ -79,7 +80,8 @@ class RunLearners(SearchableRun):
                 labels = trained_record(self.run, name).get("labels", [])
                 loaded = LoadedLearner(learner, labels, calibration_in_force(self.run, name))
             if name in TRAINED:
-                warn_if_stale(self.run, name, self.gallery.training_images, self._console)
+                images = with_refused(self.run, self.gallery.training_images, lambda: self.gallery.images)
+                warn_if_stale(self.run, name, images, self._console)
             return loaded
 
         loaded = self._once(("learner", name), load)

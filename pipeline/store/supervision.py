@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,7 @@ from visterm.pipeline.errors import UserError
 from .catalogue import Collection
 from .image_names import ImageNames
 from .images import Image
+from .label_edits import LabelEdits
 from .labels import WAYS_TO_LABEL
 from .marks import RelevanceMarks
 from .notes import Notes
@@ -41,14 +42,34 @@ def read_training_data(run: Run, config: Config, collection: Collection) -> Trai
     """Return what the learners of a run learn from; UserError if a table of triplets cannot be used.
 
     That is the triplets of `collection.triplets`; else the labelled training and validation images; else triplets of
-    relevance marks: of each query, every image marked as relevant with every one marked as not relevant.
+    relevance marks: of each query, every image marked as relevant with every one marked as not relevant. Where all
+    labels are one, the images that people said do not have it are a second class.
     """
     if config.collection.triplets is not None:
         return _of_table(Path(config.collection.triplets), collection, config.collection.skip_bad_rows)
     images = collection.images("train", "validation", labelled=True)
     if not images and not collection.labels() and (training := _of_marks(run, config, collection)) is not None:
         return training
-    return TrainingData(images)
+    return TrainingData(with_refused(run, images, collection.images))
+
+
+def with_refused(run: Run, images: Sequence[Image], every: Callable[[], Iterable[Image]]) -> Sequence[Image]:
+    """Add the images of the run that people said do not have the label of these, if that is one and the same."""
+    names: set[str] = set()
+    for image in images:
+        names |= image.labels.keys()
+        if len(names) > 1:
+            return images
+    refused = {number for number, label in LabelEdits(run.label_edits).decided().refused if label in names}
+    if not refused:
+        return images
+    label = {f"not {name}": 1.0 for name in names}
+    others = [image for image in every() if image.id in refused and not image.labels]
+    return sorted([*images, *(image._replace(labels=label, split="train") for image in others)], key=_path)
+
+
+def _path(image: Image) -> str:
+    return image.path
 
 
 def check_training_data(run: Run, training: TrainingData) -> None:

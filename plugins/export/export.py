@@ -15,6 +15,7 @@ from visterm.pipeline.store.files import discard_leftovers, replaced, write_text
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.supervision import with_refused
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors_by_rows
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def export(
         if not images or collection["extractor"] != content:
             raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features --run {run.name}' first")
         learner = load_trained(run, name)
-        warn_if_stale(run, name, collection.images("train", "validation", labelled=True), console)
+        labelled = collection.images("train", "validation", labelled=True)
+        warn_if_stale(run, name, with_refused(run, labelled, lambda: images), console)
         X = vectors_by_rows(run, collection, images)
     similarity = effective(learner, learned_weight)
     try:

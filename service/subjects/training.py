@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.supervision import TrainingData, read_training_data
+from visterm.pipeline.store.supervision import TrainingData, read_training_data, with_refused
 from visterm.service.jobs import Job
 from visterm.service.parts import ServiceParts
 from visterm.service.snapshot import Snapshot
@@ -70,7 +70,11 @@ class Retraining(Job):
         """Start a training; HTTPException or UserError if there is nothing to learn, or the run is at work."""
         snapshot = self._service.reloader.refresh()
         if not self._offered(snapshot):
-            raise HTTPException(409, "nothing to learn: the learners of this run have learned its labels")
+            raise HTTPException(
+                409,
+                "nothing to learn: the learners of this run have learned its labels, or all labels are one; label photos "
+                "that show something else, or answer No for some",
+            )
         with self.lock:
             if self.process is not None:
                 raise HTTPException(409, "a training is running; wait for it to end, or cancel it")
@@ -105,16 +109,17 @@ class Retraining(Job):
         """Return what learners would be trained on; labelled images are in memory already."""
         config, images = snapshot.searcher.config, snapshot.searcher.gallery.training_images
         if images and config.collection.triplets is None:
-            return TrainingData(images)
+            return TrainingData(with_refused(self.run, images, lambda: snapshot.searcher.images))
         with Collection(self.run.collection) as collection:
             return read_training_data(self.run, config, collection)
 
     def _labels(self, snapshot: Snapshot) -> Any:
         """Return what changes with labels and marks."""
-        stamps, marks = [snapshot.searcher.gallery.fingerprint], self.run.marks
-        for file in (marks, marks.with_name(f"{marks.name}-wal")):
-            with contextlib.suppress(OSError):
-                stamps.append(str(os.stat(file).st_mtime_ns))
+        stamps = [snapshot.searcher.gallery.fingerprint]
+        for kept in (self.run.marks, self.run.label_edits):
+            for file in (kept, kept.with_name(f"{kept.name}-wal")):
+                with contextlib.suppress(OSError):
+                    stamps.append(str(os.stat(file).st_mtime_ns))
         return stamps
 
 

@@ -182,6 +182,30 @@ def test_a_killed_service_leaves_the_old_or_the_new_model(own):
         assert Searcher(run).learners == ["oasis", "knn", "cosine"]
 
 
+def test_one_label_is_learned_once_there_are_photos_without_it(flat, serving, tolerance, caplog):
+    """A concept is one class, and those that were answered with No are another one."""
+    tolerance(1.0)
+    ids = [image.id for image in Searcher(flat).images]
+
+    def answer(change, some):
+        edits = [{"id": id_, "label": "ripe", "change": change} for id_ in some]
+        assert client.post("/api/labels", json={"edits": edits, "source": "concept"}).status_code == 200
+
+    with serving(flat) as client:
+        answer("add", ids[:6])
+        assert state(client).stale == []
+        client.check_error(client.post("/api/train"), 409, "nothing to learn", "all labels are one")
+        answer("remove", ids[6:12])
+        assert state(client).stale == ["oasis"]
+        client.post("/api/train")
+        done = ended(client)
+        assert (done.problem, done.results[0]["taken"], done.stale) == (None, True, [])
+        assert trained_record(flat, "oasis")["result"]["n_images"] > 6
+        assert "was trained before" not in caplog.text
+        answer("remove", ids[12:13])
+        assert state(client).stale == ["oasis"]
+
+
 @pytest.fixture
 def labelled(own_shown, serving, draw_overview):
     """The address of a service of a copy of the pages' run with twenty labels to check; and the run."""
@@ -211,6 +235,14 @@ def test_learn_again_from_the_page(page, labelled, tolerance):
     page.reload()
     expect(line).to_contain_text("Labels have changed since the model learned them")
     assert page.violations() == []
+    assert line.bounding_box()["height"] <= 40 if page.viewport_size["width"] > 600 else 70
+    line.get_by_role("button", name="Dismiss").click()
+    expect(line).to_be_hidden()
+    page.reload()
+    expect(page.locator("#photos .tile").first).to_be_visible()
+    expect(line).to_be_hidden()
+    page.evaluate("localStorage.clear()")
+    page.reload()
     line.get_by_role("button", name="Learn again").press("Enter")
     expect(line.get_by_role("progressbar")).to_be_visible()
     expect(line.get_by_role("button", name="Cancel")).to_be_focused()

@@ -15,6 +15,8 @@ import { learnerName, state } from "../core/state.js";
 
 const EVERY = 700; // milliseconds between two looks at a training
 const DISMISSED = "training dismissed";
+const LATER = "training offered tomorrow"; // and the day on which that was said
+const today = () => new Date().toDateString();
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
@@ -62,7 +64,7 @@ function draw() {
   }
   const { last, words, undoable } = outcome(training);
   const news = last && remembered(DISMISSED, "") !== last;
-  const stale = training.stale.length > 0;
+  const stale = training.stale.length > 0 && remembered(LATER, "") !== today();
   if (!news && !stale) return fill();
   const first = state.run.learners.every((name) => name === "cosine");
   const what = state.run.n_labels ? "Labels" : "Marks";
@@ -71,13 +73,14 @@ function draw() {
     : `${what} have changed since the model learned them.`;
   const dismiss = () => {
     remember(DISMISSED, last);
+    if (stale) remember(LATER, today());
     draw();
   };
   fill(
     el("span", [news ? words : "", stale ? offer : ""].filter(Boolean).join(" ")),
-    stale ? lineButton(first ? "Learn" : "Learn again", () => void learn(), "primary") : "",
+    stale ? lineButton(first ? "Learn" : "Learn again", () => void learn()) : "",
     news && undoable ? lineButton("Undo", () => void undo()) : "",
-    news ? lineButton("Dismiss", dismiss, "plain") : "",
+    lineButton("Dismiss", dismiss, "plain"),
   );
 }
 
