@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import sqlite3
-import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,15 +24,17 @@ from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.search.filters import InvalidFilter
 from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.search.request import InvalidQuery
+from visterm.pipeline.store.records import version
 from visterm.pipeline.store.run import Run
 
 from . import schemas
+from .description import describe_when_asked
 from .middleware import AccessMiddleware
 from .parts import UPLOAD_BYTES, ServiceParts
 from .responses import error_response
 from .routes_pages import add_page_routes, is_page_request, missing_page
 from .settings import ServiceSettings
-from .subject import Subjects
+from .subject import Subjects, unknown_name
 from .subjects import SUBJECTS
 from .thumbnails import ImageFileGone
 
@@ -64,6 +63,8 @@ def create_app(
     )
     app = FastAPI(
         title="visterm",
+        version=version("visterm"),
+        generate_unique_id_function=lambda route: route.name,
         summary=f"Image search over the run {run.name}",
         description=_DESCRIPTION,
         lifespan=lifespan,
@@ -78,7 +79,7 @@ def create_app(
     for kind in plugins.load_all((*SUBJECTS, *plugins.SUBJECTS)):
         subjects.of(kind).add_routes(app)
     add_page_routes(app)
-    _describe_when_asked(app)
+    describe_when_asked(app)
     app.state.parts, app.state.subjects = parts, subjects
     return app
 
@@ -90,41 +91,6 @@ _DESCRIPTION = """\
 Every response names the version of the run that it was computed from; GET /health names the current one. Errors are
 JSON: {"ok": false, "error": "...", "status": 404}; 429 comes with Retry-After. If the service has a token, send the
 header Authorization: Bearer TOKEN."""
-
-
-def _describe_when_asked(app: FastAPI) -> None:
-    """Make the description of the API when somebody first asks for it: the start would wait for it."""
-    make, lock = app.openapi, threading.Lock()
-
-    def openapi() -> dict[str, Any]:
-        with lock:
-            if app.openapi_schema is None:
-                # Some answers are called Answer only to differ from classes of other rooms.
-                described = json.loads(re.sub(r"(?<=[\w/])Answer(?=\")", "", json.dumps(make())))
-                described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))
-                _describe_absence(described)
-                app.openapi_schema = described
-            return app.openapi_schema
-
-    # FastAPI's documentation replaces this method so; mypy allows no assignment to one.
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _describe_absence(description: dict[str, Any]) -> None:
-    """Remove null from the description of parameters and form fields: they are left out instead."""
-    fields = [
-        parameter["schema"]
-        for operations in description["paths"].values()
-        for operation in operations.values()
-        for parameter in operation.get("parameters", [])
-    ]
-    for name in ("UploadSearchRequest", "UploadImageRequest"):
-        fields += description["components"]["schemas"][name]["properties"].values()
-    for field in fields:
-        kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
-        if len(kinds) == 1:
-            del field["anyOf"]
-            field |= kinds[0] | {key: field[key] for key in ("description", "title") if key in field}
 
 
 def _handle_errors(app: FastAPI, parts: ServiceParts) -> None:
@@ -141,7 +107,7 @@ def _handle_errors(app: FastAPI, parts: ServiceParts) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> Response:
-        return error_response(422, _validation_text(error.errors()))
+        return error_response(422, _validation_text(error.errors(), getattr(request["endpoint"], "known", ())))
 
     @app.exception_handler(UnknownLabel)
     async def unknown_label(request: Request, error: UnknownLabel) -> Response:
@@ -189,11 +155,19 @@ def _status(error: BaseException) -> int:
     return 507 if is_disk_full(error) else 503
 
 
-def _validation_text(errors: Any) -> str:
-    """Describe the first errors in a request on one line."""
+_NO_JSON = ("model_attributes_type", "dict_type", "model_type")  # what a body without the header looks like
+
+
+def _validation_text(errors: Any, known: Iterable[str]) -> str:
+    """Describe the first errors in a request on one line; `known` are its parameters and fields."""
     texts = []
     for error in errors[:3]:
         field = ".".join(str(part) for part in error["loc"][1:])  # after the part of the request, such as query
         text = "no file; send it with a file name" if "UploadFile" in error["msg"] else error["msg"]
+        if error["type"] == "extra_forbidden":
+            text = unknown_name(str(error["loc"][-1]), known)
+            field = ".".join(str(part) for part in error["loc"][1:-1])
+        elif error["type"] in _NO_JSON and error["loc"] == ("body",):
+            text = "send the body as JSON, with the header Content-Type: application/json"
         texts.append(f"{field}: {text}" if field else text)
     return one_line("; ".join(texts))

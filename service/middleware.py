@@ -106,9 +106,17 @@ class AccessMiddleware:
         headers = Headers(scope=scope)
         if self._local and not is_loopback(_host_name(headers.get("host", ""))):
             raise HTTPException(421, "this service accepts requests only for localhost and 127.0.0.1")
-        if self._token is not None and (redirect := self._check_token(scope, headers)) is not None:
-            await redirect(scope, receive, send)
-            return
+        if self._token is not None:
+            try:
+                redirect = self._check_token(scope, headers)
+            except HTTPException:
+                if scope["path"] != "/health" or scope["method"] not in _SAFE_METHODS:
+                    raise
+                redirect = None
+                scope.setdefault("state", {})["anonymous"] = True  # it is told nothing but the status
+            if redirect is not None:
+                await redirect(scope, receive, send)
+                return
         if scope["method"] in _SAFE_METHODS:
             # Ranges are ignored, as a server may: nothing here is large, and starlette's errors of them are no JSON.
             whole = [header for header in scope["headers"] if header[0] != b"range"]

@@ -66,6 +66,11 @@ def add_page_routes(app: FastAPI) -> None:
 
         template = (Path(__file__).parent / "templates" / "api.html.jinja").read_text(encoding="utf-8")
         page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
-        return Response(page.render(api=app.openapi()), media_type="text/html")
+        api = app.openapi()
+        contents: dict[str, list[tuple[str, str]]] = {}
+        for path, operations in api["paths"].items():
+            for method, operation in operations.items():
+                contents.setdefault(operation["tags"][0], []).append((method, path))
+        return Response(page.render(api=api, contents=contents), media_type="text/html")
 
     app.mount("/static", PageFiles(BUNDLE))

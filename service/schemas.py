@@ -129,6 +129,8 @@ class ImagesRequest(ListRequest):
 class UploadSearchRequest(SearchParameters):
     """A search request that may carry an image file."""
 
+    model_config = ConfigDict(extra="forbid")
+
     file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP, TIFF or JPEG 2000")] = (
         None
     )
@@ -136,6 +138,8 @@ class UploadSearchRequest(SearchParameters):
 
 class UploadImageRequest(ImageRequest):
     """A request for labels that may carry an image file."""
+
+    model_config = ConfigDict(extra="forbid")
 
     file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP, TIFF or JPEG 2000")] = (
         None

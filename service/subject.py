@@ -6,13 +6,18 @@ from the return annotation, and does not check or copy it.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Request, params
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
+
+from visterm.pipeline.console import one_line
 
 from .parts import ServiceParts
 from .responses import JsonResponse
@@ -92,12 +97,61 @@ class Subject:
                 answer = await getattr(self.service, route.pool).run(work, parameters)
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
+        names, is_form = _parameters(method)
+        respond.__dict__["known"] = names | _fields_of_body(method)
+
+        def check(http: Request) -> None:
+            for name in http.query_params:
+                if name not in names:
+                    raise HTTPException(422, unknown_name(name, names))
+            if is_form and http.headers.get("content-type", "").startswith("application/json"):
+                raise HTTPException(
+                    422, f"{route.method} {route.path} takes a form, not JSON: curl -F file=@photo.jpg, or -F id=12"
+                )
+
         returns_file = method.__annotations__["return"] == "Response"
         app.add_api_route(
             route.path,
             respond,
             methods=[route.method],
             tags=[route.tag] if route.tag else None,
+            dependencies=[Depends(check)],
             include_in_schema=route.tag is not None,
             response_class=Response if returns_file else JsonResponse,
         )
+
+
+def unknown_name(name: str, known: Iterable[str]) -> str:
+    """Return the error of a name of no parameter or field, with the one that was probably meant."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+    return one_line(f"unknown parameter {name[:100]}; {hint}")
+
+
+def _parameters(method: Callable[..., Any]) -> tuple[set[str], bool]:
+    """Return the names that may stand in a URL after the question mark, and whether the body is a form."""
+    names: set[str] = set()
+    is_form = False
+    for name, kind in get_type_hints(method, include_extras=True).items():
+        marks = getattr(kind, "__metadata__", ())
+        is_form |= any(isinstance(mark, params.Form) for mark in marks)
+        model = get_origin(kind) is Annotated and kind.__origin__
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            names |= model.model_fields.keys() - {"file"}
+        elif not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            names.add(name)
+    return names - {"return", "http"}, is_form
+
+
+def _fields_of_body(method: Callable[..., Any]) -> set[str]:
+    """Return the names of all fields that a body may have."""
+    models = [
+        kind for kind in get_type_hints(method).values() if isinstance(kind, type) and issubclass(kind, BaseModel)
+    ]
+    names: set[str] = set()
+    while models:
+        for field, info in models.pop().model_fields.items():
+            names.add(field)
+            parts = get_args(info.annotation)
+            models += [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+    return names

@@ -23,8 +23,9 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
     or not above it by one standard error of the gain, over classes, where the training noted that. Of classes that were
     trained on, the best learner is taken. For other classes a few held-out classes stand, which say little: there, of
     learners within one standard error of the best it is the first, in the order of TRAINED, which begins with learners
-    that are not tied to a list of labels. "Clearly" is one standard error, too. It is the largest that such means can
-    have: numbers between 0 and 1 of mean m have a variance of at most m (1 - m).
+    that are not tied to a list of labels. "Clearly" is one standard error, too, and two where the noted gain in mAP is
+    at least two of its own: the first results of a few queries do not outweigh the whole rankings. It is the largest
+    that such means can have: numbers between 0 and 1 of mean m have a variance of at most m (1 - m).
 
     `results` are those of the learners' records; cosine is always compared. Only learners that were validated for the
     images of `world` are compared; without it, and where none was, those of the first.
@@ -56,13 +57,14 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
     }
     n_queries = min(max(result.get("n_validation", 1) for result in compared), MAX_QUERIES)
 
-    def lowest(figure: float) -> float:
-        """The lowest figure within one standard error of this one."""
-        return figure - math.sqrt(figure * (1 - figure) / n_queries)
+    def lowest(figure: float, n_errors: int = 1) -> float:
+        """The lowest figure within some standard errors of this one."""
+        return figure - n_errors * math.sqrt(figure * (1 - figure) / n_queries)
 
     def is_above_cosine(name: str) -> bool:
         gain, error = results[name].get("worlds", {}).get("gain", (quality[name] - quality["cosine"], 0.0))
-        return gain >= error and quality[name] >= quality["cosine"] and p1[name] >= lowest(p1["cosine"])
+        least_p1 = lowest(p1["cosine"], 2 if 0 < 2 * error <= gain else 1)
+        return gain >= error and quality[name] >= quality["cosine"] and p1[name] >= least_p1
 
     p1, quality = figures["validation_p1"], figures["validation_map"]
     quality = {name: figure for name, figure in quality.items() if name == "cosine" or is_above_cosine(name)}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired
 
+from fastapi import Request
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
-from visterm.pipeline.store.models import TITLES
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.models import TITLES, trained_record
+from visterm.pipeline.store.recommendation import recommend
 from visterm.service.parts import UPLOAD_BYTES
 from visterm.service.schemas import BEHIND, MAX_K, MAX_LISTED_LABELS, MAX_OFFSET
 from visterm.service.subject import Subject, get
@@ -25,9 +28,16 @@ class HealthResponse(TypedDict):
         Literal["ok", "behind"],
         Field(description="behind: the run on disk cannot be searched now, so searches use an earlier version"),
     ]
-    version: str
-    images: int
+    version: NotRequired[str]
+    images: NotRequired[int]
     problem: NotRequired[str | None]
+
+
+class HeldOutFigures(TypedDict):
+    """How well the learners of a run rank images held out of the training ones, by name; cosine, too."""
+
+    map: Annotated[dict[str, float], Field(description="Mean average precision")]
+    first: Annotated[dict[str, float], Field(description="Share of the queries whose first result is right")]
 
 
 class RunInfo(TypedDict):
@@ -40,6 +50,9 @@ class RunInfo(TypedDict):
     learners: list[str]
     titles: Annotated[dict[str, str], Field(description="What people read in place of a learner's name")]
     default_learner: str
+    held_out: Annotated[
+        HeldOutFigures | None, Field(description="Which recommend the default learner; null: nothing was measured")
+    ]
     annotators: list[str]
     fields: Annotated[list[str], Field(description="Fields that conditions of `where` may name")]
     version: str
@@ -56,11 +69,14 @@ class RunSubject(Subject):
     """State of the run."""
 
     @get("/health", "run")
-    async def health(self) -> HealthResponse:
-        """Return the state of the service, and the version of the run that it searches."""
+    async def health(self, http: Request) -> HealthResponse:
+        """Return the state of the service, and the version of the run that it searches; without a token its status."""
         snapshot, problem = self.service.snapshot, self.service.reloader.problem
+        status: Literal["ok", "behind"] = "ok" if problem is None else "behind"
+        if getattr(http.state, "anonymous", False):
+            return {"status": status}
         return {
-            "status": "ok" if problem is None else "behind",
+            "status": status,
             "version": snapshot.searcher.version,
             "images": len(snapshot.searcher.images),
             "problem": problem and self.service.public(problem),
@@ -79,6 +95,7 @@ class RunSubject(Subject):
             "learners": searcher.learners,
             "titles": TITLES,
             "default_learner": snapshot.default_learner,
+            "held_out": self._held_out(),
             "annotators": searcher.annotators,
             "fields": searcher.gallery.fields.names,
             "version": searcher.version,
@@ -97,3 +114,12 @@ class RunSubject(Subject):
                 "upload_seconds": int(service.uploads.seconds),
             },
         }
+
+    def _held_out(self) -> HeldOutFigures | None:
+        searcher = self.service.snapshot.searcher
+        try:
+            results = {name: trained_record(searcher.run, name)["result"] for name in searcher.learners[:-1]}
+        except UserError:  # a damaged record: a search with it says so
+            return None
+        chosen = recommend(results, searcher.config.train.world)
+        return chosen and {"map": chosen["validation_map"], "first": chosen["validation_p1"]}

@@ -72,8 +72,8 @@ class Retraining(Job):
         if not self._offered(snapshot):
             raise HTTPException(
                 409,
-                "nothing to learn: the learners of this run have learned its labels, or all labels are one; label photos "
-                "that show something else, or answer No for some",
+                "nothing to learn: the learners of this run have learned its labels, or all labels are one; label "
+                "photos that show something else, or answer No for some",
             )
         with self.lock:
             if self.process is not None:

@@ -10,14 +10,15 @@ from visterm.service.subjects.search import SearchSubject
 
 def test_token(made, serving):
     with serving(made, token="tell nobody", local=False, headers={"Host": "photos.example"}) as client:
-        for path in ("/", "/health", "/docs", "/openapi.json", "/search?id=1", "/static/core/app.css", "/nowhere"):
+        for path in ("/", "/api/run", "/docs", "/openapi.json", "/search?id=1", "/static/core/app.css", "/nowhere"):
             client.check_error(client.get(path), 401, "Bearer")
-        assert client.get("/health").headers["www-authenticate"] == "Bearer"
+        assert client.get("/api/run").headers["www-authenticate"] == "Bearer"
+        assert client.get("/health").json() == {"status": "ok"}  # for whoever watches the service
         for wrong in ("Bearer tell nobod", "Bearer", "tell nobody", "Basic tell nobody", "Bearer \xff"):
-            client.check_error(client.get("/health", headers={"Authorization": wrong.encode("latin-1")}), 401)
-        client.check_error(client.get("/health?token=tell"), 401)
+            client.check_error(client.get("/api/run", headers={"Authorization": wrong.encode("latin-1")}), 401)
+        client.check_error(client.get("/api/run?token=tell"), 401)
         client.check_error(client.post("/search?token=tell+nobody&id=1"), 401)
-        assert client.get("/health", headers={"Authorization": "Bearer tell nobody"}).status_code == 200
+        assert client.get("/health", headers={"Authorization": "Bearer tell nobody"}).json()["images"] == 19
         entered = client.get("/search?token=tell+nobody&id=1&k=2")
         assert entered.status_code == 303
         assert entered.headers["location"] == "/search?id=1&k=2"
@@ -25,10 +26,10 @@ def test_token(made, serving):
         assert "HttpOnly" in cookie
         assert "SameSite=lax" in cookie
         assert "nobody" not in cookie
-        assert client.get("/health").status_code == 200  # by the cookie
+        assert client.get("/api/run").status_code == 200  # by the cookie
         client.cookies.clear()
         wrong = {"Cookie": f"{cookie.partition('=')[0]}=wrong"}
-        client.check_error(client.get("/health", headers=wrong), 401, "Bearer")
+        client.check_error(client.get("/api/run", headers=wrong), 401, "Bearer")
         assert client.get(f"{client.base_url}//evil.example/?token=tell+nobody").headers["location"] == "/evil.example/"
 
 

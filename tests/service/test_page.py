@@ -347,6 +347,37 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
 
 
 @pytest.mark.slow
+def test_a_learner_that_was_chosen_stays_until_another_one_is(page, ids):
+    page.ask(ids["pear/1.jpg"])
+    expect(page.locator("#query")).not_to_contain_text("Ranked by")
+    page.options()
+    page.get_by_label("Ranked by").select_option("cosine")
+    expect(page.locator("#query")).to_contain_text("Ranked by plain look, as chosen; held-out photos recommend")
+    page.goto(f"?id={ids['plum/2.jpg']}")
+    expect(page.locator("#query")).to_contain_text("Ranked by plain look")
+    page.goto("")
+    page.locator("#samples a.open").first.click()
+    expect(page.locator("#query")).to_contain_text("Ranked by plain look")
+    assert page.violations() == []
+    page.locator("#query").get_by_role("button", name="Rank by").click()
+    expect(page.locator("#query")).not_to_contain_text("Ranked by")
+    page.goto(f"?id={ids['plum/2.jpg']}")
+    expect(page.locator("#query")).to_contain_text("Searched")
+    expect(page.locator("#query")).not_to_contain_text("Ranked by")
+
+
+def test_plain_look_that_is_recommended_says_why(page, site, ids):
+    run = site.get("/api/run").json()
+    run |= {"default_learner": "cosine"}
+    run["held_out"] = {"map": {"oasis": 0.5, "cosine": 0.512}, "first": {"oasis": 0.6, "cosine": 0.71}}
+    page.route("**/api/run", lambda route: route.fulfill(json=run))
+    page.goto(f"?id={ids['plum/2.jpg']}&learner=cosine")
+    why = "over OASIS: mAP 0.51 against 0.50, first result right 71 % against 60 %."
+    expect(page.locator("#query")).to_contain_text(f"Ranked by plain look, which held-out photos recommend {why}")
+    page.get_by_role("button", name="Rank by OASIS").click()
+    page.wait_until("location.search.includes('learner=oasis')")
+
+
 def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):
     page.ask(ids["plum/2.jpg"])
     card = page.tile(20)

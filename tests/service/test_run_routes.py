@@ -2,6 +2,7 @@
 
 import pytest
 
+from visterm.pipeline.store.records import version
 from visterm.pipeline.store.run import Run
 
 
@@ -25,7 +26,9 @@ def test_documentation_needs_no_script_and_no_other_host(client):
     for path in schema["paths"]:
         assert path in page
     assert "<script" not in page
-    assert "//" not in page.replace("http://www.w3.org", "")
+    assert "//" not in page.replace("http://www.w3.org", "").replace("http://127.0.0.1", "")
+    assert 'href="#get--search"' in page
+    assert 'id="get--search"' in page
 
 
 def test_paths_that_climb_out(client):
@@ -105,3 +108,43 @@ def test_description_says_what_is_refused(client):
                 assert "null" not in str(parameter["schema"].get("anyOf"))
     form = api["components"]["schemas"]["UploadSearchRequest"]["properties"]
     assert (form["id"]["maximum"], form["query_label"]["maxLength"]) == (2**53 - 1, 4096)
+    assert api["info"]["version"] == version("visterm")
+    assert api["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    operations = [operation for of_path in api["paths"].values() for operation in of_path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert "search_upload" in names
+    examples = {operation["operationId"]: operation["x-codeSamples"][0]["source"] for operation in operations}
+    assert examples["search"] == "curl 'http://127.0.0.1:8000/search?id=1'"
+    assert examples["search_upload"].startswith("curl -X POST -F file=@photo.jpg ")
+    assert '{"edits": [{"id": 1, "label": "dog", "change": "add"}]}' in examples["edit_labels"]
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "options", "words"),
+    [
+        ("GET", "/api/images?lable=dog", {}, ["unknown parameter lable; did you mean label?"]),
+        ("GET", "/search?id=1&kk=3", {}, ["unknown parameter kk; did you mean k?"]),
+        ("GET", "/api/run?x=1", {}, ["unknown parameter x; known: none"]),
+        ("GET", "/images/1/thumbnail?sise=9", {}, ["did you mean size?"]),
+        ("POST", "/search?idd=1", {}, ["did you mean id?"]),
+        ("POST", "/search", {"data": {"id": "1", "lable": "dog"}}, ["unknown parameter lable; did you mean label?"]),
+        ("POST", "/search", {"json": {"id": 1}}, ["takes a form, not JSON: curl -F"]),
+        ("POST", "/api/labels", {"json": {"edit": []}}, ["edits: Field required", "did you mean edits?"]),
+        (
+            "POST",
+            "/api/labels",
+            {"json": {"edits": [{"id": 1, "lable": "a", "label": "a", "change": "add"}]}},
+            ["edits.0: unknown parameter lable; did you mean label?"],
+        ),
+        (
+            "POST",
+            "/api/labels",
+            {"content": b'{"edits": []}', "headers": {"Content-Type": "application/x-www-form-urlencoded"}},
+            ["Content-Type: application/json"],
+        ),
+        ("POST", "/api/labels", {"content": b'{"edits": []}'}, ["Content-Type: application/json"]),
+    ],
+)
+def test_a_request_that_is_not_understood_is_told_what_is_wrong(client, method, url, options, words):
+    client.check_error(client.request(method, url, **options), 422, *words)

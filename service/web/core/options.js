@@ -8,7 +8,7 @@ import { percent, plural } from "./text.js";
 import { LARGEST, rowHeight, setRowHeight, SMALLEST } from "../gallery/gallery.js";
 import { change, redraw } from "./history.js";
 import { reset } from "../teach/learning.js";
-import { learnerName, modelName, onlineLearner, snapshot, state } from "./state.js";
+import { chooseLearner, learnerName, modelName, onlineLearner, snapshot, state } from "./state.js";
 import { info } from "./words.js";
 
 /** @import { Child } from "./dom.js" */
@@ -41,6 +41,17 @@ const select = (names, chosen, choose, first) =>
     names.map(([value, words]) => el("option", { value, selected: value === chosen }, words)),
   );
 
+/** @param {string} learner */
+export function rankBy(learner) {
+  if (!state.request.query_label) chooseLearner(learner);
+  return change({
+    learner,
+    with: state.request.with === learner ? undefined : state.request.with,
+    metric: undefined,
+    model: undefined,
+  });
+}
+
 // Which learner ranks, and a second one beside it.
 function ranking() {
   const { run, request } = state;
@@ -50,18 +61,10 @@ function ranking() {
   ]);
   const before = snapshot();
   const earlier = before ? [["before", before.name]] : [];
-  /** @param {string} learner */
-  const by = (learner) =>
-    change({
-      learner,
-      with: state.request.with === learner ? undefined : state.request.with,
-      metric: undefined,
-      model: undefined,
-    });
   return [
     el(
       "div.field",
-      el("label", "Ranked by ", select(learners, state.ranking.learner, by)),
+      el("label", "Ranked by ", select(learners, state.ranking.learner, rankBy)),
       info("learner"),
     ),
     el(

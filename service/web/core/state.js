@@ -3,7 +3,7 @@
 // draw.
 
 import { FILTERS, pick, queryOf, searchOf } from "./address.js";
-import { remembered } from "./remember.js";
+import { remember, remembered } from "./remember.js";
 import { Marks } from "../teach/marks.js";
 
 /** @import { Query, Request } from "./address.js" */
@@ -93,6 +93,24 @@ export const viewOf = (request) =>
 /** @template T @param {T | T[] | null | undefined} value @returns {T[]} */
 export const asList = (value) =>
   value === undefined || value === null ? [] : /** @type {T[]} */ ([value].flat());
+
+const choiceOf = () => `learner ${state.run.run}`;
+/** The learner that somebody chose on the page: it stays until another one is chosen. */
+export const chosenLearner = () => {
+  /** @type {string | null} */
+  const chosen = remembered(choiceOf(), null);
+  return chosen && state.run.learners.includes(chosen) ? chosen : undefined;
+};
+
+/** @param {string} learner the one that is recommended is no choice */
+export const chooseLearner = (learner) =>
+  remember(choiceOf(), learner === state.run.default_learner ? null : learner);
+
+/** @param {Request} request @returns {Request} */
+export const byChosen = (request) =>
+  request.learner !== undefined || request.query_label || !queryOf(request)
+    ? request
+    : { ...request, learner: chosenLearner() };
 
 /**
  * The settings that a new query keeps. An album's filters are no filters of a search that begins in

@@ -21,8 +21,8 @@ const MEANINGS = {
   ],
   learner: [
     "learners",
-    "Plain look compares colours and textures as they are. A learned similarity was trained " +
-      "on labelled photos and weighs what tells them apart.",
+    "Plain look compares photos as the collection describes them, with nothing learned. A " +
+      "learned similarity was trained on labelled photos and weighs what tells them apart.",
   ],
   learned: [
     "the weight of the learned similarity",

@@ -6,11 +6,11 @@ import { copy } from "../core/says.js";
 import { percent, plural, present, seconds } from "../core/text.js";
 import { change } from "../core/history.js";
 import { drawLearned } from "./learned.js";
-import { setHideMarked } from "../core/options.js";
+import { rankBy, setHideMarked } from "../core/options.js";
 import { queryPicture } from "./queryimage.js";
 import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
-import { modelName, queryName, state } from "../core/state.js";
+import { learnerName, modelName, queryName, state } from "../core/state.js";
 
 /** @import { Ranking } from "../core/state.js" */
 
@@ -54,6 +54,7 @@ function drawTitle() {
             ]
           : "\u00a0",
       ),
+      ranking && !request.query_label && !request.with ? why(ranking.learner) : null,
     ),
     el(
       "p.links",
@@ -62,6 +63,46 @@ function drawTitle() {
       ...refineLinks(),
       el("a", { href: "./", "data-go": "start" }, "Clear"),
     ),
+  );
+}
+
+/** @param {string} learner */
+const shortName = (learner) =>
+  learner === "cosine" ? "plain look" : (/\((.+)\)/.exec(learnerName(learner))?.[1] ?? learner);
+
+/**
+ * Why this learner ranks where another one might, with a button for that.
+ * @param {string} learner
+ */
+function why(learner) {
+  const { default_learner: best, held_out: measured, learners } = state.run;
+  /** @param {string} words @param {string} other */
+  const told = (words, other) =>
+    el(
+      "p.quiet",
+      words,
+      " ",
+      el("button.plain", { onclick: () => rankBy(other) }, `Rank by ${shortName(other)}`),
+    );
+  if (learner !== best)
+    return told(
+      `Ranked by ${shortName(learner)}, as chosen` +
+        (measured ? `; held-out photos recommend ${shortName(best)}.` : "."),
+      best,
+    );
+  const [other] = Object.entries(measured?.map ?? {})
+    .filter(([name]) => name !== best && learners.includes(name))
+    .sort(([, one], [, two]) => two - one)
+    .map(([name]) => name);
+  if (best !== "cosine" || !measured || !other) return "";
+  const [ours, theirs] = [best, other].map((name) => [
+    measured.map[name].toFixed(2),
+    percent(measured.first[name]),
+  ]);
+  return told(
+    `Ranked by plain look, which held-out photos recommend over ${shortName(other)}: mAP ` +
+      `${ours[0]} against ${theirs[0]}, first result right ${ours[1]} against ${theirs[1]}.`,
+    other,
   );
 }
 

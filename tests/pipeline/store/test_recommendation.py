@@ -29,6 +29,17 @@ def test_map_decides_among_learners_whose_first_result_is_no_worse_than_by_cosin
     assert recommend({"ovr": validated(0.51, p1=0.47, n=100)})["learner"] == "ovr"  # 0.05
 
 
+@pytest.mark.parametrize(
+    ("p1", "gain", "chosen"),
+    [(0.44, [0.3, 0.1], "oasis"), (0.44, [0.19, 0.1], "cosine"), (0.38, [0.3, 0.1], "cosine")],
+)
+def test_the_first_results_of_a_few_queries_do_not_outweigh_a_clear_gain(p1, gain, chosen):
+    """Which is at least twice its own standard error; that of the first results of 100 queries is 0.05."""
+    result = validated(0.7, "open", p1=p1, n=100)
+    result["worlds"]["gain"] = gain
+    assert recommend({"oasis": result})["learner"] == chosen
+
+
 def test_of_other_classes_only_a_clear_lead_counts():
     """Within a standard error of at most sqrt(0.8 * 0.2 / n) of the best the first one is taken."""
 
