@@ -55,6 +55,47 @@ def test_a_folder_is_added_and_what_is_there_or_no_image_is_said(page, own_shown
         expect(line).to_be_hidden()
 
 
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.mark.parametrize("page", [PHONE, {}], ids=["phone", "keyboard"], indirect=True)
+def test_photos_are_added_by_a_button(page, own_shown, serving, holiday):
+    with serving(own_shown) as client:
+        page.goto(str(client.base_url))
+        expect(page.locator("#samples img").first).to_be_visible()
+        button = page.locator("#start").get_by_role("button", name="Add photos")
+        expect(button).to_be_in_viewport()
+        assert page.violations() == []
+        with page.expect_file_chooser() as chooser:
+            if page.viewport_size["width"] == 390:
+                button.tap()
+            else:
+                button.press("Enter")
+        chooser.value.set_files([holiday / "2.jpg", holiday / "pear.jpg"])
+        line = page.get_by_role("region", name="Adding photos")
+        expect(line).to_contain_text("1 photo added. Already there: pear.jpg", timeout=400_000)
+        page.goto(f"{client.base_url}?view=photos")
+        expect(page.locator("#photos .tile").first).to_have_attribute("aria-setsize", "77")
+        expect(page.locator("#photos").get_by_role("button", name="Add photos")).to_be_visible()
+        assert page.violations() == []
+
+
+def test_a_pasted_photo_is_asked_about_and_what_dropping_does_is_said(page, own_shown, serving):
+    with serving(own_shown) as client:
+        page.goto(str(client.base_url))
+        expect(page.locator("#samples img").first).to_be_visible()
+        page.evaluate(
+            """() => {
+                const data = new DataTransfer();
+                data.items.add(new File([new Uint8Array(9)], "a.png", { type: "image/png" }));
+                document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
+                dispatchEvent(new DragEvent("dragenter", { dataTransfer: data }));
+            }"""
+        )
+        expect(page.locator("#confirm").get_by_role("button", name="Add to the collection")).to_be_visible()
+        expect(page.locator("#dropping")).to_have_text("Drop to search with it, or to add it to the collection")
+
+
 def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, own_shown, serving, holiday, monkeypatch):
     with serving(own_shown) as client:
         page.goto(str(client.base_url))

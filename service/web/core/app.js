@@ -2,7 +2,7 @@
 // do it.
 
 import { queryOf, readAddress } from "./address.js";
-import { takeDrop } from "../gallery/adding.js";
+import { takeDrop, takeFiles } from "../gallery/adding.js";
 import "../teach/again.js";
 import { toggleBeside, toggleExplanation } from "../gallery/dialog.js";
 import { $, activeElement, targetOf } from "./dom.js";
@@ -77,7 +77,7 @@ function bindFiles() {
     const files = [...(event.clipboardData?.files ?? [])];
     if (!files.length || targetOf(event).closest?.("input, textarea")) return;
     event.preventDefault();
-    searchFiles(files);
+    void takeFiles(files, searchFiles);
   });
   /** @param {DragEvent} event @param {boolean} on */
   const dragging = (event, on) => {

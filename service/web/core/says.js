@@ -1,6 +1,6 @@
 // What the page says: passing messages, boxes, questions in the small dialog.
 
-import { $, activeElement, el } from "./dom.js";
+import { $, activeElement, el, icon } from "./dom.js";
 
 /** @import { Child } from "./dom.js" */
 
@@ -80,6 +80,15 @@ export const noImages = () =>
     el("p", "To index a folder of images, run this command, then reload the page:"),
     command("visterm features FOLDER"),
   ]);
+
+/** The button of every page that takes photos (adding.js). */
+export const addButton = () =>
+  el(
+    "button",
+    { class: "add", onclick: () => $("#photos-to-add").click() },
+    icon("plus"),
+    "Add photos",
+  );
 
 /**
  * Show the small dialog.

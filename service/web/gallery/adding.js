@@ -1,10 +1,10 @@
-// Photos and folders that are dropped on the page: one question, search by it or add to the
-// collection. What is added is sent photo by photo, then extracted in the background; a line says
-// how far it is and what came of it.
+// Photos that are added to the collection: chosen with "Add photos", or dropped or pasted, with one
+// question: search by it, or add it. What is added is sent photo by photo, then extracted in the
+// background; a line says how far it is and what came of it.
 
 import { get, post, remove, request } from "../core/api.js";
-import { el, link, targetOf } from "../core/dom.js";
-import { announce, dialogButtons, showDialog } from "../core/says.js";
+import { $, el, link, targetOf } from "../core/dom.js";
+import { addButton, announce, dialogButtons, showDialog } from "../core/says.js";
 import { count, plural } from "../core/text.js";
 import { lineButton, noteLine } from "../core/line.js";
 import { redraw } from "../core/history.js";
@@ -156,15 +156,34 @@ function tell(words, added) {
 }
 
 /**
- * What is dropped on the page. Where an example is being added, it is one, without a question.
- * @param {DragEvent} event
+ * What is dropped or pasted. Where an example is being added, it is one, without a question.
+ * @param {File[]} files
  * @param {(files: File[]) => unknown} search
  */
-export async function takeDrop(event, search) {
-  const { dataTransfer } = event;
-  if (!dataTransfer?.files.length || targetOf(event).closest?.("dialog")) return;
-  const files = await droppedFiles(dataTransfer);
+export async function takeFiles(files, search) {
   await begun;
   if (state.adding || !state.run.can_add) search(files);
   else askWhatFor(files, search);
 }
+
+/** @param {DragEvent} event @param {(files: File[]) => unknown} search */
+export async function takeDrop(event, search) {
+  const { dataTransfer } = event;
+  if (!dataTransfer?.files.length || targetOf(event).closest?.("dialog")) return;
+  await takeFiles(await droppedFiles(dataTransfer), search);
+}
+
+/** @type {HTMLInputElement} */
+const field = $("#photos-to-add");
+field.addEventListener("change", () => {
+  const files = [...(field.files ?? [])];
+  field.value = ""; // so that the same file can be chosen twice
+  if (files.length) void add(files);
+});
+$("#start .pick").after(addButton());
+addEventListener("run", () => {
+  document.body.classList.toggle("can-add", state.run.can_add);
+  $("#dropping p").textContent = state.run.can_add
+    ? "Drop to search with it, or to add it to the collection"
+    : "Drop the image to search with it";
+});

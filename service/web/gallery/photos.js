@@ -5,7 +5,7 @@ import { addressOf, FILTERS, pick } from "../core/address.js";
 import { get } from "../core/api.js";
 import { fromColumns, keepLabels, whenKnown } from "./details.js";
 import { el, link } from "../core/dom.js";
-import { box, noImages } from "../core/says.js";
+import { addButton, box, noImages } from "../core/says.js";
 import { plural } from "../core/text.js";
 import { Gallery } from "./gallery.js";
 import { altText, dressTile } from "./grid.js";
@@ -155,7 +155,7 @@ const galleryView = (titleOf, valuesOf) => ({
         "div.row.bar",
         el("h1", { dir: "auto" }, titleOf(request)),
         el("span.quiet", plural(columns.ids.length, "photo")),
-        request.view === "album" ? links(request) : orders(request),
+        request.view === "album" ? links(request) : [orders(request), addButton()],
       ),
       ...(dates ? datesHead(dates, request) : []),
       ...(filtered ? [el("div.chips", filterChips())] : []),
