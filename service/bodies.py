@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 JSON_BYTES = 64 * 1024  # limit of a request body without upload
-MAX_CONCURRENT_UPLOADS = 8  # held in memory
+MAX_CONCURRENT_UPLOADS = 4  # held in memory
 UPLOAD_TURN_SECONDS = 10.0  # waiting for one of those places
 SECONDS_BETWEEN_BYTES = 10.0
 SECONDS_FOR_BODY = 60.0

@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import math
 import time
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
@@ -105,7 +105,11 @@ class AccessMiddleware:
             raise too_busy()
         headers = Headers(scope=scope)
         if self._local and not is_loopback(_host_name(headers.get("host", ""))):
-            raise HTTPException(421, "this service accepts requests only for localhost and 127.0.0.1")
+            raise HTTPException(
+                421,
+                "this service accepts requests only for localhost and 127.0.0.1; behind a proxy, start it with --token "
+                "TEXT, or let the proxy send the header 'Host: localhost'",
+            )
         if self._token is not None:
             try:
                 redirect = self._check_token(scope, headers)
@@ -141,7 +145,8 @@ class AccessMiddleware:
         if in_url:
             self._compare(query["token"])
             rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
-            path = "/" + scope["path"].lstrip("/")  # two slashes would redirect to another host
+            # Relative: a proxy may serve this below a path of its own.
+            path = f"./{quote(scope['path'].rpartition('/')[2])}"
             response = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
             # Lax, so that a link in a mail opens; requests that change anything are checked for their origin.
             response.set_cookie(self._cookie_name, self._cookie, httponly=True, samesite="lax", path="/")

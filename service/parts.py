@@ -30,7 +30,7 @@ from .summaries import Summaries
 from .thumbnails import ImportedFiles, Thumbnails, read_original
 from .uploads import Uploads
 
-UPLOAD_BYTES = 32 * 2**20
+UPLOAD_BYTES = 64 * 2**20
 UPLOAD_SIDE = 1024  # longer side of a decoded upload, unless images of the run are described at a larger size
 MAX_UPLOAD_WORKERS = 4  # each may hold an image of ServiceSettings.upload_pixels
 # Waiting for a thread
