@@ -156,6 +156,36 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     assert LabelEditor(run).of([number]) == {"plum/1.jpg": {"pear": 1.0}}
 
 
+def test_the_queue_shows_the_next_photo_at_once_and_large(page, labelled):
+    """While the decision is saved; a photo is enlarged where it is, and a refused decision comes back."""
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    queue = page.locator("#queue")
+    page.goto(f"{address}?view=queue")
+    photo = queue.locator(".doubted img")
+    expect(queue.locator(".evidence li")).to_have_count(6)
+    expect(photo).to_have_attribute("src", re.compile("size=1024"))
+    photo.dblclick()
+    expect(queue.locator(".zoomed")).to_have_count(1)
+    page.keyboard.press("z")
+    expect(queue.locator(".zoomed")).to_have_count(0)
+    assert page.url.endswith("?view=queue")
+    assert page.violations() == []
+    held, first = [], photo.get_attribute("alt")
+    page.route("**/api/labels", lambda route: held.append(route), times=1)
+    queue.get_by_role("button", name="It is pear").press("Enter")
+    expect(queue).to_contain_text("1 decided, 1 photo left")
+    expect(photo).not_to_have_attribute("alt", first)
+    expect(queue.get_by_role("button", name="It is pear")).to_be_focused()
+    page.refusals = 1
+    held[0].fulfill(status=503, json={"ok": False, "error": "the disk is full", "status": 503})
+    expect(page.locator("#failure")).to_contain_text("the disk is full")
+    expect(queue).to_contain_text("0 decided, 2 photos left")
+    expect(photo).to_have_attribute("alt", first)
+    assert "pear" not in LabelEditor(run).of([int(re.search(r"images/(\d+)", photo.get_attribute("src"))[1])]).popitem()[1]
+
+
 @pytest.mark.slow
 def test_a_concept_is_learned_by_keys_alone(page, labelled, ids):
     from playwright.sync_api import expect
