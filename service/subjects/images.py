@@ -61,6 +61,7 @@ class ImageDetails(ImageSummary):
     taken: Annotated[str | None, Field(description="When the picture was taken, ISO 8601; null: unknown")]
     sha256: str
     split: str | None
+    fields: Annotated[dict[str, str], Field(description="Columns of the table of labels, such as camera")]
 
 
 class SelectionRequest(Body):
@@ -151,6 +152,7 @@ class ImageSubject(Subject):
             "taken": snapshot.searcher.gallery.fields.date(row)[0] or None,
             "sha256": image.sha256,
             "split": image.split,
+            "fields": snapshot.searcher.gallery.fields.of(row),
         }
 
     @get("/images/{number}/thumbnail", "collection")

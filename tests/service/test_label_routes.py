@@ -148,7 +148,7 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     expect(labels.get_by_role("listitem")).to_have_text(["plum"])
     page.goto(f"{address}?view=queue")
     expect(page.locator("#queue")).to_contain_text("2 photos left")
-    expect(page.locator("#queue")).to_contain_text("By all other photos, pear is 91 % likely and plum 3 %.")
+    expect(page.locator("#queue")).to_contain_text("Compared with all other photos, pear is 91 % likely, plum 3 %.")
     page.keyboard.press("y")
     expect(page.locator("#queue")).to_contain_text("1 decided, 1 photo left")
     page.keyboard.press("n")
@@ -183,7 +183,9 @@ def test_the_queue_shows_the_next_photo_at_once_and_large(page, labelled):
     expect(page.locator("#failure")).to_contain_text("the disk is full")
     expect(queue).to_contain_text("0 decided, 2 photos left")
     expect(photo).to_have_attribute("alt", first)
-    assert "pear" not in LabelEditor(run).of([int(re.search(r"images/(\d+)", photo.get_attribute("src"))[1])]).popitem()[1]
+    assert (
+        "pear" not in LabelEditor(run).of([int(re.search(r"images/(\d+)", photo.get_attribute("src"))[1])]).popitem()[1]
+    )
 
 
 @pytest.mark.slow

@@ -37,10 +37,10 @@ def test_rows_are_justified_edge_to_edge_with_whole_photos(page, ids):
     rows = {}
     for tile in tiles:
         rows.setdefault(round(tile["y"]), []).append(tile)
-    full = [row for row in rows.values() if row[-1]["right"] == 1276]
+    full = [row for row in rows.values() if row[-1]["right"] == 1256]
     assert len(full) >= max(3, len(rows) - 2)  # the last row of a part may end before
     for row in full:
-        assert row[0]["x"] == 4
+        assert row[0]["x"] == 24  # as the headings
         assert {tile["height"] for tile in row} == {row[0]["height"]}
         assert [b["x"] - a["right"] for a, b in zip(row, row[1:], strict=False)] == [4] * (len(row) - 1)
         assert 150 < row[0]["height"] < 290
@@ -439,3 +439,56 @@ def test_looks_are_read_once_and_kept(own, own_photos, serving):
     shutil.rmtree(own_photos)
     with serving(own) as client:
         assert client.parts.looks.colors == stored
+
+
+def test_control_z_undoes_the_last_thing_of_any_kind(page, serving, own_shown):
+    with serving(own_shown) as client:
+        page.goto(f"{client.base_url}?view=photos")
+        first = page.locator("#photos a.open").first
+        first.focus()
+        page.keyboard.press(" ")
+        page.locator("#selection").get_by_role("button", name="Label").click()
+        page.get_by_label("Label to add").fill("ripe")
+        page.keyboard.press("Enter")
+        expect(page.locator("#toasts")).to_contain_text("ripe added to 1 photo")
+        page.locator("#selection").get_by_role("button", name="Remove").click()
+        page.locator("#confirm").get_by_role("button", name="Remove 1 photo").click()
+        expect(page.locator("#photos .tile").first).to_have_attribute("aria-setsize", "75")
+        page.keyboard.press("Control+z")
+        expect(page.locator("#photos .tile").first).to_have_attribute("aria-setsize", "76")
+        assert "ripe" in client.get("/api/run").json()["labels"]
+        page.keyboard.press("Control+z")
+        expect(page.locator("#toasts")).to_contain_text("Undone: 1 photo as before.")
+        assert "ripe" not in client.get("/api/run").json()["labels"]
+
+
+def test_a_busy_server_is_asked_again_for_the_thumbnail(page, ids):
+    page.set_default_timeout(20_000)
+    busy = {"status": 429, "headers": {"Retry-After": "1"}, "json": {"ok": False, "error": "x", "status": 429}}
+    asked, refused = [], []
+    page.on("request", lambda request: asked.append(request.url))
+
+    def answer(route):
+        if len(refused) < 3:
+            refused.append(route.request.url)
+            route.fulfill(**busy)
+        else:
+            route.continue_()
+
+    page.route(f"**/images/{ids[min(ids)]}/thumbnail*", answer)
+    page.route("**/api/run", lambda route: route.fulfill(**busy), times=1)
+    page.refusals = 4
+    page.goto("?view=photos")
+    picture = page.locator("#photos .tile[data-index='0'] img")
+    expect(picture).to_have_attribute("data-again", "1")
+    page.wait_until("document.querySelector('#photos .tile[data-index=\"0\"] img').naturalWidth")
+    assert not any("/original" in url for url in asked)
+
+
+def test_the_viewer_says_where_a_photo_is_from(page, ids):
+    page.goto(f"?view=photos&open={ids['plum/1.jpg']}")
+    facts = page.get_by_role("dialog").locator(".facts")
+    for name, value in (("Folder", "plum"), ("File", r"\d+ KB"), ("File changed", r"\d{4}-\d\d-\d\d")):
+        row = facts.locator(f"dt:text-is('{name}') + dd")
+        expect(row).to_have_text(re.compile(value))
+    assert page.violations() == []

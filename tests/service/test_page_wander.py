@@ -372,7 +372,7 @@ def test_figures(page):
     expect(page.locator(".bars li")).to_have_count(4)
     for title in (
         "Which labels are easy",
-        "What is taken for what",
+        "Labels that are confused",
         "Best queries",
         "Worst queries",
         "Before and after your marks",

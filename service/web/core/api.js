@@ -32,13 +32,29 @@ export class ApiError extends Error {
 }
 
 let lost = false; // the server could not be reached
+const AGAIN = 3; // times that a busy server is asked once more
+
+/**
+ * The answer of the server; while it is too busy to begin, it is asked again when it says.
+ * @param {string} path
+ * @param {RequestInit} [options]
+ * @param {number} [left]
+ * @returns {Promise<Response>}
+ */
+export async function patiently(path, options, left = AGAIN) {
+  const response = await fetch(path, options);
+  if (response.status !== 429 || !left || options?.signal?.aborted) return response;
+  const seconds = Number(response.headers.get("Retry-After")) || 1;
+  await new Promise((after) => setTimeout(after, 1000 * Math.min(5, seconds)));
+  return patiently(path, options, left - 1);
+}
 
 /** @param {string} path @param {RequestInit} [options] @returns {Promise<any>} */
 export async function request(path, options = {}) {
   let response;
   try {
     const headers = { Accept: "application/json", ...options.headers };
-    response = await fetch(path, { ...options, headers });
+    response = await patiently(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     lost = true;

@@ -24,6 +24,7 @@ import { bindActs, clearSelection, extend, selectAll, toggle } from "../gallery/
 import { marksChanged, show } from "./show.js";
 import { drawSamples } from "../gallery/start.js";
 import { lists, marks, state, tellBegun } from "./state.js";
+import { undoLast } from "./undo.js";
 import { toggleDetails, viewer, zoomBy } from "../gallery/viewer.js";
 
 /** @import { Photo } from "../gallery/details.js" */
@@ -175,7 +176,14 @@ function bindResultKeys() {
     all: select((gallery) => void selectAll(gallery)),
     deselect: () => !viewer.open && clearSelection(),
     update: () => void update(),
-    undo: () => (marks.key ? void marks.undo() : false),
+    undo: ({ key }) =>
+      key === "Backspace"
+        ? marks.key
+          ? void marks.undo()
+          : false
+        : // The queue and a concept undo their own steps.
+          !["queue", "concept"].includes(state.request.view ?? "") &&
+          (undoLast() || (marks.key ? void marks.undo() : false)),
   });
 }
 

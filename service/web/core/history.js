@@ -1,8 +1,8 @@
 // Requests and the browser's history: every request has an address; Back and Forward restore it and
 // its scroll position.
 
-import { addressOf, readAddress, searchOf } from "./address.js";
-import { settings, state } from "./state.js";
+import { addressOf, queryOf, readAddress, searchOf } from "./address.js";
+import { byChosen, settings, state } from "./state.js";
 
 /** @import { Query, Request } from "./address.js" */
 /** @typedef {(request: Request, options?: { scroll?: number }) => Promise<void>} Show */
@@ -20,8 +20,10 @@ function keepScroll() {
   history.replaceState({ ...history.state, scroll: scrollY }, "");
 }
 
-/** @param {Request} request @param {{ replace?: boolean, overlay?: boolean }} [options] */
-export function go(request, { replace = false, overlay = false } = {}) {
+/** @param {Request} asked @param {{ replace?: boolean, overlay?: boolean }} [options] */
+export function go(asked, { replace = false, overlay = false } = {}) {
+  const isNew = JSON.stringify(queryOf(asked)) !== JSON.stringify(queryOf(state.request));
+  const request = isNew ? byChosen(asked) : asked;
   if (replace) history.replaceState({ ...history.state }, "", addressOf(request));
   else {
     keepScroll();
@@ -37,7 +39,7 @@ export const change = (values, options) => go({ ...state.request, ...values }, o
 export const ask = (query) => go({ ...query, ...settings() });
 
 // Show the address of the page.
-export const start = () => show(readAddress(), { scroll: history.state?.scroll ?? 0 });
+export const start = () => show(byChosen(readAddress()), { scroll: history.state?.scroll ?? 0 });
 
 /** @param {Show} showRequest */
 export function followHistory(showRequest) {

@@ -52,7 +52,7 @@ const SEARCH = [
     control: true,
     everywhere: true,
     shown: "Ctrl Z",
-    what: "Undo last mark",
+    what: "Undo the last mark, label, removal or update",
   },
   { id: "find", keys: [], shown: "/", what: "Go to the search box" },
   { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
@@ -66,7 +66,7 @@ const JUDGE = [
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last decision" },
   ...SEARCH.filter(({ everywhere }) => everywhere).map((row) => ({
     ...row,
-    what: row.what.replace("mark", "decision"),
+    what: row.id === "undo" ? "Undo last decision" : row.what,
   })),
 ];
 

@@ -1,5 +1,6 @@
 // Pictures of the collection, and what stands where one does not come.
 
+import { patiently } from "./api.js";
 import { el } from "./dom.js";
 
 /** @import { Photo } from "../gallery/details.js" */
@@ -37,17 +38,34 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
 }
 
 /**
- * Where a picture does not come: the original of an image, else what a function makes.
+ * Where a thumbnail does not come: once more where the server was too busy, else the original; and
+ * where that does not come either, what `fail` does.
  * @param {HTMLImageElement} img
- * @param {() => Node} make
+ * @param {() => unknown} fail
+ * @param {number} [id]
+ */
+export async function otherwise(img, fail, id) {
+  const { src } = img;
+  const original = `images/${id}/original`;
+  if (id === undefined || img.getAttribute("src") === original) return fail();
+  const answer = await patiently(img.currentSrc || src, { method: "HEAD" }).catch(() => null);
+  if (img.src !== src) return null; // it shows another one by now
+  if (!answer?.ok || img.dataset.again) {
+    img.removeAttribute("srcset");
+    img.src = original;
+  } else {
+    img.dataset.again = "1";
+    img.src = src;
+  }
+  return null;
+}
+
+/**
+ * @param {HTMLImageElement} img
+ * @param {() => Node} make what stands in its place
  * @param {number} [id]
  */
 export function orElse(img, make, id) {
-  img.addEventListener("error", () => {
-    const original = `images/${id}/original`;
-    if (id === undefined || img.getAttribute("src") === original) return img.replaceWith(make());
-    img.removeAttribute("srcset");
-    img.src = original;
-  });
+  img.addEventListener("error", () => void otherwise(img, () => img.replaceWith(make()), id));
   return img;
 }

@@ -15,7 +15,7 @@ import { showComparison, showGrid, showRest } from "../search/results.js";
 import { fetchRanking, readRun } from "../search/search.js";
 import { clearSelection } from "../gallery/select.js";
 import { rememberQuery, showStart } from "../gallery/start.js";
-import { byChosen, COMPARED, marks, PAGE, queryName, snapshot, state, viewOf } from "./state.js";
+import { COMPARED, marks, PAGE, queryName, snapshot, state, viewOf } from "./state.js";
 import { viewer } from "../gallery/viewer.js";
 import { showOnly, showView, titleOf } from "./views.js";
 
@@ -30,9 +30,8 @@ const PANELS = [
 /** @import { Request } from "./address.js" */
 /** @import { Ranking } from "./state.js" */
 
-/** @param {Request} asked @param {{ scroll?: number }} [options] @returns {Promise<void>} */
-export async function show(asked, { scroll } = {}) {
-  const request = byChosen(asked);
+/** @param {Request} request @param {{ scroll?: number }} [options] @returns {Promise<void>} */
+export async function show(request, { scroll } = {}) {
   const turn = ++state.turn;
   const first = turn === 1;
   if (scroll !== undefined) cancelSearch(); // a new request replaces the one under way

@@ -4,7 +4,7 @@
 
 import { ratioOf, want } from "./details.js";
 import { $, $$, activeElement, el, targetOf } from "../core/dom.js";
-import { missing, thumbnail } from "../core/pictures.js";
+import { missing, otherwise, thumbnail } from "../core/pictures.js";
 import { remember, remembered } from "../core/remember.js";
 import { justify, rowAt } from "./layout.js";
 import { PAGE } from "../core/state.js";
@@ -395,15 +395,12 @@ export class Gallery {
    */
   fail(tile) {
     if (!tile.img?.hasAttribute("src")) return; // taken away by draw()
-    const original = `images/${tile.image.id}/original`;
-    if (tile.img.getAttribute("src") !== original) {
-      tile.img.removeAttribute("srcset");
-      tile.img.src = original;
-      return;
-    }
-    tile.node.classList.add("seen", "gone");
-    tile.img.replaceWith(missing(this.alt(tile.image)));
-    tile.img = null;
+    const gone = () => {
+      tile.node.classList.add("seen", "gone");
+      tile.img?.replaceWith(missing(this.alt(tile.image)));
+      tile.img = null;
+    };
+    void otherwise(tile.img, gone, tile.image.id);
   }
 
   // Try again to load pictures that did not come.

@@ -305,10 +305,14 @@ const nothing = (kind) =>
     ? box("No labels", [
         el(
           "p",
-          "Images have labels if they lie in one folder per label, or by a table labels.csv " +
-            "with the columns path and label.",
+          "Select photos and choose “Label”, or open one and add a label to it. Photos also have " +
+            "labels if they lie in one folder per label, or by a table labels.csv.",
         ),
-        el("p", link({ view: "folders" }, "Look at the folders")),
+        el(
+          "p.links",
+          link({ view: "photos" }, "All photos"),
+          link({ view: "folders" }, "Look at the folders"),
+        ),
       ])
     : box("No images", [
         el("p", "This run has no images yet."),
@@ -443,8 +447,8 @@ const showCheck = (section, request) =>
       ),
       el(
         "p.quiet",
-        "By all other photos, another label fits these much better. A label may be wrong, or the " +
-          "photo unusual.",
+        "Compared with all other photos, another label fits these much better. Theirs may be " +
+          "wrong, or the photo unusual.",
       ),
       total
         ? el("p", link({ view: "queue", label }, "Go through them", { class: "button primary" }))
@@ -453,7 +457,7 @@ const showCheck = (section, request) =>
         ? holder
         : box(
             "No label looks wrong",
-            "By all other photos, no other label fits a photo much better than its own.",
+            "Compared with all other photos, no label fits a photo much better than its own.",
           ),
     );
   });

@@ -8,6 +8,7 @@ import { announce, copy, dialogButtons, dock, showDialog, toast } from "../core/
 import { count, plural, present } from "../core/text.js";
 import { MARKS } from "./grid.js";
 import { go } from "../core/history.js";
+import { did, undid } from "../core/undo.js";
 import { editLabels, labelField, undoLabels } from "../teach/labels.js";
 
 /** @import { Photo } from "./details.js" */
@@ -451,7 +452,7 @@ function askToRemove() {
     el(
       "p",
       "Searches will not find them any more. The files stay where they are. " +
-        "You can undo this until the server stops.",
+        "You can undo this, also later.",
     ),
     dialogButtons(["Cancel"], [`Remove ${many}`, () => void remove(images), "primary danger"]),
   );
@@ -463,6 +464,7 @@ async function remove(images) {
     const done = await post("api/images/remove", { ids: images.map((image) => image.id) });
     clearSelection();
     await acts.changed(images);
+    did("removal", () => restore(String(done.undo)));
     toast(
       `${plural(done.changed, "photo")} removed from the ` +
         `collection.${done.behind ? ` Searches still find them: ${done.behind}.` : ""}`,
@@ -478,6 +480,7 @@ async function remove(images) {
 async function restore(undo) {
   try {
     const done = await post("api/images/restore", { undo });
+    undid("removal");
     await acts.changed([]);
     toast(`${plural(done.changed, "photo")} restored.`);
   } catch (error) {

@@ -7,7 +7,7 @@ import { $, $$, activeElement, el, icon, keyName, targetOf } from "../core/dom.j
 import { missing, orElse, thumbnail } from "../core/pictures.js";
 import { remember, remembered } from "../core/remember.js";
 import { announce, placeMessages } from "../core/says.js";
-import { count, figure, percent, plural } from "../core/text.js";
+import { count, figure, percent, plural, present } from "../core/text.js";
 import { drawExplanation } from "../search/explain.js";
 import { altText, markButtons } from "./grid.js";
 import { labelEditor } from "../teach/labels.js";
@@ -251,6 +251,32 @@ export async function drawViewer(given) {
 }
 
 /**
+ * Add facts that are read when the photo is opened: when it was taken, its file, what a table says.
+ * @param {HTMLElement} facts
+ * @param {number} id
+ * @param {(name: string, value: string) => Child} fact
+ */
+function addOrigin(facts, id, fact) {
+  const more = get(`api/images/${id}`);
+  more.then(
+    ({ path, taken, bytes, fields }) => {
+      const folder = path.slice(0, path.lastIndexOf("/"));
+      const isOfFile = fields.date_source === "file";
+      const others = Object.entries(fields).filter(([name]) => !/^date(_source)?$/.test(name));
+      const rows = present([
+        taken && fact(isOfFile ? "File changed" : "Taken", taken.replace("T", ", ")),
+        ...others.map(([name, value]) => fact(name, value)),
+        folder && fact("Folder", folder),
+        bytes && fact("File", `${count(Math.ceil(bytes / 1024))} KB`),
+      ]);
+      for (const row of rows) facts.append(.../** @type {Node[]} */ (row));
+    },
+    () => {}, // the photo was removed
+  );
+  return facts;
+}
+
+/**
  * The details of an image, and what can be done with it.
  * @param {Shown} given
  * @param {Photo | undefined} next
@@ -290,15 +316,19 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
           })
         : null,
     ),
-    el(
-      "dl.facts",
-      fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
-      model ? fact("Ranked by", model, "learner") : null,
-      score === undefined ? null : fact("Score", figure(score), "score"),
-      gap === undefined ? null : fact("Gap to next", figure(gap), "gap"),
-      probability === undefined || probability === null
-        ? null
-        : fact("Likely the same kind", percent(probability), "probability"),
+    addOrigin(
+      el(
+        "dl.facts",
+        fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
+        model ? fact("Ranked by", model, "learner") : null,
+        score === undefined ? null : fact("Score", figure(score), "score"),
+        gap === undefined ? null : fact("Ahead of the next", figure(gap), "gap"),
+        probability === undefined || probability === null
+          ? null
+          : fact("Likely the same kind", percent(probability), "probability"),
+      ),
+      image.id,
+      fact,
     ),
     labelsOf(image),
     image.copies?.length

@@ -2,7 +2,7 @@
 // apart, each with what stands behind it. All of them add up to the score.
 
 import { el, numbers, table } from "../core/dom.js";
-import { count, figure } from "../core/text.js";
+import { count, figure, percent } from "../core/text.js";
 import { info, named } from "../core/words.js";
 
 /** @import { Schemas } from "../core/api.js" */
@@ -66,19 +66,31 @@ export function drawTeachers({ teachers, no_teachers }) {
   const parts = [
     `Score ${figure(teachers.score)}: the same without learning ${figure(unlearned)}`,
     common ? `learned for every result of this query ${figure(common)}` : null,
-    `learned about these two ${figure(learned)}, mostly from:`,
+    `learned about these two ${figure(learned)}.`,
   ];
+  const [first, against] = [
+    pairs.filter((one) => one.contribution > 0),
+    pairs.filter((one) => one.contribution < 0),
+  ];
+  const together = first.reduce((sum, one) => sum + one.contribution, 0);
+  const carry = learned > 0 && together >= learned / 2;
+  const share = learned > 0 && first.length ? first[0].contribution / learned : null;
   root.append(
     el("p", parts.filter(Boolean).join(", ")),
-    tableOf(
-      "For",
-      pairs.filter((one) => one.contribution > 0),
+    el(
+      "details",
+      { open: carry },
+      el(
+        "summary",
+        carry
+          ? "These pairs carry at least half of it"
+          : "Many pairs share it" +
+              (share === null ? "" : `: the strongest carries ${percent(share)}`),
+      ),
+      tableOf("For", first),
+      tableOf("Against", against),
+      n_rest ? el("p.quiet", `The other ${count(n_rest)} together: ${figure(rest)}.`) : "",
     ),
-    tableOf(
-      "Against",
-      pairs.filter((one) => one.contribution < 0),
-    ),
-    n_rest ? el("p.quiet", `The other ${count(n_rest)} together: ${figure(rest)}.`) : "",
   );
   return root;
 }

@@ -9,6 +9,7 @@ import { percent } from "../core/text.js";
 import { lineButton, noteLine } from "../core/line.js";
 import { readRun } from "../search/search.js";
 import { learnerName, state } from "../core/state.js";
+import { did, undid } from "../core/undo.js";
 
 /** @import { Schemas } from "../core/api.js" */
 /** @typedef {Schemas["TrainState"]} Training */
@@ -93,8 +94,10 @@ function follow() {
 async function show(training) {
   const { running } = state.run.training;
   state.run.training = training;
-  if (running && !training.running && training.results.some(({ taken }) => taken)) await readRun();
-  else draw();
+  if (running && !training.running && training.results.some(({ taken }) => taken)) {
+    did("training", undo);
+    await readRun();
+  } else draw();
   if (running && !training.running)
     announce(training.cancelled ? "Learning was cancelled." : outcome(training).words);
 }
@@ -136,6 +139,7 @@ async function cancel() {
 async function undo() {
   try {
     const training = await post("api/train/undo", undefined);
+    undid("training");
     await readRun();
     await show(training);
     toast("The model before is in use again.");

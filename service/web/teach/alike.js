@@ -7,6 +7,7 @@ import { $, $$, el } from "../core/dom.js";
 import { box, dialogButtons, showDialog, toast } from "../core/says.js";
 import { count, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
+import { did, undid } from "../core/undo.js";
 import { withOverview } from "../gallery/home.js";
 import { failure } from "../core/messages.js";
 import { inParts, photo } from "../gallery/photolist.js";
@@ -225,13 +226,18 @@ async function sayDifferent(parts, section) {
     if (section) leave(section);
     else redraw();
     showUndo($("#alike .head .plain"), last);
+    did("different", undoDifferent);
     toast("They are not shown together again.", "Undo", () => void undoDifferent());
   } catch (error) {
     failure(error);
   }
 }
 
-const undoDifferent = () => post("api/alike/undo", undefined).then(() => redraw(), failure);
+const undoDifferent = () =>
+  post("api/alike/undo", undefined).then(() => {
+    undid("different");
+    return redraw();
+  }, failure);
 
 /** @param {HTMLElement} button @param {Schemas["LastRemoval"] | null} removal */
 function showRestore(button, removal) {
@@ -244,6 +250,7 @@ function showRestore(button, removal) {
 /** @param {string} undo */
 const restore = (undo) =>
   post("api/images/restore", { undo }).then(async () => {
+    undid("removal");
     await readRun();
     redraw();
   }, failure);
@@ -290,6 +297,7 @@ async function askToRemove(section, ids) {
 async function remove(section, ids) {
   try {
     const { undo } = await post("api/images/remove", { ids });
+    if (undo) did("removal", () => restore(undo));
     leave(section);
     if (undo) showRestore($("#alike .head button:last-child"), { undo, images: ids.length });
     toast(

@@ -172,8 +172,8 @@ async function showConcept(section, request) {
       el(
         "p.quiet",
         yes + no < ENOUGH
-          ? "They probably show it, the first ones most likely. A cross says no to one."
-          : "At least 9 of 10 are usually right, the first ones surest. A cross says no to one.",
+          ? "They probably show it, the first ones most likely. Press the cross of others."
+          : "At least 9 of 10 are usually right, the first ones surest. Press the cross of others.",
       ),
       el("div.row", add),
       el(

@@ -143,7 +143,7 @@ function confusions({ confusions: pairs }) {
   if (!pairs.length) return null;
   const most = pairs[0].share;
   return panel(
-    "What is taken for what",
+    "Labels that are confused",
     "Of the first ten results of a label's queries, the share that shows something else.",
     el(
       "ol.confusions",
@@ -155,7 +155,7 @@ function confusions({ confusions: pairs }) {
             el(
               "span",
               link({ view: "album", label }, label, { dir: "auto" }),
-              " is taken for ",
+              " is confused with ",
               link({ view: "album", label: taken_for }, taken_for, { dir: "auto" }),
             ),
             el("span.amount", { style: { "--share": share / most } }, percent(share)),

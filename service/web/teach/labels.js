@@ -7,6 +7,7 @@ import { $, el, icon, refill } from "../core/dom.js";
 import { toast } from "../core/says.js";
 import { plural } from "../core/text.js";
 import { state } from "../core/state.js";
+import { did, undid } from "../core/undo.js";
 
 /** @import { Schemas } from "../core/api.js" */
 /** @import { Photo } from "../gallery/details.js" */
@@ -31,7 +32,7 @@ function inWords({ added, removed, images }) {
 export function verdict({ label, probability, suggested, suggested_probability }) {
   if (typeof probability !== "number" || typeof suggested_probability !== "number") return "";
   const [own, other] = [probability, suggested_probability].map((p) => `${Math.round(100 * p)} %`);
-  return `By all other photos, ${suggested} is ${other} likely and ${label} ${own}. `;
+  return `Compared with all other photos, ${suggested} is ${other} likely, ${label} ${own}. `;
 }
 
 /** @type {Promise<unknown>} */
@@ -62,13 +63,17 @@ async function save(send) {
 }
 
 /** @param {Change[]} edits @param {"page" | "queue" | "concept"} [source] */
-export const editLabels = (edits, source = "page") =>
-  save(() => post("api/labels", { edits, source }));
+export async function editLabels(edits, source = "page") {
+  const done = await save(() => post("api/labels", { edits, source }));
+  if (done.changed && source === "page") did("labels", undoLabels);
+  return done;
+}
 
 /** @returns {Promise<Schemas["LabelEditResult"] | null>} */
 export async function undoLabels() {
   try {
     const done = await save(() => post("api/labels/undo", undefined));
+    undid("labels");
     toast(`Undone: ${plural(done.changed, "photo")} as before.`);
     return done;
   } catch (error) {

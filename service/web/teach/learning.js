@@ -4,7 +4,7 @@ import { post } from "../core/api.js";
 import { $, el } from "../core/dom.js";
 import { remembered } from "../core/remember.js";
 import { dialogButtons, dock, showDialog, toast } from "../core/says.js";
-import { plural } from "../core/text.js";
+import { plural, seconds } from "../core/text.js";
 import { placeFocus } from "../gallery/grid.js";
 import { change, redraw } from "../core/history.js";
 import { drawTray } from "./marks.js";
@@ -18,6 +18,7 @@ import {
   state,
   subjectOf,
 } from "../core/state.js";
+import { did, undid } from "../core/undo.js";
 
 /** @import { Mark, Marked, MarkOf } from "./marks.js" */
 
@@ -45,12 +46,15 @@ export async function mark(image, value) {
       "Results of a label query cannot be marked. Search with an image to mark its results.",
     );
   const saved = await marks.toggle(image, value, learner);
+  if (saved) did("mark", () => marks.undo(key));
   if (saved && marks.toLearn && remembered("updateEach", false)) update();
 }
 
 /** @param {Marked[]} images @param {Mark} value */
 export async function markAll(images, value) {
+  const { key } = marks;
   const saved = await marks.putAll(images, value, state.ranking.learner);
+  if (saved) images.forEach(() => did("mark", () => marks.undo(key)));
   if (saved && marks.toLearn && remembered("updateEach", false)) update();
 }
 
@@ -129,11 +133,12 @@ export async function update() {
   const held =
     before === null || after === null
       ? " No photo has a label, so nothing could be measured: Undo if results are worse."
-      : ` mAP on held-out queries before and after: ${before.toFixed(3)}, ${after.toFixed(3)}.`;
+      : ` On held-out photos, mAP was ${before.toFixed(3)} and is ${after.toFixed(3)}.`;
+  did("update", () => revert("undo", learner, used));
   say(
     `Learned from your ${plural(done.n_relevant + done.n_not, "mark")} ` +
       `(${done.n_relevant} relevant, ${done.n_not} not relevant) in ` +
-      `${Math.round(done.milliseconds)} ms. ` +
+      `${seconds(done.milliseconds / 1000)}. ` +
       `${changed}.${held}${done.behind ? ` Searches do not use it yet: ${done.behind}.` : ""}`,
     el("button", { onclick: () => revert("undo", learner, used) }, "Undo"),
     here && snapshot() && el("button", { onclick: () => change({ with: "before" }) }, "Compare"),
@@ -156,6 +161,7 @@ async function revert(how, learner, used) {
     () => revert(how, learner, used),
   );
   if (!done) return;
+  if (how === "undo") undid("update");
   state.before = null;
   if (marks.key === key) marks.used = used;
   await (state.ranking ? refresh(learner) : redraw());

@@ -6,6 +6,7 @@ import { $, $$, activeElement, el, icon, keyName, refill } from "../core/dom.js"
 import { picture } from "../core/pictures.js";
 import { dock, toast } from "../core/says.js";
 import { fileName, plural } from "../core/text.js";
+import { undid } from "../core/undo.js";
 import { info } from "../core/words.js";
 
 /** @import { Photo } from "../gallery/details.js" */
@@ -222,6 +223,7 @@ export class Marks {
   async undo(key = this.key) {
     try {
       await this.#send(key, () => post("marks/undo", { query: String(key) }));
+      undid("mark");
       toast("Last mark undone.");
     } catch (error) {
       toast(error.message);

@@ -18,9 +18,11 @@ export function bindLetters(view) {
   addEventListener("keydown", (event) => {
     const target = event.target instanceof Element ? event.target : document.body;
     if (state.request.view !== view || !remembered("keys", true)) return;
-    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+    if (event.altKey || event.shiftKey || event.repeat) return;
     if (target.closest("input, textarea, select, dialog")) return;
-    const act = acts[event.key.toLowerCase()];
+    const control = event.ctrlKey || event.metaKey;
+    const key = event.key.toLowerCase();
+    const act = control ? key === "z" && acts.u : acts[key];
     if (!act) return;
     event.preventDefault();
     act();
