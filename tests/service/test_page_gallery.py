@@ -492,3 +492,24 @@ def test_the_viewer_says_where_a_photo_is_from(page, ids):
         row = facts.locator(f"dt:text-is('{name}') + dd")
         expect(row).to_have_text(re.compile(value))
     assert page.violations() == []
+
+
+def test_all_results_are_selected_by_a_button_and_by_control_a_anywhere(page, ids):
+    bar = page.locator("#selection")
+    page.ask(ids["plum/2.jpg"])
+    page.get_by_role("button", name="Select all").click()
+    expect(bar).to_contain_text("75 photos selected")
+    page.keyboard.press("Escape")
+    page.goto("?view=photos")
+    expect(page.locator("#photos .tile").first).to_be_visible()
+    page.keyboard.press("Control+a")  # nothing has the focus
+    expect(bar).to_contain_text("76 photos selected")
+    bar.get_by_role("button", name="Clear selection").click()
+    page.locator("#q").focus()
+    page.keyboard.press("Control+a")  # the text of the field
+    expect(bar).to_be_hidden()
+    page.keyboard.press("Escape")
+    page.locator("#photos h1").click()
+    page.locator("#photos").get_by_role("button", name="Select all").click()
+    expect(bar).to_contain_text("76 photos selected")
+    assert page.violations() == []

@@ -17,13 +17,13 @@ import { failure } from "./messages.js";
 import { bindOptions } from "./options.js";
 import "./pages.js";
 import { forgetPhotos, hasGallery, photosGallery } from "../gallery/photos.js";
-import { theGallery } from "../search/results.js";
+import { showRest, theGallery } from "../search/results.js";
 import { readRun } from "../search/search.js";
 import { bindSearchBox } from "../search/searchbox.js";
 import { bindActs, clearSelection, extend, selectAll, toggle } from "../gallery/select.js";
 import { marksChanged, show } from "./show.js";
 import { drawSamples } from "../gallery/start.js";
-import { lists, marks, state, tellBegun } from "./state.js";
+import { lists, marks, state, tellBegun, viewOf } from "./state.js";
 import { undoLast } from "./undo.js";
 import { toggleDetails, viewer, zoomBy } from "../gallery/viewer.js";
 
@@ -34,11 +34,21 @@ const IN_GALLERY = "#results, #photos, #album, #added";
 const shownGallery = () =>
   hasGallery(state.request) ? photosGallery() : state.request.view ? null : theGallery();
 
+const hasPhotos = () => hasGallery(state.request) || viewOf(state.request) === "results";
+
+/** All photos of the gallery on the page, also those that are not loaded yet. */
+async function selectEverything() {
+  if (!state.request.view) await showRest().catch(failure);
+  const gallery = shownGallery();
+  if (gallery && hasPhotos()) selectAll(gallery);
+}
+
 function bindClicks() {
   document.addEventListener("click", (event) => {
     if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     const target = targetOf(event);
     if (target.closest(".pick")) return $("#file").click();
+    if (target.closest(".select-all")) return void selectEverything();
     /** @type {HTMLElement | null} */
     const tile = target.closest(`:is(${IN_GALLERY}) .tile[data-index]`);
     /** @type {HTMLElement | null} */
@@ -173,7 +183,7 @@ function bindResultKeys() {
       const where = /** @type {Direction} */ (key.slice(5).toLowerCase()); // of ArrowLeft, ...
       return select((gallery) => extend(gallery, where))() !== false;
     },
-    all: select((gallery) => void selectAll(gallery)),
+    all: () => !viewer.open && hasPhotos() && void selectEverything(),
     deselect: () => !viewer.open && clearSelection(),
     update: () => void update(),
     undo: ({ key }) =>

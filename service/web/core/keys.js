@@ -43,7 +43,14 @@ const SEARCH = [
   { id: "whole", keys: ["0"], shown: "0", what: "Show the whole photo, in the viewer" },
   { id: "select", keys: [" "], shown: "Space", what: "Select the photo" },
   { id: "extend", keys: [], shown: "Shift →", what: "Select the next photo, too" },
-  { id: "all", keys: ["a"], control: true, shown: "Ctrl A", what: "Select all photos" },
+  {
+    id: "all",
+    keys: ["a"],
+    control: true,
+    everywhere: true,
+    shown: "Ctrl A",
+    what: "Select all photos",
+  },
   { id: "deselect", keys: ["Escape"], shown: "Esc", what: "Clear the selection" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last mark" },
   {
@@ -64,7 +71,7 @@ const JUDGE = [
   { id: "not", keys: ["x"], shown: "X", what: "Not relevant" },
   { id: "unsure", keys: [" "], shown: "Space", what: "Cannot say" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last decision" },
-  ...SEARCH.filter(({ everywhere }) => everywhere).map((row) => ({
+  ...SEARCH.filter(({ everywhere, id }) => everywhere && id !== "all").map((row) => ({
     ...row,
     what: row.id === "undo" ? "Undo last decision" : row.what,
   })),

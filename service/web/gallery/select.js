@@ -44,6 +44,7 @@ import { editLabels, labelField, undoLabels } from "../teach/labels.js";
  */
 
 const [LONG, STILL] = [350, 10]; // milliseconds of a long press, pixels that it may move
+const AT_ONCE = 5000; // photos of a removal or an archive
 const EDGE = 60; // pixels at the edge of the screen that scroll a drag
 
 /** @type {Map<number, Photo>} */
@@ -327,6 +328,8 @@ function save(name, type, text) {
 
 function download() {
   const images = selection();
+  if (images.length > AT_ONCE)
+    return toast(`An archive holds at most ${count(AT_ONCE)} photos. Select fewer, or copy paths.`);
   if (images.length === 1)
     return el("a", { href: `images/${images[0].id}/original`, download: "" }).click();
   const form = el(
@@ -412,7 +415,11 @@ function askForLabel() {
   const edit = (change, words) => async (/** @type {string} */ label) => {
     const done = await relabel({ label, change });
     if (done?.changed)
-      toast(`${label} ${words} ${plural(done.changed, "photo")}.`, "Undo", () => void undoLabels());
+      toast(
+        `${label} ${words} ${plural(done.changed, "photo")}.`,
+        "Undo",
+        () => void undoLabels(done.steps),
+      );
     else if (done) toast(`Nothing to ${change}.`);
   };
   const dialog = showDialog(
@@ -461,29 +468,40 @@ function askToRemove() {
 /** @param {Photo[]} images */
 async function remove(images) {
   try {
-    const done = await post("api/images/remove", { ids: images.map((image) => image.id) });
+    /** @type {string[]} */
+    const tokens = [];
+    let [n, behind] = [0, /** @type {string | null} */ (null)];
+    for (let at = 0; at < images.length; at += AT_ONCE) {
+      const ids = images.slice(at, at + AT_ONCE).map((image) => image.id);
+      const done = await post("api/images/remove", { ids });
+      tokens.push(String(done.undo));
+      n += done.changed;
+      ({ behind } = done);
+    }
     clearSelection();
     await acts.changed(images);
-    did("removal", () => restore(String(done.undo)));
+    did("removal", () => restore(tokens));
     toast(
-      `${plural(done.changed, "photo")} removed from the ` +
-        `collection.${done.behind ? ` Searches still find them: ${done.behind}.` : ""}`,
+      `${plural(n, "photo")} removed from the ` +
+        `collection.${behind ? ` Searches still find them: ${behind}.` : ""}`,
       "Undo",
-      () => void restore(String(done.undo)),
+      () => void restore(tokens),
     );
   } catch (error) {
     toast(`Nothing was removed: ${error.message}`);
   }
 }
 
-/** @param {string} undo */
-async function restore(undo) {
+/** @param {string[]} tokens those that were restored are taken out */
+async function restore(tokens) {
+  let n = 0;
   try {
-    const done = await post("api/images/restore", { undo });
+    for (; tokens.length; tokens.pop())
+      n += (await post("api/images/restore", { undo: tokens[tokens.length - 1] })).changed;
     undid("removal");
     await acts.changed([]);
-    toast(`${plural(done.changed, "photo")} restored.`);
+    toast(`${plural(n, "photo")} restored.`);
   } catch (error) {
-    toast(`Not restored: ${error.message}`, "Retry", () => void restore(undo));
+    toast(`Not restored: ${error.message}`, "Retry", () => void restore(tokens));
   }
 }

@@ -61,6 +61,7 @@ function drawTitle() {
       el("button.plain.pick", "Change image"),
       el("button.plain", { onclick: copyLink }, "Copy link"),
       ...refineLinks(),
+      !request.with && el("button.plain.select-all", "Select all"),
       el("a", { href: "./", "data-go": "start" }, "Clear"),
     ),
   );

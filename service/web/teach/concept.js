@@ -58,11 +58,11 @@ async function showConcept(section, request) {
     );
   };
   if (!label) return drawNothing();
-  /** @type {(number | null)[]} */
-  const acts = []; // since the page was opened: photos skipped, by id; null: an edit
+  /** @type {number[]} */
+  const acts = []; // since the page was opened: photos skipped, by id; below 0: steps of an edit
 
   const next = async () => {
-    const skipped = acts.filter((id) => id !== null).join(",") || undefined;
+    const skipped = acts.filter((id) => id >= 0).join(",") || undefined;
     const concept = await get("api/concept", { label, skip: skipped }).catch((error) => {
       if (error.status === 404) return null; // the first step was undone
       throw error;
@@ -79,12 +79,13 @@ async function showConcept(section, request) {
       ids.map((id) => ({ id, label, change })),
       "concept",
     );
-    acts.push(null);
+    acts.push(-done.steps);
     return done;
   };
   const undo = () =>
     void step(async () => {
-      if ((acts.pop() ?? null) === null) await undoLabels();
+      const last = acts.pop() ?? -1;
+      if (last < 0) await undoLabels(-last);
     }, true);
   /** @param {Concept} concept */
   const addSure = ({ sure }) =>

@@ -14,6 +14,7 @@ import { did, undid } from "../core/undo.js";
 /** @typedef {Schemas["LabelChange"]} Change */
 /** @typedef {Schemas["LabelStep"]} Step */
 
+const AT_ONCE = 500; // edits of a request, which is then no larger than the service takes
 const SUGGESTED = 4; // labels that the annotator proposes
 
 /** @param {Step} step */
@@ -62,19 +63,45 @@ async function save(send) {
   }
 }
 
-/** @param {Change[]} edits @param {"page" | "queue" | "concept"} [source] */
+/**
+ * Change labels; so many that one request does not hold them are several steps.
+ * @param {Change[]} edits
+ * @param {"page" | "queue" | "concept"} [source]
+ */
 export async function editLabels(edits, source = "page") {
-  const done = await save(() => post("api/labels", { edits, source }));
-  if (done.changed && source === "page") did("labels", undoLabels);
-  return done;
+  let [changed, steps] = [0, 0];
+  /** @type {any} */
+  let done; // the last of them: there is at least one edit
+  try {
+    for (; steps * AT_ONCE < edits.length; steps += 1) {
+      const part = edits.slice(steps * AT_ONCE, (steps + 1) * AT_ONCE);
+      done = await save(() => post("api/labels", { edits: part, source }));
+      changed += done.changed;
+    }
+  } finally {
+    const made = steps;
+    if (changed && source === "page") did("labels", () => undoLabels(made));
+  }
+  return /** @type {Schemas["LabelEditResult"] & { steps: number }} */ ({
+    ...done,
+    changed,
+    steps,
+  });
 }
 
-/** @returns {Promise<Schemas["LabelEditResult"] | null>} */
-export async function undoLabels() {
+/** @param {number} [steps] @returns {Promise<Schemas["LabelEditResult"] | null>} */
+export async function undoLabels(steps = 1) {
   try {
-    const done = await save(() => post("api/labels/undo", undefined));
+    let changed = 0;
+    /** @type {Schemas["LabelEditResult"] | null} */
+    let done = null;
+    for (let i = 0; i < steps; i += 1) {
+      const undone = await save(() => post("api/labels/undo", undefined));
+      changed += undone.changed;
+      done = undone;
+    }
     undid("labels");
-    toast(`Undone: ${plural(done.changed, "photo")} as before.`);
+    toast(`Undone: ${plural(changed, "photo")} as before.`);
     return done;
   } catch (error) {
     toast(`Not undone: ${error.message}`);
