@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 from visterm.pipeline.cli.errors import command
 from visterm.pipeline.cli.options import HostOption, PortOption, RunOption, TokenOption, make_console, open_run
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .settings import ServiceSettings
@@ -27,6 +29,9 @@ def serve(
     keep_metadata: Annotated[
         bool, typer.Option("--keep-metadata", help="Serve original files with metadata such as place and camera.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Add images that appear or change in the image directory.")
+    ] = False,
     fetch: Annotated[
         bool, typer.Option("--fetch-urls", help="Let the page search with images at public web addresses.")
     ] = False,
@@ -39,18 +44,29 @@ def serve(
     \b
     Examples:
       visterm serve --run photos --open
+      visterm serve --run photos --watch
       visterm serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
     """
-    place, _ = open_run(run, None, None)
+    place, config = open_run(run, None, None)
+    if watch:
+        _check_watch(config)
     start_service()(
         place,
         make_console(),
-        ServiceSettings(upload_pixels, keep_metadata, overview=True, fetch=fetch),
+        ServiceSettings(upload_pixels, keep_metadata, overview=True, fetch=fetch, watch=watch),
         host=host,
         port=port,
         token=token,
         browse=browse,
     )
+
+
+def _check_watch(config: Config) -> None:
+    """Refuse to watch what cannot be watched."""
+    if config.collection.vectors.file is not None:
+        raise UserError("--watch: this run has imported vectors, and no model for new images; leave --watch out")
+    if find_spec("watchfiles") is None:
+        raise UserError("--watch needs watchfiles: pip install 'visterm[watch]'")
 
 
 def start_service() -> Callable:

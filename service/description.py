@@ -86,7 +86,7 @@ def _example(path: str, method: str, operation: dict[str, Any], schemas: dict[st
     return shlex.join([*words, address])
 
 
-def _resolved(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+def _resolved(schema: Any, schemas: Any) -> Any:
     return schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 

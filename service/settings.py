@@ -12,4 +12,5 @@ class ServiceSettings:
     upload_pixels: int = 25_000_000  # larger uploads are refused before they are decoded; 24 megapixels pass
     keep_metadata: bool = False  # serve original files as they are, not without metadata such as place and camera
     overview: bool = False  # draw the map in the background when images change, not on request only
+    watch: bool = False  # add images that appear in the directory of images
     fetch: bool = False  # fetch images from addresses that requests name

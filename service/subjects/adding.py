@@ -113,12 +113,36 @@ class PhotoAdder(Job):
         return {**(result or {"added": 0, "refused": []}), "cancelled": n_cancelled}
 
 
+class FolderWatcher(Job):
+    """The process that adds what appears in the directory of images; started again if it ends."""
+
+    command = (sys.executable, "-m", "visterm.service.watch_folder")
+    work = "the process that watches the folder"
+
+    def __init__(self, service: ServiceParts):
+        super().__init__(service.run)
+        self._service = service
+
+    def watch_problem(self) -> str | None:
+        """Return why images that appear are not added at the moment."""
+        with self.lock:
+            problem = self.progress.get("problem") if self.process is not None else self.problem
+        return problem and self._service.public(problem)
+
+    def images_changed(self, snapshot: Snapshot) -> None:
+        """Start the process, if the service watches and it does not run."""
+        with self.lock:
+            if self._service.settings.watch and self.process is None:
+                self.launch({})
+
+
 class AddingSubject(Subject):
     """The photos given to the service."""
 
     def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self.job = service.add_job(PhotoAdder(service))
+        self.watcher = service.add_job(FolderWatcher(service))
         self._contents: tuple[str, dict[str, str]] = "", {}  # by version: paths by SHA-256
 
     @post("/api/add/photo", "collection", pool="upload_pool")

@@ -16,6 +16,7 @@ from visterm.service.parts import UPLOAD_BYTES
 from visterm.service.schemas import BEHIND, MAX_K, MAX_LISTED_LABELS, MAX_OFFSET
 from visterm.service.subject import Subject, get
 
+from .adding import AddingSubject
 from .figures import evaluation_names
 from .marks import FeedbackModel, MarkSubject
 from .training import TrainingSubject, TrainState
@@ -57,6 +58,8 @@ class RunInfo(TypedDict):
     fields: Annotated[list[str], Field(description="Fields that conditions of `where` may name")]
     version: str
     problem: Annotated[str | None, Field(description=BEHIND)]
+    watching: Annotated[bool, Field(description="Images that appear in the image directory are added")]
+    watch_problem: Annotated[str | None, Field(description="Why that does not work at the moment")]
     models: dict[str, FeedbackModel]
     training: TrainState
     evaluations: list[str]
@@ -100,6 +103,8 @@ class RunSubject(Subject):
             "fields": searcher.gallery.fields.names,
             "version": searcher.version,
             "problem": problem and one_line(problem),
+            "watching": self.service.settings.watch,
+            "watch_problem": self.subjects.of(AddingSubject).watcher.watch_problem(),
             "models": self.subjects.of(MarkSubject).models(),
             "training": self.subjects.of(TrainingSubject).job.state(),
             "evaluations": evaluation_names(service.run),
@@ -122,4 +127,4 @@ class RunSubject(Subject):
         except UserError:  # a damaged record: a search with it says so
             return None
         chosen = recommend(results, searcher.config.train.world)
-        return chosen and {"map": chosen["validation_map"], "first": chosen["validation_p1"]}
+        return None if chosen is None else {"map": chosen["validation_map"], "first": chosen["validation_p1"]}

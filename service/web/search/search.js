@@ -22,10 +22,12 @@ export async function readRun() {
   state.run = run;
   $("#run").textContent = `${run.run} · ${plural(run.images, "image")}`;
   $("nav a[href=judge]").hidden = !run.judging;
-  $("#behind").hidden = !run.problem;
+  $("#behind").hidden = !run.problem && !run.watch_problem;
   $("#behind").textContent = run.problem
     ? `Searches use an earlier state of this run: ${run.problem}.`
-    : "";
+    : run.watch_problem
+      ? `New photos of the folder are not added at the moment: ${run.watch_problem}.`
+      : "";
   const { upload_bytes, upload_seconds } = run.limits;
   $("#limits").textContent =
     "JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP, TIFF or JPEG 2000, " +
