@@ -46,6 +46,10 @@ def search(
         list[str] | None,
         typer.Option("--query-label", metavar="NAME", help="Search by label instead of image; may be repeated."),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", metavar="WORDS", help="Search by the labels that words name: 'beach sunset'."),
+    ] = None,
     *,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
@@ -69,6 +73,7 @@ def search(
       visterm search holiday/ --html results.html
       visterm search --label sunset
       visterm search --label beach --label people
+      visterm search --text "beach at sunset"
       visterm search a.jpg --label beach --not-label people --folder 2024
       visterm search a.jpg --after 2024-05 --before 2024-06 --where camera=X100
       visterm search a.jpg -k 100 --min-probability 0.8
@@ -82,6 +87,10 @@ def search(
     label_option = "--query-label"
     if "label" in options and not queries and query_label is None:  # --label alone names the query
         query_label, label_option = options.pop("label"), "--label"
+    if text is not None:
+        if queries or query_label:
+            raise UserError("give --text, a label or images, only one of them")
+        query_label, label_option = [text], "--text"
     asked = _asked(queries, query_label, label_option)
     request = SearchRequest.of(**options)
     of_images = next((name for name in OF_IMAGES if getattr(request, name) != getattr(SearchRequest, name)), None)
@@ -96,7 +105,7 @@ def search(
         raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")
     options["learner"] = chosen
     find: Any = searcher.search_label if query_label else searcher.search
-    answers = find(asked, **options)
+    answers = find(asked, **options) if text is None else searcher.search_text(text, **options)
     if "k" in options and request.k > len(searcher.images):
         console.warn(
             f"-k {request.k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked"

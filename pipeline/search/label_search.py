@@ -7,17 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
+from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration
 from visterm.pipeline.store.models import check_learners, check_trained
 
 from .answers import Answer, Answers, LabelAnswer, LabelResult, ResultRow
 from .filters import NO_FILTER
-from .labels import check_filter, label_numbers, label_results, ranking_labels, with_label_vectors
+from .labels import UnknownLabel, check_filter, label_numbers, label_results, ranking_labels, with_label_vectors
 from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
 from .request import OPTIONS, RESULTS, LabelSearchOptions, SearchRequest
+from .words import MAX_TEXT, TextLabels, labels_of_text
 
 LABELS = 5  # per query, by default
 _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
@@ -36,8 +38,12 @@ class SearchOutcome:
 class LabelSearcher(RunLearners):
     """Searches by label, and labels of images; see `Searcher`."""
 
-    def find_labels(self, labels: Sequence[str], request: SearchRequest) -> SearchOutcome:
-        """Rank the images for a label, or for several labels together; see `search_label`."""
+    def find_labels(self, labels: Sequence[str], request: SearchRequest, *, evenly: bool = False) -> SearchOutcome:
+        """Rank the images for a label, or for several labels together; see `search_label`.
+
+        With `evenly` the scores of each label are standardised over the images first: a label whose scores differ most
+        would decide alone.
+        """
         import numpy as np
 
         from visterm.retrieval.stored import part
@@ -49,12 +55,15 @@ class LabelSearcher(RunLearners):
         rows = None if request.filter == NO_FILTER else self.gallery.rows_of(request.filter)
         X = self.X if rows is None else part(self.X, rows)
         blocks = [
-            annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers].mean(axis=1)
+            annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers]
             for i in range(0, X.shape[0], _ROWS_PER_BLOCK)
         ]
         ranked: Ranked = []
         if blocks:  # otherwise no image passes the filter
-            scores = np.concatenate(blocks)  # (n_images,)
+            of_labels = np.concatenate(blocks)  # (n_images, n_labels)
+            if evenly:
+                of_labels = (of_labels - of_labels.mean(axis=0)) / np.maximum(of_labels.std(axis=0), 1e-12)
+            scores = of_labels.mean(axis=1)
             order = np.argsort(-scores, kind="stable")
             best = order if rows is None else rows[order]
             there = self._first_there(best, request.offset + request.k)[request.offset :]
@@ -126,6 +135,41 @@ class LabelSearcher(RunLearners):
         """
         labels = [labels] if isinstance(labels, str) else list(labels)
         return self._answers(self.find_labels(labels, SearchRequest.of(k, learner, **options)))
+
+    def labels_of_text(self, text: str) -> TextLabels:
+        """Return the labels of the run that the words of a text name; UnknownLabel if none does.
+
+        See `visterm.pipeline.search.words.labels_of_text`. UserError if the text is too long.
+        """
+        if len(text) > MAX_TEXT:
+            raise UserError(f"a text of {len(text):,} characters; give at most {MAX_TEXT}")
+        names = list(self.gallery.albums.labels)
+        meant = labels_of_text(text, names)
+        if not meant.labels:
+            known = f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else "it has no labels"
+            asked = one_line(text)[:100]
+            raise UnknownLabel(
+                f"no word of {asked!r} is a label of run {self.run.name}; {known}; or search with an image"
+            )
+        return meant
+
+    def search_text(
+        self, text: str, k: int = RESULTS, learner: str | None = None, **options: Unpack[LabelSearchOptions]
+    ) -> Answers:
+        """Find the images that fit the labels best that a text names: ``"beach at sunset"``.
+
+        Near spellings are included; other words count for nothing, and are named in a note. The score is the mean of
+        the scores for each label, standardised over the images.
+
+        Raises
+        ------
+        UserError
+            No word names a label, the text is longer than 300 characters, or as `search_label`.
+        """
+        meant = self.labels_of_text(text)
+        if meant.unknown:
+            self._console.say(f"by {' + '.join(meant.labels)}; no labels: {', '.join(meant.unknown)}")
+        return self._answers(self.find_labels(meant.labels, SearchRequest.of(k, learner, **options), evenly=True))
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[LabelAnswer]:
         """Rank labels for images.

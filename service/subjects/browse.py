@@ -10,6 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from visterm.pipeline.search.filters import covers
+from visterm.pipeline.search.words import labels_of_text
 from visterm.service.schemas import FilterRequest, ImagesRequest
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, get
@@ -35,6 +36,10 @@ class Suggestions(TypedDict):
     labels: list[NamedAlbum]
     folders: list[NamedAlbum]
     images: list[ImageSummary]
+    words: Annotated[
+        list[str],
+        Field(description="Labels that the words of the text name; none where the text is the name of one label"),
+    ]
 
 
 class Album(NamedAlbum):
@@ -125,6 +130,7 @@ class BrowseSubject(Subject):
             "labels": named("label", albums.labels) if "label" in kinds else [],
             "folders": named("folder", albums.folders) if with_folders else [],
             "images": [self.service.image_summary(snapshot, row) for row in rows[:limit]],
+            "words": [] if kind != "all" or text in albums.labels else labels_of_text(text, albums.labels).labels,
         }
 
     @get("/api/albums", "collection")

@@ -133,8 +133,8 @@ class SearchSubject(Subject):
 
     @get("/search", "search")
     async def search(self, request: Annotated[SearchParameters, Query()]) -> list[SearchResponse]:
-        """Search with exactly one of: id, upload, query_label. The URL can be shared."""
-        _check_one_query(request, "id, upload, query_label", request.query_label)
+        """Search with exactly one of: id, upload, query_label, text. The URL can be shared."""
+        _check_one_query(request, "id, upload, query_label, text", request.query_label, request.text)
         return [await self._search(request)]
 
     async def _search(self, parameters: SearchParameters) -> SearchResponse:
@@ -150,7 +150,7 @@ class SearchSubject(Subject):
     @get("/search/columns", "search")
     def search_columns(self, request: Annotated[ColumnsRequest, Query()]) -> Columns:
         """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
-        _check_one_query(request, "id, upload, query_label", request.query_label)
+        _check_one_query(request, "id, upload, query_label, text", request.query_label, request.text)
         snapshot = self.service.snapshot
         outcome = self._find(snapshot, request, None)
         ranked, calibration = outcome.ranked[0], outcome.calibration
@@ -161,12 +161,16 @@ class SearchSubject(Subject):
 
     @post("/search", "search", writes=False)
     async def search_upload(self, http: Request, form: Annotated[UploadSearchRequest, _UPLOAD]) -> list[SearchResponse]:
-        """Search with exactly one of: an uploaded image (multipart field file), id, upload, query_label.
+        """Search with exactly one of: an uploaded image (form field file), id, upload, query_label, text.
 
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, SearchParameters)
-        _check_one_query(request, "id, upload, query_label, or a file in a POST", request.query_label, form.file)
+        names, given = (
+            "id, upload, query_label, text, or a file in a POST",
+            (request.query_label, request.text, form.file),
+        )
+        _check_one_query(request, names, *given)
         if form.file is None:
             return [await self._search(request)]
         snapshot, name, data = self.service.snapshot, form.file.filename or "", await form.file.read()
@@ -285,9 +289,11 @@ class SearchSubject(Subject):
     def _find(self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None) -> SearchOutcome:
         """Search for the query of a request."""
         request, searcher = parameters.request, snapshot.searcher
-        if parameters.query_label is not None:
+        if parameters.query_label is not None or parameters.text is not None:
             request = replace(request, learner=_annotator(snapshot, request.learner))
-            return searcher.find_labels([parameters.query_label], request)
+            if parameters.text is not None:
+                return searcher.find_labels(searcher.labels_of_text(parameters.text).labels, request, evenly=True)
+            return searcher.find_labels([parameters.query_label or ""], request)
         query = query or self.service.query(snapshot, parameters.id, parameters.upload)
         (name,), examples = query.names, []
         for image, weight in request.example:

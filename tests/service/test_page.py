@@ -365,6 +365,20 @@ def test_a_learner_that_was_chosen_stays_until_another_one_is(page, ids):
     expect(page.locator("#query")).not_to_contain_text("Ranked by")
 
 
+def test_words_that_name_labels_lead_to_photos_and_unknown_ones_to_a_concept(page):
+    box = page.locator("#q")
+    page.goto("")
+    box.fill("figs and a plumm")
+    expect(page.get_by_role("option", name="fig + plum")).to_be_visible()
+    page.keyboard.press("Enter")  # no learner of this run ranks labels
+    page.wait_until("location.search === '?view=album&label=fig&label=plum'")
+    box.fill("sunset over there")
+    page.get_by_role("option", name="Show three photos of it").click()
+    page.wait_until("location.search === '?view=photos'")
+    expect(page.locator("#toasts")).to_contain_text("Select three photos that show it")
+    assert page.violations() == []
+
+
 def test_plain_look_that_is_recommended_says_why(page, site, ids):
     run = site.get("/api/run").json()
     run |= {"default_learner": "cosine"}

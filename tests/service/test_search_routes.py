@@ -9,9 +9,11 @@ import pytest
 from PIL import Image as Pillow
 
 from visterm.learners.validation import CAUTIOUS_SPARSE
+from visterm.pipeline.console import Console
 from visterm.pipeline.evaluation.calibration import Calibration
 from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.search.searcher import Searcher
+from visterm.pipeline.stages.train import train
 from visterm.service import parts
 from visterm.service.subjects.search import SearchSubject
 
@@ -233,5 +235,23 @@ def test_annotate_refuses_what_search_refuses(client):
     picture = io.BytesIO()
     Pillow.new("1", (9000, 9000)).save(picture, "PNG")
     data = (b"hello, this is text", 415, "JPEG, PNG"), (picture.getvalue(), 413, "9000 x 9000 pixels")
-    for sent, status, words in (*data, (bytes(parts.UPLOAD_BYTES), 413, "33,554,432 bytes")):
+    for sent, status, words in (*data, (bytes(parts.UPLOAD_BYTES), 413, "67,108,864 bytes")):
         client.check_error(client.post("/annotate", files={"file": ("x.jpg", sent)}), status, words)
+
+
+def test_a_search_by_words(own_shown, serving):
+    """By the labels that they name, where a learner ranks labels."""
+    run = own_shown
+    config = run.configure(None, ["ovr.n_steps=2000"])
+    train(run, config, "ovr", Console(quiet=True))
+    with serving(run) as client:
+        both = client.get("/search", params={"text": "figs and a plumm", "k": 5}).json()[0]
+        assert (both["query"], both["learner"], both["key"]) == ("fig + plum", "ovr", None)
+        one = client.get("/search", params={"text": "FIG", "k": 9}).json()[0]["results"]
+        same = client.get("/search", params={"query_label": "fig", "k": 9}).json()[0]["results"]
+        assert [result["id"] for result in one] == [result["id"] for result in same]
+        columns = client.get("/search/columns", params={"text": "figs and a plumm"}).json()
+        assert columns["ids"][:5] == [result["id"] for result in both["results"]]
+        client.check_error(client.get("/search", params={"text": "the sea"}), 404, "no word of 'the sea' is a label")
+        client.check_error(client.get("/search", params={"text": "x" * 301}), 422, "text")
+        client.check_error(client.get("/search", params={"text": "fig", "id": 1}), 422, "exactly one of")

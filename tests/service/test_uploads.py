@@ -48,7 +48,7 @@ def test_upload_of_too_many_pixels_or_bytes_is_not_decoded(client):
     assert len(stream.getvalue()) < 50_000
     client.check_error(client.upload(stream.getvalue()), 413, "9000 x 9000 pixels")
     data = np.random.default_rng(0).bytes(UPLOAD_BYTES)
-    client.check_error(client.upload(data), 413, "33,554,432 bytes")
+    client.check_error(client.upload(data), 413, "67,108,864 bytes")
 
     def parts():  # without Content-Length
         for start in range(0, len(data), 2**20):

@@ -1,8 +1,8 @@
 // The address of the page holds the query and the view, so that Back, Forward, reload and shared
 // links work.
 //
-//   id | upload | query_label   the query: an image of the collection, a picture uploaded (its
-//                               hash), a label
+//   id | upload | query_label | text   the query: an image of the collection, a picture uploaded
+//                               (its hash), a label, words that name labels
 //   learned_weight              weight of the learned similarity, 0 (how images look) to 1
 //   learner, with               ranked by; compared with (a learner, or "before": the ranking
 //                               before the last update)
@@ -26,6 +26,7 @@
  *   id?: number,
  *   upload?: string,
  *   query_label?: string,
+ *   text?: string,
  *   example?: string | string[],
  *   weight?: number,
  *   region?: string,
@@ -47,7 +48,10 @@
  *   at?: string,
  * }} Request
  */
-/** @typedef {{ id?: number, upload?: string, query_label?: string }} Query one of the three */
+/**
+ * One of them.
+ * @typedef {{ id?: number, upload?: string, query_label?: string, text?: string }} Query
+ */
 
 /** Filters of images. @type {(keyof Request)[]} */
 export const FILTERS = ["label", "not_label", "folder", "after", "before", "where"];
@@ -67,6 +71,7 @@ const NAMES = [
   "id",
   "upload",
   "query_label",
+  "text",
   ...OPTIONS,
   "with",
   ...FILTERS,
@@ -150,14 +155,19 @@ export function addressOf(state) {
  * @param {Query} query
  * @returns {Query | null}
  */
-export const queryOf = ({ id, upload, query_label }) =>
+export const queryOf = ({ id, upload, query_label, text }) =>
   id !== undefined
     ? { id }
     : upload !== undefined
       ? { upload }
       : query_label !== undefined
         ? { query_label }
-        : null;
+        : text !== undefined
+          ? { text }
+          : null;
+
+/** The label, or the words that name labels, of a query by no image. @param {Request} request */
+export const wordsOf = ({ query_label, text }) => query_label ?? text;
 
 /**
  * The values of a request under these names; undefined where it has none.

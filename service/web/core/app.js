@@ -1,7 +1,7 @@
 // The search page: connects what people do (clicks, keys, files, the address) to the modules that
 // do it.
 
-import { queryOf, readAddress } from "./address.js";
+import { queryOf, readAddress, wordsOf } from "./address.js";
 import { takeDrop, takeFiles } from "../gallery/adding.js";
 import "../teach/again.js";
 import { toggleBeside, toggleExplanation } from "../gallery/dialog.js";
@@ -108,8 +108,7 @@ function bindFiles() {
 // What the bar of the selection does with the page.
 bindActs({
   canMark: () => Boolean(!state.request.view && state.ranking?.key),
-  canAdd: () =>
-    Boolean(!state.request.view && queryOf(state.request) && !state.request.query_label),
+  canAdd: () => Boolean(!state.request.view && queryOf(state.request) && !wordsOf(state.request)),
   add: (images) => void addExamples(images.map((image) => image.id)),
   markOf: (id) => (state.request.view ? 0 : marks.of.get(id)),
   mark: (images, value) => void markAll(images, value),

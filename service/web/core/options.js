@@ -1,6 +1,7 @@
 // The menu "Options": how photos are shown, and (folded) which learner ranks and the model that
 // marks update.
 
+import { wordsOf } from "./address.js";
 import { $, $$, activeElement, el, targetOf } from "./dom.js";
 import { remember, remembered } from "./remember.js";
 import { command } from "./says.js";
@@ -43,7 +44,7 @@ const select = (names, chosen, choose, first) =>
 
 /** @param {string} learner */
 export function rankBy(learner) {
-  if (!state.request.query_label) chooseLearner(learner);
+  if (!wordsOf(state.request)) chooseLearner(learner);
   return change({
     learner,
     with: state.request.with === learner ? undefined : state.request.with,
@@ -55,7 +56,7 @@ export function rankBy(learner) {
 // Which learner ranks, and a second one beside it.
 function ranking() {
   const { run, request } = state;
-  const learners = (request.query_label ? run.annotators : run.learners).map((name) => [
+  const learners = (wordsOf(request) ? run.annotators : run.learners).map((name) => [
     name,
     learnerName(name),
   ]);

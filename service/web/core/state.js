@@ -2,7 +2,7 @@
 // `request`, search.js reads `run` and rankings, learning.js changes models. The other modules
 // draw.
 
-import { FILTERS, pick, queryOf, searchOf } from "./address.js";
+import { FILTERS, pick, queryOf, searchOf, wordsOf } from "./address.js";
 import { remember, remembered } from "./remember.js";
 import { Marks } from "../teach/marks.js";
 
@@ -108,7 +108,7 @@ export const chooseLearner = (learner) =>
 
 /** @param {Request} request @returns {Request} */
 export const byChosen = (request) =>
-  request.learner !== undefined || request.query_label || !queryOf(request)
+  request.learner !== undefined || wordsOf(request) || !queryOf(request)
     ? request
     : { ...request, learner: chosenLearner() };
 
@@ -121,7 +121,7 @@ export function settings() {
   const { request } = state;
   if (request.view) return {};
   const kept = pick(request, [...FILTERS, "exclude_duplicates"]);
-  if (request.query_label) return kept;
+  if (wordsOf(request)) return kept;
   const other = request.with === "before" ? undefined : request.with;
   return { ...kept, ...pick(request, ["learner", "learned_weight"]), with: other };
 }
@@ -164,8 +164,9 @@ export const onlineLearner = () =>
 export const uploadNames = () => remembered("names", {});
 
 export function queryName() {
-  const { query_label, upload } = state.request;
-  if (query_label) return query_label;
+  const { upload } = state.request;
+  const words = wordsOf(state.request);
+  if (words) return words;
   if (upload) return uploadNames()[upload] ?? "uploaded image";
   return (state.ranking?.query ?? "").split("/").slice(-2).join("/");
 }

@@ -1,6 +1,6 @@
 // The viewer over a gallery: which photo it shows, and what its buttons do (viewer.js draws it).
 
-import { queryOf } from "../core/address.js";
+import { queryOf, wordsOf } from "../core/address.js";
 import { $ } from "../core/dom.js";
 import { remember, remembered } from "../core/remember.js";
 import { toast } from "../core/says.js";
@@ -42,14 +42,14 @@ export function openDialog() {
     mark: query ? marks.of.get(image.id) : 0,
     markable: Boolean(query && ranking.key),
     explain: Boolean(query && request.explain),
-    beside: Boolean(query && !query.query_label && remembered("beside", false)),
+    beside: Boolean(query && !wordsOf(query) && remembered("beside", false)),
     learner: !query || by === before ? null : by.learner,
     learned_weight: state.request.learned_weight,
     model: query && ("name" in by ? by.name : modelName(by.learner)),
     query: query && {
       values: query,
       name: queryName(),
-      address: query.query_label ? null : queryAddress(query, 1024),
+      address: wordsOf(query) ? null : queryAddress(query, 1024),
     },
     act: {
       close: closeDialog,

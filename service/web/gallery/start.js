@@ -1,6 +1,6 @@
 // The start page: random samples of the collection, and the recent queries of this browser.
 
-import { addressOf, queryOf } from "../core/address.js";
+import { addressOf, queryOf, wordsOf } from "../core/address.js";
 import { get } from "../core/api.js";
 import { $, el, link } from "../core/dom.js";
 import { remember, remembered } from "../core/remember.js";
@@ -76,7 +76,7 @@ function drawRecent() {
                 "li",
                 link(
                   query,
-                  [queryPicture(query, name), query.query_label ? null : el("span.unseen", name)],
+                  [queryPicture(query, name), wordsOf(query) ? null : el("span.unseen", name)],
                   { title: name },
                 ),
               ),

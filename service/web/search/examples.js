@@ -1,6 +1,6 @@
 // The images of a query of several: the examples in the address, each with a weight.
 
-import { queryOf } from "../core/address.js";
+import { queryOf, wordsOf } from "../core/address.js";
 import { toast } from "../core/says.js";
 import { change } from "../core/history.js";
 import { asList, state } from "../core/state.js";
@@ -63,8 +63,8 @@ export const addUpload = (upload) =>
 /** @param {Example[]} images */
 function add(images) {
   const { request } = state;
-  if (!queryOf(request) || request.query_label)
-    return change({ ...images[0].query, query_label: undefined });
+  if (!queryOf(request) || wordsOf(request))
+    return change({ ...images[0].query, query_label: undefined, text: undefined });
   const added = images.filter(({ query }) => !isSame(query, queryOf(request)));
   if (!added.length) return toast("This image is the query itself.");
   const list = examples().filter((one) => !added.some(({ image }) => image === one.image));

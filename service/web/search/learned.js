@@ -1,5 +1,6 @@
 // The slider between how photos look and what was learned: results change while it is dragged.
 
+import { wordsOf } from "../core/address.js";
 import { $, el } from "../core/dom.js";
 import { change } from "../core/history.js";
 import { state } from "../core/state.js";
@@ -33,7 +34,7 @@ async function apply(weight) {
 export function drawLearned() {
   const bar = $("#learned");
   const { request, ranking } = state;
-  bar.hidden = Boolean(request.query_label || request.with) || PLAIN.includes(ranking.learner);
+  bar.hidden = Boolean(wordsOf(request) || request.with) || PLAIN.includes(ranking.learner);
   const weight = request.learned_weight ?? ranking.learned_weight ?? 1;
   /** @type {HTMLInputElement} */
   const slider = $("input", bar);

@@ -1,6 +1,6 @@
 // The bar above the results: the query, the filters and the metrics of MuSL.
 
-import { addressOf, queryOf } from "../core/address.js";
+import { addressOf, queryOf, wordsOf } from "../core/address.js";
 import { $, $$, activeElement, el, refill } from "../core/dom.js";
 import { copy } from "../core/says.js";
 import { percent, plural, present, seconds } from "../core/text.js";
@@ -54,7 +54,7 @@ function drawTitle() {
             ]
           : "\u00a0",
       ),
-      ranking && !request.query_label && !request.with ? why(ranking.learner) : null,
+      ranking && !wordsOf(request) && !request.with ? why(ranking.learner) : null,
     ),
     el(
       "p.links",

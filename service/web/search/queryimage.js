@@ -1,5 +1,6 @@
 // The picture of a query: an image of the collection, or an upload.
 
+import { wordsOf } from "../core/address.js";
 import { el } from "../core/dom.js";
 import { orElse } from "../core/pictures.js";
 
@@ -17,7 +18,7 @@ export const queryAddress = ({ id, upload }, size) =>
  * @param {string} name
  */
 export function queryPicture(query, name) {
-  if (query.query_label) return el("span.word", name);
+  if (wordsOf(query)) return el("span.word", name);
   const img = el("img", { src: queryAddress(query, 256), alt: "", draggable: "false" });
   return orElse(img, () => el("span.word", name));
 }

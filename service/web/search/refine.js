@@ -1,6 +1,6 @@
 // The strip below the query: its examples with their weights, and its region.
 
-import { queryOf } from "../core/address.js";
+import { queryOf, wordsOf } from "../core/address.js";
 import { $, activeElement, el } from "../core/dom.js";
 import { examples, isSame, keep, removeFirst, weigh } from "./examples.js";
 import { change } from "../core/history.js";
@@ -19,7 +19,7 @@ function isRefined() {
 
 // The links of the query panel. Below it, the strip has a button of its own to add examples.
 export function refineLinks() {
-  if (state.request.query_label) return [];
+  if (wordsOf(state.request)) return [];
   return [
     !isRefined() && el("button.plain", { onclick: startAdding }, "Add an example"),
     el(

@@ -1,7 +1,7 @@
 // The search box: labels, folders, file names and ids as somebody types; pictures and addresses
 // that are pasted.
 
-import { FILTERS, queryOf } from "../core/address.js";
+import { FILTERS, pick, queryOf } from "../core/address.js";
 import { get, post } from "../core/api.js";
 import { $, $$, activeElement, el, icon, targetOf } from "../core/dom.js";
 import { picture } from "../core/pictures.js";
@@ -14,7 +14,7 @@ import { failure } from "../core/messages.js";
 import { asList, settings, state } from "../core/state.js";
 
 const WEB_ADDRESS = /^https?:\/\/\S+$/i;
-const WORDS = "Search by photo, label, file name or id";
+const WORDS = "Search by photo, words, file name or id";
 
 /** @import { Request } from "../core/address.js" */
 /** @import { Child } from "../core/dom.js" */
@@ -77,6 +77,17 @@ function chooseLabel(name, without) {
 const chooseFolder = (folder) =>
   inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." });
 
+/**
+ * Photos that fit the labels that words name: ranked where a learner ranks labels, else those that
+ * have one of them.
+ * @param {string} text
+ * @param {string[]} labels
+ */
+const showWords = (text, labels) =>
+  state.run.annotators.length
+    ? go({ text, ...pick(settings(), FILTERS) })
+    : go({ view: "album", label: labels });
+
 /** @param {string} url */
 async function searchAddress(url) {
   if (!state.run.limits.fetch_urls)
@@ -117,6 +128,15 @@ async function suggest() {
   /** @param {string} name */
   const named = (name) => name || "(image directory)";
   const groups = present([
+    found.words.length &&
+      !state.adding &&
+      group("Photos that show", [
+        option(
+          { label: found.words.join(" + "), what: "the best first" },
+          () => showWords(words, found.words),
+          icon("image"),
+        ),
+      ]),
     found.labels.length &&
       group(
         "Labels",
@@ -151,11 +171,18 @@ async function suggest() {
         ),
       ),
   ]);
-  draw(
-    groups.length || !text
-      ? groups
-      : [el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`)],
-  );
+  const none = () => [
+    el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`),
+    option(
+      { label: "Show three photos of it", what: "and more of these are found" },
+      () => {
+        toast("Select three photos that show it, then choose “Find more of these”.");
+        return go({ view: "photos" });
+      },
+      icon("question"),
+    ),
+  ];
+  draw(groups.length || !text || state.adding ? groups : none());
   if (activeElement() === input)
     announce(
       options.length

@@ -1,0 +1,73 @@
+"""The labels that a text names: several at once, in any order, with near spellings.
+
+>>> labels_of_text("Sunsets at the beech", ["beach", "sunset", "palm tree"])
+TextLabels(labels=['sunset', 'beach'], unknown=['at', 'the'])
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from .names import fold
+
+MAX_TEXT = 300  # characters
+_WORD = re.compile(r"[^\W_]+")
+_SHORTEST = 5  # letters of a word that may be misspelt
+_CUTOFF = 0.8  # similarity of near spellings, of difflib
+
+
+class TextLabels(NamedTuple):
+    """Labels that a text names, in its order, and its words that name none."""
+
+    labels: list[str]
+    unknown: list[str]
+
+
+def labels_of_text(text: str, names: Iterable[str]) -> TextLabels:
+    """Find the labels that the words of a text name.
+
+    The longest names are looked for first, so that "palm tree" is one label. Case, accents, punctuation and a plural
+    do not matter; a word of five letters or more may be misspelt.
+
+    Parameters
+    ----------
+    text : str
+        At most `MAX_TEXT` characters are read.
+    names : iterable of str
+        Labels of a run.
+    """
+    words = [match[0] for match in _WORD.finditer(fold(text[:MAX_TEXT]))]
+    known: dict[str, str] = {}
+    for name in names:
+        known.setdefault(" ".join(_WORD.findall(fold(name))), name)
+    known.pop("", None)
+    longest = max((name.count(" ") + 1 for name in known), default=0)
+    labels: dict[str, None] = {}
+    unknown = []
+    at = 0
+    while at < len(words):
+        size, name = _at(words[at : at + longest], known)
+        if name is None:
+            unknown.append(words[at])
+        else:
+            labels[known[name]] = None
+        at += size
+    return TextLabels(list(labels), unknown)
+
+
+def _at(words: Sequence[str], known: dict[str, str]) -> tuple[int, str | None]:
+    """Return how many of the first words name a label, and which; 1 and None if none does."""
+    sizes = range(len(words), 0, -1)
+    for size in sizes:
+        part = " ".join(words[:size])
+        for written in (part, f"{part}s", part.removesuffix("s"), part.removesuffix("es")):
+            if written in known:
+                return size, written
+    for size in sizes:
+        part = " ".join(words[:size])
+        if len(part) >= _SHORTEST and (near := difflib.get_close_matches(part, known, n=1, cutoff=_CUTOFF)):
+            return size, near[0]
+    return 1, None

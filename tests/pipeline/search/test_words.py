@@ -1,0 +1,47 @@
+"""The labels that a text names."""
+
+import numpy as np
+import pytest
+from running import json_of, refused, visterm
+
+from visterm.pipeline.search.words import labels_of_text
+
+NAMES = ["beach", "sunset", "palm tree", "tree", "lily_valley", "Café", "sea", "car"]
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "unknown"),
+    [
+        ("sunset at the beach", ["sunset", "beach"], ["at", "the"]),
+        ("Sunsets, BEECH!", ["sunset", "beach"], []),
+        ("palm trees", ["palm tree"], []),
+        ("tree palm", ["tree"], ["palm"]),
+        ("lilly valley cafe", ["lily_valley", "Café"], []),
+        ("scar see", [], ["scar", "see"]),  # short words are not misspelt
+        ("sea sea car", ["sea", "car"], []),
+        ("", [], []),
+        ("\x00 \n !", [], []),
+    ],
+)
+def test_labels_of_a_text(text, labels, unknown):
+    assert labels_of_text(text, NAMES) == (labels, unknown)
+
+
+def test_a_search_by_words_counts_each_label_as_much_as_the_others(finished, searcher):
+    ask = ["search", "-k", "5", "--learner", "wsabie"]
+    (by_words,) = json_of(*ask, "--text", "plumms or an apple", cwd=finished)
+    assert by_words["query"] == "plum + apple"
+    annotator, _, names = searcher._annotator("wsabie")
+    scores = annotator.label_scores(searcher.X)[:, [names.index("plum"), names.index("apple")]]
+    scores = ((scores - scores.mean(axis=0)) / scores.std(axis=0)).mean(axis=1)
+    best = np.argsort(-scores, kind="stable")[:5]
+    assert [result["id"] for result in by_words["results"]] == [searcher.images[row].id for row in best]
+    assert [result["score"] for result in by_words["results"]] == pytest.approx(scores[best], abs=1e-5)
+    (one,) = json_of(*ask, "--text", "plums", cwd=finished)
+    (same,) = json_of(*ask, "--label", "plum", cwd=finished)
+    assert [result["id"] for result in one["results"]] == [result["id"] for result in same["results"]]
+    said = visterm(*ask, "--text", "plums or an apple", cwd=finished).stderr
+    assert "by plum + apple; no labels: or, an" in said
+    assert "no word of 'the sea' is a label of run fruit; there are" in refused(*ask, "--text", "the sea", cwd=finished)
+    assert "10,000 characters; give at most 300" in refused(*ask, "--text", "x" * 10_000, cwd=finished)
+    assert "only one of them" in refused(*ask, "--text", "plum", "--label", "apple", cwd=finished)
