@@ -146,7 +146,9 @@ def facts(results: Results) -> dict[str, Any]:
         ),
         "word_means": {key: np.mean(values(own, "p@1")) for key, own in words.items()},
         "word_edges": lambda *names: edges_behind(words, n_words[-1], names),
-        "wide": [values(words[n_words[-1], name], "p@1")[0] for name in ("WSABIE, WARP", WIDE)] if full else None,
+        "wide": above(words, n_words[-1:], WIDE, "one-vs-rest", unit="D = 300, {:,} words", per=TEST_PER_POST)
+        if full
+        else None,
         "word_costs": {
             key: {"query_us": np.median([one["query_us"] for one in own]), "mb": own[0]["bytes"] / 1e6}
             for key, own in words.items()

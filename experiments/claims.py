@@ -36,8 +36,8 @@ class Claim(NamedTuple):
     chosen : bool
         Whether its systems have settings that validation chose: the verdict is open where these lie at the edge of
         those tried. False: settings are the paper's, or all of a range.
-    size : (float, float), optional
-        The paper's size, from the least to the largest of its data sets; infinite where it is a bound.
+    size : tuple of float, optional
+        The paper's size; several of data sets, or both ends of a range, which is infinite where it is a bound.
     unit : {"times", "points", "value"}
         What the size is of: what is ahead divided by the other; the difference, in the units of the page; or a figure
         that the page hands over.
@@ -52,7 +52,7 @@ class Claim(NamedTuple):
     words: str
     figure: str = ""
     chosen: bool = True
-    size: tuple[float, float] | None = None
+    size: tuple[float, ...] = ()
     unit: str = "times"
     comparable: bool = True
     needs: str = ""
@@ -95,7 +95,7 @@ CLAIMS = {
         "OASIS saturates early",
         "35K",
         chosen=False,
-        size=(35_000, 35_000),
+        size=(35_000,),
         unit="value",
     ),
     "oasis-falls": Claim(
@@ -111,20 +111,14 @@ CLAIMS = {
         "W becomes almost symmetric",
         "0.94",
         chosen=False,
-        size=(0.94, 0.94),
+        size=(0.94,),
         unit="value",
     ),
     "metric-over-metrics": Claim("NIPS", METRIC, "OASIS made a metric is above similarities learned as metrics"),
     "lego-eta": Claim("JMLR", ETA, "LEGO varies less over eta than over the splits", chosen=False),
     "lmnn-overfits": Claim("JMLR", OVERFITS, "LMNN gains more on training images: it overfits", chosen=False),
     "dissim-time": Claim(
-        "JMLR",
-        DISSIM,
-        "OASIS is twice as fast as Dissim-OASIS",
-        "2 times",
-        chosen=False,
-        size=(2, 2),
-        unit="value",
+        "JMLR", DISSIM, "OASIS is twice as fast as Dissim-OASIS", "2 times", chosen=False, size=(2,), unit="value"
     ),
     "theorem-1": Claim("JMLR", THEOREM, "The mistakes of OASIS are bounded", chosen=False),
     "psd-after": Claim("JMLR", PSD, "At early stopping, projecting after learning is best", chosen=False),
@@ -136,7 +130,7 @@ CLAIMS = {
         TIMES,
         "MCML takes two orders of magnitude longer",
         "100 times",
-        size=(100, 100),
+        size=(100,),
         unit="value",
         comparable=False,
     ),
@@ -145,7 +139,7 @@ CLAIMS = {
         TIMES,
         "LMNN takes an order of magnitude longer",
         "10 times",
-        size=(10, 10),
+        size=(10,),
         unit="value",
         comparable=False,
     ),
@@ -161,9 +155,7 @@ CLAIMS = {
         "Time to early stopping is linear in the images",
         needs="five seeds of 32,000 images without a cap on triplets, 0.3 h",
     ),
-    "aroma-lead": Claim(
-        "AROMA", LEFT, "AROMA leads all others at the head of the list", "0.33 : 0.22", size=(1.5, 1.5)
-    ),
+    "aroma-lead": Claim("AROMA", LEFT, "AROMA leads all others at the head of the list", "0.33 : 0.22", size=(1.5,)),
     "aroma-over-euclidean": Claim("AROMA", LEFT, "AROMA is above the Euclidean distance"),
     "aroma-over-hier": Claim("AROMA", LEFT, "AROMA is above HIER at the head of the list"),
     "aroma-over-lmnn": Claim("AROMA", LEFT, "AROMA is above LMNN"),
@@ -261,25 +253,17 @@ CLAIMS = {
         needs="PAMIR-IA for 25.6M steps, 0.1 h",
     ),
     "knn-over-wsabie": Claim(
-        "WSABIE",
-        ALL_SYSTEMS,
-        "ImageNet: exact k-NN is above WSABIE",
-        "4.5 : 4.03 %",
-        size=(4.5 / 4.03, 4.5 / 4.03),
+        "WSABIE", ALL_SYSTEMS, "ImageNet: exact k-NN is above WSABIE", "4.5 : 4.03 %", size=(4.5 / 4.03,)
     ),
     "wsabie-over-knn": Claim(
-        "WSABIE",
-        ALL_SYSTEMS,
-        "Web data: WSABIE is above exact k-NN",
-        "1.03 : 0.30 %",
-        size=(1.03 / 0.30, 1.03 / 0.30),
+        "WSABIE", ALL_SYSTEMS, "Web data: WSABIE is above exact k-NN", "1.03 : 0.30 %", size=(1.03 / 0.30,)
     ),
     "tree-loses": Claim(
         "WSABIE",
         LEAF,
         "Approximate k-NN loses most of exact k-NN",
         "1.55 : 4.5 %",
-        size=(1.55 / 4.5, 1.55 / 4.5),
+        size=(1.55 / 4.5,),
         unit="value",
     ),
     "wsabie-sibling": Claim(
@@ -290,18 +274,10 @@ CLAIMS = {
         size=(5.18 / 4.39, 9.84 / 2.94),
     ),
     "linear-warp": Claim(
-        "WSABIE",
-        LOSSES,
-        "ImageNet: linear WARP is above WSABIE",
-        "4.25 : 4.03 %",
-        size=(4.25 / 4.03, 4.25 / 4.03),
+        "WSABIE", LOSSES, "ImageNet: linear WARP is above WSABIE", "4.25 : 4.03 %", size=(4.25 / 4.03,)
     ),
     "wsabie-over-linear": Claim(
-        "WSABIE",
-        LOSSES,
-        "Web data: WSABIE is above linear WARP",
-        "1.03 : 0.94 %",
-        size=(1.03 / 0.94, 1.03 / 0.94),
+        "WSABIE", LOSSES, "Web data: WSABIE is above linear WARP", "1.03 : 0.94 %", size=(1.03 / 0.94,)
     ),
     "wsabie-memory": Claim(
         "WSABIE",
@@ -309,7 +285,7 @@ CLAIMS = {
         "WSABIE needs a hundredth of the memory",
         "1,200 : 12 MB",
         chosen=False,
-        size=(100, 100),
+        size=(100,),
         unit="value",
     ),
     "wsabie-queries": Claim(
@@ -326,7 +302,7 @@ CLAIMS = {
         "table 4: sizes of the space, up to 500",
         "The size of the space matters little",
         "4.03 : 3.48 %",
-        size=(4.03 / 3.48, 4.03 / 3.48),
+        size=(4.03 / 3.48,),
         unit="value",
     ),
     "ensemble-sizes": Claim(
@@ -334,7 +310,7 @@ CLAIMS = {
         ENSEMBLES,
         "Three sizes together are far above one",
         "6.14 : 4.03 %",
-        size=(6.14 / 4.03, 6.14 / 4.03),
+        size=(6.14 / 4.03,),
         needs="the sizes and ensembles on 1,452 words, 1 h",
     ),
     "ensemble-equal": Claim(
@@ -346,7 +322,7 @@ CLAIMS = {
     "metrics-rise": Claim("MuSL", METRICS, "A metric per category is above one for all"),
     "metrics-few": Claim("MuSL", METRICS, "A few metrics come close to one per category"),
     "metrics-five": Claim(
-        "MuSL", METRICS, "K = 5 is above one metric, with our changes", "10 points", size=(10, 10), unit="points"
+        "MuSL", METRICS, "K = 5 is above one metric, with our changes", "10 points", size=(10,), unit="points"
     ),
     "metrics-printed": Claim(
         "MuSL",
@@ -354,48 +330,33 @@ CLAIMS = {
         "K = 5 is above one metric, as printed",
         "10 points",
         chosen=False,
-        size=(10, 10),
+        size=(10,),
         unit="points",
     ),
     "joint-over-random": Claim(
-        "MuSL", METRICS, "Joint grouping is above random grouping", "5 points", size=(5, 5), unit="points"
+        "MuSL", METRICS, "Joint grouping is above random grouping", "5 points", size=(5,), unit="points"
     ),
     "joint-over-kmeans": Claim(
-        "MuSL", METRICS, "Joint grouping is above k-means grouping", "5 points", size=(5, 5), unit="points"
+        "MuSL", METRICS, "Joint grouping is above k-means grouping", "5 points", size=(5,), unit="points"
     ),
-    "retraining": Claim("MuSL", METRICS, "Re-training raises accuracy", "2 points", size=(2, 2), unit="points"),
+    "retraining": Claim("MuSL", METRICS, "Re-training raises accuracy", "2 points", size=(2,), unit="points"),
     "caltech-metrics": Claim(
-        "MuSL",
-        CALTECH,
-        "Caltech-20: a metric per category is above one",
-        "14 points",
-        size=(14, 14),
-        unit="points",
+        "MuSL", CALTECH, "Caltech-20: a metric per category is above one", "14 points", size=(14,), unit="points"
     ),
     "caltech-joint": Claim("MuSL", CALTECH, "Caltech-20: joint grouping tends to be best"),
     "groups-over-kmeans": Claim("MuSL", GROUPS, "K = 3 finds the sources, k-means does not"),
     "groups-are-sources": Claim("MuSL", GROUPS, "The groups of K = 3 are the sources"),
     "stable": Claim(
-        "MuSL",
-        STABILITY,
-        "Groupings are stable, those of k-means are not",
-        "96 : 50 %",
-        size=(96, 96),
-        unit="value",
+        "MuSL", STABILITY, "Groupings are stable, those of k-means are not", "96 : 50 %", size=(96,), unit="value"
     ),
     "novel-metric": Claim("MuSL", NOVEL, "Novel categories get the metric of their source"),
     "novel-many": Claim("MuSL", NOVEL, "Too many metrics hurt novel categories"),
     "novel-over-one": Claim(
-        "MuSL",
-        NOVEL,
-        "Novel categories: K = 3 is above one metric",
-        "25 points",
-        size=(25, 25),
-        unit="points",
+        "MuSL", NOVEL, "Novel categories: K = 3 is above one metric", "25 points", size=(25,), unit="points"
     ),
     "novel-over-kmeans": Claim("MuSL", NOVEL, "Novel categories: joint is above k-means grouping"),
     "all-few": Claim("MuSL", NOVEL, "Known and novel: a few metrics are best"),
     "all-over-kmeans": Claim(
-        "MuSL", NOVEL, "Known and novel: joint is above k-means", "5 points", size=(5, 5), unit="points"
+        "MuSL", NOVEL, "Known and novel: joint is above k-means", "5 points", size=(5,), unit="points"
     ),
 }

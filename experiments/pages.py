@@ -136,7 +136,7 @@ class Finding:
     def size(self) -> str:
         """Where the paper's size lies, of `SIZES`: in the 95 % interval of what is measured; empty if it gives none."""
         claim = CLAIMS.get(self.name)
-        if claim is None or claim.size is None:
+        if claim is None or not claim.size:
             return ""
         if not claim.comparable:
             return "not comparable"
@@ -145,8 +145,7 @@ class Finding:
             return "not measured"
         has_interval = low is not None and high is not None
         low, high = (low, high) if has_interval else (mean, mean)
-        least, largest = sorted(claim.size)
-        if low <= largest and high >= least:
+        if low <= max(claim.size) and high >= min(claim.size):
             return "inside"
         return "excluded" if has_interval else "outside, no interval"
 

@@ -184,7 +184,7 @@ def choose_on_posts(
 def measure_on_words(system: str, n_words: int | None, small: bool) -> dict[str, Any]:
     """A system's figures, one a repeat, with settings chosen on the first, and those of its kin with the same settings.
 
-    Its kin: of k-NN the leaves of a tree, of WSABIE on all words a wider space, once.
+    Its kin: of k-NN the leaves of a tree, of WSABIE on all words a wider space.
     """
     grid = WORD_GRIDS[system]
     learned, validating, _ = load_words(0, n_words)
@@ -198,7 +198,7 @@ def measure_on_words(system: str, n_words: int | None, small: bool) -> dict[str,
             for name, parts in LEAVES.items():
                 leaf_size = -(-X.shape[0] // parts)
                 learners[name] = clone(chosen).set_params(algorithm="tree", leaf_size=leaf_size, **COMMON)
-        elif system == "WSABIE, WARP" and n_words is None and not repeat:
+        elif system == "WSABIE, WARP" and n_words is None:
             learners[WIDE] = clone(chosen).set_params(n_components=300)
         for name, learner in learners.items():
             own = figures_on_words(clone(learner), X, y, *test) | chosen_settings(chosen, grid, edges)
