@@ -81,6 +81,7 @@ def features(
     place, configuration = open_run(run, config, settings, named_after)
     console = make_console()
     summary = stage(place, configuration, root, console, force=force)
+    place.make_current()
     say_kept(place, configuration, settings, console)
     if as_json:
         print(json.dumps({"run": place.name} | summary))

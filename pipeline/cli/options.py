@@ -52,6 +52,7 @@ class Globals:
     debug = False
     quiet = False
     progress: bool | None = None
+    run: Run | None = None  # of the command
 
 
 RunOption = Annotated[str | None, typer.Option("--run", envvar="VISTERM_RUN", help="Run name: a folder in runs/.")]
@@ -222,23 +223,28 @@ def run_named(name: str) -> Run:
 def open_run(
     name: str | None, file: Path | None, settings: list[str] | None, images: Path | None = None
 ) -> tuple[Run, Config]:
-    """Find the run: by name, else by the configuration's name, else by the images', else the only one there is."""
+    """Find the run: by name, else the configuration's, else the images', else the only one, else the last used."""
+    from visterm.pipeline.store.run import current_run, no_such_run, run_names, runs_folder
+
     if name is None and file is not None:
         name = file.stem
     if name is None and images is not None:
         name = images.resolve().name or "images"
-    from visterm.pipeline.store.run import runs_folder
-
     if name is None:
-        runs = runs_folder()
-        names = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
-        if len(names) != 1:
-            known = f"one of {', '.join(names)}" if names else f"{runs} is empty, run 'visterm features IMAGES' first"
-            raise UserError(f"no run given; use --run NAME: {known}")
-        name = names[0]
+        names = run_names()
+        name = names[0] if len(names) == 1 else current_run()
+        if name is None:
+            known = f"one of {', '.join(names)}" if names else f"{runs_folder()} is empty"
+            first = "" if names else ", run 'visterm features IMAGES' first"
+            raise UserError(f"no run given; use --run NAME: {known}{first}")
+        if len(names) > 1:
+            make_console().say(f"run {name}, the last one used; --run NAME selects another one")
     place = run_named(name)
-    if images is None and not place.folder.is_dir():
-        raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")
+    if place.folder.is_dir():
+        place.make_current()
+    elif images is None:
+        raise UserError(no_such_run(name))
+    Globals.run = place
     return place, place.configure(file, settings or [])
 
 

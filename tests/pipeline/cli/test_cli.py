@@ -18,11 +18,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from running import CLASSES, SMALL, counts_by_path, json_of, note, refused, set_all, visterm
+from typer.testing import CliRunner
 
 from visterm.features import VistermExtractor
 from visterm.learners import OASIS
 from visterm.pipeline import console
-from visterm.pipeline.cli.app import main
+from visterm.pipeline.cli.app import app, main
 from visterm.pipeline.stages import demo_images as demo_images_stage
 from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
@@ -601,9 +602,42 @@ def test_what_cannot_be_used_does_not_stay(mine, write_images):
 def test_which_run(mine, write_images):
     write_images(mine / "other", ["a/1.jpg", "b/1.jpg"])
     visterm("features", "other", *SMALL, "--set", "features.n_visterms=4", cwd=mine)
-    assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of fruit, other"
+    current = "run {}, the last one used; --run NAME selects another one\n"
+    result = visterm("info", cwd=mine)  # the one that was made last
+    assert (result.stdout.splitlines()[0], result.stderr) == ("run:         other", current.format("other"))
+    assert visterm("info", "--run", "fruit", cwd=mine).stderr == ""
+    assert visterm("info", cwd=mine).stderr == current.format("fruit")  # the one that was used last
+    assert visterm("-q", "info", cwd=mine).stderr == ""
+    visterm("features", "other", cwd=mine)
+    assert visterm("info", cwd=mine).stderr == current.format("other")
+    shutil.rmtree(mine / "runs/other")  # the only one that there is
+    assert visterm("info", cwd=mine).stderr == ""
+    assert refused("info", "--run", "fruits", cwd=mine).startswith(
+        "visterm: no run fruits in runs (did you mean fruit?)"
+    )
     line = refused("info", cwd=mine / "fruit")
     assert line == "visterm: no run given; use --run NAME: runs is empty, run 'visterm features IMAGES' first"
+
+
+def test_a_named_run_that_was_never_used_is_asked_for(mine):
+    for name in ("one", "two"):
+        (mine / "runs" / name).mkdir()
+        (mine / "runs" / name / "config.yaml").touch()
+    shutil.rmtree(mine / "runs/fruit")
+    (mine / "runs/.current").write_text("fruit")
+    assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of one, two"
+
+
+def test_the_variable_names_the_run(mine, monkeypatch):
+    shutil.copytree(mine / "runs/fruit", mine / "runs/copy")
+    monkeypatch.chdir(mine)
+    for name in ("copy", "fruit", "copy"):
+        monkeypatch.setenv("VISTERM_RUN", name)
+        result = CliRunner().invoke(app, ["info", "--json"], prog_name="visterm")
+        assert json.loads(result.stdout)["run"] == name
+        assert result.stderr == ""
+    result = CliRunner().invoke(app, ["info", "--json", "--run", "fruit"], prog_name="visterm")
+    assert json.loads(result.stdout)["run"] == "fruit"
 
 
 @pytest.mark.slow
