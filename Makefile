@@ -155,6 +155,7 @@ $(API): $(BIN)/.installed node_modules/.installed $(wildcard service/*.py servic
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm
 	@for room in $(ROOMS); do ln -sfn ../../../$$room build/typing/visterm/$$room; done
+	@ln -sf ../../../package/__init__.pyi build/typing/visterm/
 
 screenshots: install  ## take the pictures of the page in docs/screens, from a run with an evaluation (RUN)
 	@$(BIN)/python tests/screenshots.py "runs/$(RUN)"

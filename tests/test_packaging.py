@@ -23,7 +23,7 @@ def packages_with_python(repository):
     """Every folder of the rooms that holds Python, as it is imported."""
     files = [file for room in ROOMS for file in (repository / room).rglob("*.py")]
     folders = {file.relative_to(repository).parent for file in files}
-    return {".".join(("visterm", *folder.parts)) for folder in folders if "tests" not in folder.parts}
+    return {"visterm", *(".".join(("visterm", *folder.parts)) for folder in folders if "tests" not in folder.parts)}
 
 
 def test_every_folder_of_python_is_packaged(repository):
@@ -51,6 +51,24 @@ def test_every_pinned_version_can_be_installed_with_the_oldest_python(repository
     assert [name for name, versions in ranges.items() if not SpecifierSet(versions).contains(oldest)] == []
 
 
+def test_the_package_has_a_version_its_names_and_the_command(tmp_path):
+    program = """
+import sys
+import visterm
+assert not {"numpy", "pydantic", "typing"} & set(sys.modules)  # the command handles signals before them
+from visterm import LabelEditor, Searcher, open_run
+assert Searcher is visterm.pipeline.Searcher
+assert visterm.learners.OASIS.__name__ == "OASIS"
+assert {"Searcher", "learners", "__version__"} <= set(dir(visterm))
+assert not hasattr(visterm, "nothing")
+print(visterm.__version__)
+"""
+    version = metadata.version("visterm")
+    for arguments, line in ((("-c", program), version), (("-m", "visterm", "--version"), f"visterm {version}")):
+        result = subprocess.run([sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert (result.stdout, result.stderr) == (f"{line}\n", "")
+
+
 @pytest.fixture(params=["modules", "bundle"])
 def bundled(request, repository):
     """Whether the page is bundled, which needs node and what npm installs."""
@@ -64,7 +82,7 @@ def bundled(request, repository):
 def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bundled(repository, tmp_path, bundled):
     source = tmp_path / "source"
     source.mkdir()
-    for name in (*ROOMS, "pyproject.toml", "setup.py", "bundle.js", "package.json", "README.md", "LICENSE"):
+    for name in ("package", *ROOMS, "pyproject.toml", "setup.py", "bundle.js", "package.json", "README.md", "LICENSE"):
         subprocess.run(["cp", "-r", str(repository / name), str(source)], check=True)
     if bundled:
         (source / "node_modules").symlink_to(repository / "node_modules")
@@ -84,7 +102,7 @@ def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bu
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         assert not [name for name in wheel.namelist() if "node_modules" in name]
         packed = {name.removeprefix("visterm/") for name in wheel.namelist() if name.startswith("visterm/")}
-    present = {
+    present = {file.name for file in (repository / "package").iterdir() if file.is_file()} | {
         file.relative_to(repository).as_posix()
         for room in ROOMS
         for file in (repository / room).rglob("*")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from running import visterm
 
+from visterm import LabelEditor, Searcher, open_run
 from visterm.learners import Blend, KNNAnnotator, load_learner
 from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
-from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import write_record
@@ -27,6 +27,18 @@ def test_as_many_results_as_there_are(searcher):
     assert len(answer["results"]) == 30
     with pytest.raises(UserError, match="k 0: give a number of at least 1"):
         searcher.annotate("id:1", k=0)
+
+
+def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
+    monkeypatch.chdir(finished)
+    for run in ("fruit", "runs/fruit", finished / "runs/fruit"):
+        assert len(Searcher(run).images) == len(open_run(run).paths) == 30
+    monkeypatch.chdir(finished / "fruit")
+    monkeypatch.setenv("VISTERM_RUNS", "../runs")
+    assert len(Searcher("fruit").images) == len(open_run("fruit").paths) == 30
+    for opener in (Searcher, open_run, LabelEditor):
+        with pytest.raises(UserError, match=r"no run fruits in \.\./runs \(did you mean fruit\?\)"):
+            opener("fruits")
 
 
 def test_every_learner_answers_as_the_command_does(searcher, finished):
