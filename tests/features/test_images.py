@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visterm.extras import how_to_install
 from visterm.features import images
 from visterm.features.decoding import decode_picture, shrink_to_side, white_needed
 from visterm.features.depth import Rules
@@ -134,7 +135,7 @@ def test_heic_with_an_item_that_would_end_the_process():
 
 def test_heic_without_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pi_heif.as_plugin", None)
-    assert reason_of(HEIC.read_bytes()) == "unsupported kind (HEIC; run: pip install 'visterm[heic]')"
+    assert reason_of(HEIC.read_bytes()) == f"unsupported kind (HEIC; run: {how_to_install('heic')})"
 
 
 def dng(preview, orientation=1):
@@ -206,7 +207,7 @@ def test_a_raw_file_without_a_preview_is_developed_and_a_damaged_one_has_a_reaso
 
 def test_raw_files_without_their_package_and_beside_their_photos(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "rawpy", None)
-    reason = "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')"
+    reason = f"unsupported kind (a camera's raw file; run: {how_to_install('raw')})"
     for data in (dng(b""), b"FUJIFILMCCD-RAW ", b"II*\0\x10\0\0\0CR\2\0", b"\0\0\0\x18ftypcrx "):
         assert reason_of(data) == reason
     for name in ("a.NEF", "a.jpg", "b.dng", "c/a.arw", "d.dng", "d.HEIC", "e.tif", "e.png"):
