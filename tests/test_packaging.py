@@ -84,8 +84,11 @@ def bundled(request, repository):
 def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bundled(repository, tmp_path, bundled):
     source = tmp_path / "source"
     source.mkdir()
-    for name in ("package", *ROOMS, "pyproject.toml", "setup.py", "bundle.js", "package.json", "README.md", "LICENSE"):
-        subprocess.run(["cp", "-r", str(repository / name), str(source)], check=True)
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=repository, capture_output=True, text=True).stdout
+    tracked = {name for name in listed.split("\0") if (repository / name).is_file()}
+    if not tracked:
+        pytest.skip("no git repository, which says which files there are")
+    subprocess.run(["cp", "--parents", "-t", str(source), *sorted(tracked)], cwd=repository, check=True)
     if bundled:
         (source / "node_modules").symlink_to(repository / "node_modules")
     else:
@@ -100,9 +103,13 @@ def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bu
         pytest.skip("no package index to fetch the build backend from")
     assert result.returncode == 0, result.stdout + result.stderr
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sdist:
-        assert not [name for name in sdist.getnames() if "node_modules" in name]
+        packed = {name.partition("/")[2] for name in sdist.getnames() if not sdist.getmember(name).isdir()}
+        assert {name for name in packed - tracked if ".egg-info" not in name} == {"PKG-INFO", "setup.cfg"}
+        assert tracked <= packed  # so that its tests run
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         assert not [name for name in wheel.namelist() if "node_modules" in name]
+        (described,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
+        assert re.findall(r"\]\((?!https?:)", wheel.read(described).decode()) == []  # links that lead nowhere
         packed = {name.removeprefix("visterm/") for name in wheel.namelist() if name.startswith("visterm/")}
     present = {file.name for file in (repository / "package").iterdir() if file.is_file()} | {
         file.relative_to(repository).as_posix()
