@@ -90,7 +90,7 @@ def search(
         why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
     searcher, console = open_searcher(run)
-    chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
+    chosen = chosen or searcher.default_learner(of_labels=bool(query_label and searcher.annotators))
     conditions = {name: options[name] for name in FILTERS if name in options}
     if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
         raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")

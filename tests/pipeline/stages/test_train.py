@@ -436,7 +436,6 @@ def test_who_answers_where_the_usual_learner_is_not_trained(mine, untrained, tol
         (["--label", "paer"], "no label 'paer'; did you mean pear?"),
         (["--label", "zzz"], "there are apple, pear, plum, quince"),
         (["--label", ""], "--label: the label is empty"),
-        (["--label", "pear", "--learner", "oasis"], "oasis ranks images, not labels; wsabie, pamir, warp"),
         (["--label", "pear", "--learner", "wsabi"], "did you mean wsabie?"),
         ([], "no query; give an image file, or --label NAME"),
         ([""], "a query is an empty name; give an image file"),
@@ -446,6 +445,11 @@ def test_who_answers_where_the_usual_learner_is_not_trained(mine, untrained, tol
 def test_mistakes_are_one_line(finished, arguments, message):
     for command in ("search", "annotate"):
         assert message in refused(command, *arguments, cwd=finished)
+
+
+def test_a_learner_of_images_has_no_similar_labels(finished):
+    line = refused("annotate", "--label", "pear", "--learner", "oasis", cwd=finished)
+    assert "oasis ranks images, not labels; wsabie, pamir, warp" in line
 
 
 @pytest.mark.parametrize(("command", "key"), [("search", "results"), ("annotate", "labels")])
