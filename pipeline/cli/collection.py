@@ -98,7 +98,7 @@ def features(
 
 @command
 def add(
-    images: Annotated[list[str], typer.Argument(metavar="PATH...", help="Images, or folders of images.")],
+    images: Annotated[list[str], typer.Argument(metavar="PATH", help="Images, or folders of images.")],
     run: RunOption = None,
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="NAME", help="Label of all added images; may be repeated.")
@@ -110,7 +110,7 @@ def add(
 
     Visterms, idf and learners do not change. Images inside the run's directory get their labels from the folders or
     the table of labels, other images from --label. Unreadable images are reported and skipped; the exit code is then
-    2.
+    1, or 2 if none could be read.
 
     \b
     Examples:
@@ -132,13 +132,13 @@ def add(
             f"({duration(done['seconds'])})"
         )
     if done["skipped"]:
-        raise typer.Exit(2)
+        raise typer.Exit(1 if done["added"] + done["changed"] + done["present"] > done["skipped"] else 2)
 
 
 @command
 def remove(
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
+        list[str] | None, typer.Argument(metavar="PATH", help="Images, folders, or ids as id:12.")
     ] = None,
     run: RunOption = None,
     label: Annotated[

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from visterm.pipeline.store.run import Run
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
+INTERNAL = 70  # the exit code of an internal error; 1 says that some images were done
 END_SECONDS = 10  # between a signal, or the last line of a command, and the end of the process
 _RESUMES = ("features", "add", "compact", "train", "tune", "evaluate", "demo", "index", "repair")
 
@@ -60,7 +61,7 @@ def command(function: Callable) -> Callable:
                 raise typer.Exit(2) from None
             problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
             print(f"visterm: internal error: {problem}; 'visterm --debug ...' shows where", file=sys.stderr)
-            raise typer.Exit(1) from None
+            raise typer.Exit(INTERNAL) from None
         finally:
             signals.over = True  # at once: a call would let a signal in before its first line
             signals.ignore_them()

@@ -55,7 +55,29 @@ class Globals:
     run: Run | None = None  # of the command
 
 
-RunOption = Annotated[str | None, typer.Option("--run", envvar="VISTERM_RUN", help="Run name: a folder in runs/.")]
+def _runs(incomplete: str) -> list[str]:
+    """Complete the name of a run."""
+    from visterm.pipeline.store.run import run_names
+
+    return [name for name in run_names() if name.startswith(incomplete)]
+
+
+def _learners(incomplete: str) -> list[str]:
+    """Complete the name of a learner, also the last of several."""
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in (*TABLE, "cosine") if name.startswith(last)]
+
+
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="NAME",
+        envvar="VISTERM_RUN",
+        help="Run name: a folder in runs/ (default: the last one used).",
+        autocompletion=_runs,
+    ),
+]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")
@@ -68,7 +90,10 @@ SchedulerOption = Annotated[
     ),
 ]
 LearnerOption = Annotated[
-    str | None, typer.Option("--learner", metavar="NAME", help=f"{', '.join(TABLE)}, or cosine (untrained).")
+    str | None,
+    typer.Option(
+        "--learner", metavar="NAME", help=f"{', '.join(TABLE)}, or cosine (untrained).", autocompletion=_learners
+    ),
 ]
 
 
@@ -95,11 +120,12 @@ LearnersOption = Annotated[
         "--learner",
         metavar="NAME",
         help=f"{', '.join(TABLE)}, or cosine (untrained); several: a,b; all: every trained learner.",
+        autocompletion=_learners,
     ),
 ]
 QueriesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="IMAGE...", help="Query images: files, folders, or id:N for an image in the run."),
+    typer.Argument(metavar="IMAGE", help="Query images: files, folders, or id:N for an image in the run."),
 ]
 LabelOption = Annotated[
     list[str] | None, typer.Option("--label", metavar="NAME", help="Search by label instead of image; may be repeated.")
@@ -108,10 +134,13 @@ FormatOption = Annotated[Format | None, typer.Option("--format", help="Output fo
 JsonFormatOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Rebuild even if up to date.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")]
-HostOption = Annotated[str, typer.Option("--host", help="Address to listen on; a public one needs --token.")]
+HostOption = Annotated[
+    str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; a public one needs --token.")
+]
 PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")]
 TokenOption = Annotated[
-    str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="Access token required on every request.")
+    str | None,
+    typer.Option("--token", metavar="TOKEN", envvar="VISTERM_TOKEN", help="Access token required on every request."),
 ]
 
 

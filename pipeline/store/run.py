@@ -127,7 +127,7 @@ class Run:
 
         With `create`, make the folder if there is none.
         """
-        new = create and not self.folder.exists()
+        new = [folder for folder in (self.folder, self.folder.parent) if create and not folder.exists()]
         if not create:
             self.check_exists()
         lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")
@@ -140,15 +140,16 @@ class Run:
             yield
 
     @contextlib.contextmanager
-    def _removed_if_refused(self, new: bool) -> Iterator[None]:
-        """Remove a new folder if its first command was refused before it did anything."""
+    def _removed_if_refused(self, new: list[Path]) -> Iterator[None]:
+        """Remove new folders if their first command was refused before it did anything."""
         try:
             yield
         except UserError:
             if new and not any((self.folder / name).exists() for name in ("config.yaml", "skipped.txt")):
                 shutil.rmtree(self.folder, ignore_errors=True)
-                with contextlib.suppress(OSError):
-                    self.folder.parent.rmdir()  # if this was the first run
+                for folder in new[1:]:
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()  # if this was the first run
             raise
 
 
