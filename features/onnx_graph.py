@@ -19,7 +19,7 @@ def parse(data: bytes) -> Any:
     try:
         return onnx.load_from_string(data)
     except Exception:  # protobuf's errors share no other class
-        raise ValueError("not an ONNX model, or damaged") from None
+        raise ValueError("not an ONNX model, or damaged; export it again") from None
 
 
 def with_output(model: Any, layer: str, image: str | None = None) -> bytes:

@@ -69,7 +69,7 @@ def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None
         )
     except Exception as error:  # ONNX Runtime's errors share no other class
         if "protobuf" in str(error):
-            raise ValueError("not an ONNX model, or damaged") from None
+            raise ValueError("not an ONNX model, or damaged; export it again") from None
         if newer := re.search(r"Opset (\d+) is under development|model (IR version: \d+)", str(error)):
             needed = newer[2] or f"opset {newer[1]}"
             raise ValueError(

@@ -350,6 +350,8 @@ def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) ->
         for column in columns:
             if _key(column) == key:
                 return column
+    if not any(columns):
+        raise UserError(f"{file}: empty; give a table with the columns path and label")
     near = [match for name in ("path", "file_name") for match in difflib.get_close_matches(name, columns, n=1)]
     hint = f"is {_listed(near[:1])} meant?" if near else f"its columns are {_listed(columns)}:"
     name = _listed(near[:1]) if near else "NAME"

@@ -189,7 +189,7 @@ def test_add_refuses_what_is_a_mistake(mine, arguments, message):
     os.mkfifo(mine / "pipe.jpg")
     shutil.copy(mine / "more/pear/new0.jpg", mine / "fruit/.hidden.jpg")
     before = catalogue_rows(mine)
-    assert refused("add", *arguments, cwd=mine) == f"visterm: {message}"
+    assert refused("add", *arguments, cwd=mine).startswith(f"visterm: {message}")
     assert catalogue_rows(mine) == before
 
 
@@ -301,7 +301,7 @@ def test_a_name_with_two_meanings_is_refused(mine):
     ],
 )
 def test_remove_refuses_what_is_a_mistake(mine, arguments, message):
-    assert refused("remove", *arguments, cwd=mine) == f"visterm: {message}"
+    assert refused("remove", *arguments, cwd=mine).startswith(f"visterm: {message}")
     assert len(counts_by_path(mine)) == 30
 
 
