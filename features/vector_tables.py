@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.extras import how_to_install
+
 from .images import StrPath, printable
 
 MAX_FEATURES = 65_536  # numbers per vector: learners hold a square matrix of this side, 17 GB as float32
@@ -213,7 +215,7 @@ def _read_parquet(file: pathlib.Path, names: dict[str, str]) -> _Columns:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise _BadTable("Parquet files need pyarrow: pip install 'visterm[parquet]'") from None
+        raise _BadTable(f"Parquet files need pyarrow: {how_to_install('parquet')}") from None
 
     try:
         columns = pq.read_schema(file)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.extras import how_to_install
 from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
@@ -411,7 +412,7 @@ def _read_parquet(file: Path, settings: CollectionConfig, notes: Notes) -> _Tabl
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise UserError(f"{file}: Parquet files need pyarrow: pip install 'visterm[parquet]'") from None
+        raise UserError(f"{file}: Parquet files need pyarrow: {how_to_install('parquet')}") from None
     try:
         rows = pq.read_table(file).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
