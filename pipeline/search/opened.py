@@ -139,7 +139,7 @@ class SearchableRun:
             Image files, from anywhere; folders: all images below them; ``12`` or ``"id:12"``: an image of the
             collection by its id, or by its path as search prints it, if there is no such file; RGB uint8 arrays
             (H, W, 3); images of Pillow; contents of image files. For a run with imported vectors: its images, and files
-            of vectors (.npy, .npz, .parquet).
+            of vectors (.npy, .npz, .safetensors, .parquet, .arrow).
 
         Returns
         -------
