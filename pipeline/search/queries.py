@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _FILES_PER_TASK = 32  # query files that a thread turns into vectors at a time
 _NO_EXTRACTOR = (
     "this run has imported vectors and nothing to make vectors with: search with one of its images (path or id:12), or "
-    "with vectors (.npy, .npz, .parquet)"
+    "with vectors (.npy, .npz, .safetensors, .parquet, .arrow)"
 )
 
 
@@ -52,6 +53,7 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
 
     from visterm.features import ImageError, decode_image, read_query_vectors
     from visterm.features.decoding import pillow_pixels
+    from visterm.features.vector_files import VECTOR_SUFFIXES
 
     names: list[str] = []
     images: list[Any] = []
@@ -60,6 +62,8 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     errors: dict[int, str] = {}
     imported: dict[int, Any] = {}  # vectors of a file, by the position of its first
     options = config.collection.vectors.model_dump(include={"unit", "vector_column"})
+    if config.collection.vectors.file is None and config.features.kind == "onnx":
+        options["unit"] = config.features.onnx.unit
     one = isinstance(queries, str | os.PathLike | np.ndarray | Image | bytes | int | np.integer)
     for query in [queries] if one else queries:
         position = len(names)
@@ -93,11 +97,11 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
             images[position] = os.path.join(gallery.root, gallery.images[row].path)
         elif IMAGE_ID.fullmatch(name):
             errors[position] = f"run {gallery.run.name} has no image of this id"
-        elif gallery.extractor is not None:
-            files.append((position, name))
-        elif (row := gallery.row_of_file(name)) >= 0:
-            rows[position] = row
-        elif name.lower().endswith((".npy", ".npz", ".parquet")):
+        elif "://" in name and not os.path.exists(name):
+            errors[position] = f"an address on the web; download the image first: curl -O {shlex.quote(name)}"
+        elif gallery.extractor is None and (copy := gallery.row_of_file(name)) >= 0:
+            rows[position] = copy
+        elif name.lower().endswith(VECTOR_SUFFIXES):
             try:
                 names[position:], imported[position] = read_query_vectors(name, gallery.X.shape[1], **options)
             except ValueError as error:
