@@ -175,11 +175,6 @@ class Finding:
         return self.of_paper and not self.repeat
 
     @property
-    def threshold(self) -> str:
-        """Whether a threshold of ours is met; empty without one."""
-        return ("met" if self.agrees else "not met") if self.kind == "threshold" else ""
-
-    @property
     def lead(self) -> str:
         """The difference and its 95 % interval."""
         if self.difference is None:
@@ -419,12 +414,8 @@ def notes_for(page: str, folder: Path) -> list[str]:
 
 def findings_text(findings: Sequence[Finding], noted: Sequence[str] = ()) -> str:
     """The findings as a table, then why verdicts are open, why findings do not hold, and what others have noted."""
-    rows = [
-        [one.paper, one.here, one.lead, one.sign, one.size_text, one.verdict, one.threshold, _counted(one)]
-        for one in findings
-    ]
-    columns = ["The paper", "Here", "Difference, 95 % interval", "Sign", "The paper's size", "Verdict"]
-    columns += ["Threshold of ours", "Counted"]
+    rows = [[one.paper, one.here, one.lead, one.sign, one.size_text, one.verdict, _judged_by(one)] for one in findings]
+    columns = ["The paper", "Here", "Difference, 95 % interval", "Sign", "The paper's size", "Verdict", "Judged by"]
     parts = [markdown_table(columns, rows)]
     parts += [f"*{one.paper}* {one.edges}" for one in findings if one.edges]
     reasons: dict[str, list[str]] = {}
@@ -434,10 +425,12 @@ def findings_text(findings: Sequence[Finding], noted: Sequence[str] = ()) -> str
     return "\n\n".join([*parts, *(f"{' '.join(papers)} {why}" for why, papers in reasons.items()), *noted])
 
 
-def _counted(one: Finding) -> str:
+def _judged_by(one: Finding) -> str:
+    """What judges it; a threshold beside a difference is met or not, and does not decide."""
     if not one.of_paper:
         return "our own check"
-    return "again" if one.repeat else KINDS[one.kind]
+    also = f", {'met' if one.agrees else 'not met'}" if one.kind == "threshold" and one.difference is not None else ""
+    return f"{KINDS[one.kind]}{also}{', counted elsewhere' if one.repeat else ''}"
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -102,7 +102,7 @@ def test_a_page_says_what_was_found_and_how(tmp_path):
     text = write(tmp_path, Finding("OASIS leads.", "0.3 against 0.2", True, **LEADS), *failed)
     for expected in ("# Ranking", "A paper.", "`make reproduce`; 2 minutes", "| OASIS | 0.2 |", "Words."):
         assert expected in text
-    assert "| OASIS leads. | 0.3 against 0.2 |  | rule met | none given | holds |  | what the paper states |" in text
+    assert "| OASIS leads. | 0.3 against 0.2 |  | rule met | none given | holds | what the paper states |" in text
     assert "*WARP leads.* *OWPC leads.* Too few folds." in text
     assert text.count("Too few folds.") == 1  # a reason of several findings is given once
     assert "Quick run" not in text
@@ -227,7 +227,7 @@ def test_all_claims_are_counted_and_checks_of_our_own_are_not(tmp_path):
 def test_an_open_verdict_says_why(tmp_path):
     edge = "At the edge of what was tried in most folds: OASIS: C."
     text = write(tmp_path, Finding("WARP leads.", "no", False, why="Too few folds.", edges=edge, **LEADS))
-    assert "| WARP leads. | no |  | rule not met | none given | open |  | what the paper states |" in text
+    assert "| WARP leads. | no |  | rule not met | none given | open | what the paper states |" in text
     assert f"*WARP leads.* {edge}" in text
     assert "Too few folds" not in text  # an open verdict needs no reason why not
 
