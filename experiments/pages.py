@@ -385,7 +385,7 @@ def count_text(findings: Iterable[Finding]) -> str:
     return (
         f"Of {len(counted)} claims of the papers, {hold} hold here, {same} point the same way, {against} do not hold, "
         f"{undecided} are open, and {other} are not comparable. Of the {sizes.total()} sizes that they give, {inside} "
-        f"lie in the 95 % interval here, {excluded} are excluded, {outside} differ from a figure without an interval, "
+        f"lie in the interval here, {excluded} are excluded, {outside} differ from a figure without an interval, "
         f"and {others} are not comparable."
     )
 

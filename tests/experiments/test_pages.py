@@ -193,7 +193,7 @@ def test_the_summary_counts_and_names_what_must_hold(tmp_path):
     assert write_summary(tmp_path, codes) == ["ranking: WARP leads. Here: 0.1 < 0.2"]
     text = (tmp_path / "README.md").read_text()
     assert "Of 3 claims of the papers, 2 hold here, 0 point the same way, 1 do not hold, 0 are open" in text
-    assert "Of the 2 sizes that they give, 0 lie in the 95 % interval here, 1 are excluded, 0 differ" in text
+    assert "Of the 2 sizes that they give, 0 lie in the interval here, 1 are excluded, 0 differ" in text
     counted, _, appendix = text.partition("## Appendix")
     assert (
         "| K = 5 is above one metric, with our changes | 10 points | +0.100 [0.058, 0.142], n = 3 | clear + | "
