@@ -223,6 +223,7 @@ def _read_arrow(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
     columns = table.to_table(
         columns={name: ds.field(name, "path") if name in of_images else ds.field(name) for name in chosen.values()}
     )
+    columns.validate(full=True)  # damaged offsets would end the process
     values: dict[str, Any] = {role: columns[name].to_pylist() for role, name in chosen.items() if role != "vector"}
     if "vector" in chosen:
         values["vector"] = _stacked(columns[chosen["vector"]], chosen["vector"])

@@ -411,6 +411,11 @@ def test_arrow(tmp_path, stream):
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"x\.arrow: damaged or truncated"):
         read_vectors(file)
+    file = arrow(tmp_path, "x.arrow", {"v": X[:2].tolist(), "id": ["aaaa", "bbbb"]}, stream=stream)
+    offsets = file.read_bytes().replace(np.int32([0, 4, 8]).tobytes(), np.int32([0, 4, 9]).tobytes())
+    file.write_bytes(offsets)  # which pyarrow does not look at by itself
+    with pytest.raises(ValueError, match=r"x\.arrow: damaged or truncated"):
+        read_vectors(file)
 
 
 @pytest.mark.parametrize("scale", [np.float32(0.5), np.arange(1, 6, dtype=np.float32) / 4, np.float32([1, 2, 3, 4])])
