@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.extras import how_to_install
+
 from .images import StrPath, printable
 
 _USUAL = {  # names that tools write, best first, behind the name asked for
@@ -204,7 +206,7 @@ def _read_arrow(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
         import pyarrow as pa
         import pyarrow.dataset as ds
     except ImportError:
-        raise _BadTable(f"{file.suffix} files need pyarrow: pip install 'visterm[parquet]'") from None
+        raise _BadTable(f"{file.suffix} files need pyarrow: {how_to_install('parquet')}") from None
 
     with open(file, "rb") as stream:
         streamed = file.suffix.lower() != ".parquet" and not stream.read(6).startswith(b"ARROW1")

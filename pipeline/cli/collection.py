@@ -45,9 +45,7 @@ def features(
     ids: Annotated[
         str | None, typer.Option("--ids", metavar="FILE", help="Image ids of the vectors: as --vectors, .txt or .csv.")
     ] = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Vectors of a neural network (visterm[deep]) instead of visterms.")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Vectors of a neural network instead of visterms.")] = False,
     config: ConfigOption = None,
     settings: SetOption = None,
     skip_bad_rows: Annotated[
@@ -88,6 +86,7 @@ def features(
     place, configuration = open_run(run, config, settings, named_after)
     console = make_console()
     summary = stage(place, configuration, root, console, force=force)
+    place.make_current()
     say_kept(place, configuration, settings, console)
     if as_json:
         print(json.dumps({"run": place.name} | summary))
@@ -106,7 +105,7 @@ def features(
 
 @command
 def add(
-    images: Annotated[list[str], typer.Argument(metavar="PATH...", help="Images, or folders of images.")],
+    images: Annotated[list[str], typer.Argument(metavar="PATH", help="Images, or folders of images.")],
     run: RunOption = None,
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="NAME", help="Label of all added images; may be repeated.")
@@ -118,7 +117,7 @@ def add(
 
     Visterms, idf and learners do not change. Images inside the run's directory get their labels from the folders or
     the table of labels, other images from --label. Unreadable images are reported and skipped; the exit code is then
-    2.
+    1, or 2 if none could be read.
 
     \b
     Examples:
@@ -140,13 +139,13 @@ def add(
             f"({duration(done['seconds'])})"
         )
     if done["skipped"]:
-        raise typer.Exit(2)
+        raise typer.Exit(1 if done["added"] + done["changed"] + done["present"] > done["skipped"] else 2)
 
 
 @command
 def remove(
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
+        list[str] | None, typer.Argument(metavar="PATH", help="Images, folders, or ids as id:12.")
     ] = None,
     run: RunOption = None,
     label: Annotated[

@@ -59,7 +59,7 @@ def search(
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
     learner: the one that held-out training images recommend; cosine if none is trained.
-    Unreadable images are reported and skipped; the exit code is then 2.
+    Unreadable images are reported and skipped; the exit code is then 1, or 2 if none could be read.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def search(
         why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
     searcher, console = open_searcher(run)
-    chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
+    chosen = chosen or searcher.default_learner(of_labels=bool(query_label and searcher.annotators))
     conditions = {name: options[name] for name in FILTERS if name in options}
     if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
         raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")
@@ -110,15 +110,14 @@ def search(
             report_errors(answers)
             return
         console.say(f"pictures in {page}")
-    likely = request.min_probability is not None
-    columns = ["query", "rank", "id", "path", "score", "labels"] + ["probability"] * likely
+    columns = ["query", "rank", "id", "path", "score", "labels", "probability"]
     rows = [
-        [answer["query"], *(r[column] for column in columns[1:5]), ";".join(r["labels"]), *(r[c] for c in columns[6:])]
+        [answer["query"], *(r[column] for column in columns[1:5]), ";".join(r["labels"]), r.get("probability", "")]
         for answer in answers
         for r in answer["results"]
     ]
     if not print_rows(answers, columns, rows, form):
-        _print_tables(answers, "results", "path", with_probability=likely)
+        _print_tables(answers, "results", "path", with_probability=request.min_probability is not None)
     report_errors(answers)
 
 
@@ -142,7 +141,7 @@ def annotate(
     """Rank labels for images, or labels similar to a label.
 
     IMAGE is a file, a folder, id:12 or a path of the run, as for search. Unreadable images are reported and skipped;
-    the exit code is then 2.
+    the exit code is then 1, or 2 if none could be read.
 
     \b
     Examples:

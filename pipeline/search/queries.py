@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -96,6 +97,8 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
             images[position] = os.path.join(gallery.root, gallery.images[row].path)
         elif IMAGE_ID.fullmatch(name):
             errors[position] = f"run {gallery.run.name} has no image of this id"
+        elif "://" in name and not os.path.exists(name):
+            errors[position] = f"an address on the web; download the image first: curl -O {shlex.quote(name)}"
         elif gallery.extractor is None and (copy := gallery.row_of_file(name)) >= 0:
             rows[position] = copy
         elif name.lower().endswith(VECTOR_SUFFIXES):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from visterm.extras import how_to_install
 from visterm.pipeline.console import Console, count, csv_text
 from visterm.pipeline.errors import UserError, naming
 from visterm.pipeline.store.catalogue import Collection
@@ -375,7 +376,7 @@ def _package(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise UserError(f"this export needs {name}: pip install 'visterm[{extra}]'") from None
+        raise UserError(f"this export needs {name}: {how_to_install(extra)}") from None
 
 
 def _labels(image: Image) -> str:

@@ -320,7 +320,8 @@ def test_models_and_settings_that_are_refused_leave_nothing_behind(tmp_path, wri
 def test_a_missing_runtime_is_named(finished, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     load_extractor.cache_clear()  # as in a process of its own
-    needed = "visterm: features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'"
+    install = f"{sys.executable} -m pip install 'onnx>=1.17' 'onnxruntime>=1.21'"
+    needed = f"visterm: features.kind=onnx needs onnxruntime: {install}"
     shutil.copy(finished / "fruit/pear/3.jpg", tmp_path / "q.jpg")
     assert refused("search", tmp_path / "q.jpg", cwd=finished) == needed
     assert refused("features", "fruit", "--run", "new", "--config", "runs/fruit/config.yaml", cwd=finished) == needed
