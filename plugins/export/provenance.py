@@ -66,7 +66,7 @@ def ids_since(folder: Path, origin: Provenance) -> set[int]:
     try:
         earlier: Provenance = json.loads((folder / FILE).read_text())
         ids = {id_ for first, last in earlier["ids"] for id_ in range(first, last + 1)}
-        mixed = [key for key in ("run", "gallery", "precision") if earlier[key] != origin[key]]  # type: ignore[literal-required]
+        mixed = [key for key in ("run", "gallery", "precision") if earlier[key] != origin[key]]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"--since {folder}: no earlier export ({FILE}: {error or type(error).__name__})") from None
     if mixed:
