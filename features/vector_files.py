@@ -71,7 +71,9 @@ def _files(source: pathlib.Path, kinds: Mapping[str, Any]) -> list[pathlib.Path]
     if not source.is_dir():
         matched = [] if source.exists() else glob.glob(str(source), recursive=True)
         if not matched and glob.has_magic(str(source)) and not source.exists():
-            raise ValueError(f"{printable(source)}: no file matches this pattern")
+            raise ValueError(
+                f"{printable(source)}: no file matches this pattern; give another, such as 'img_emb/*.npy'"
+            )
         return in_order([*map(pathlib.Path, matched)]) or [source]
     try:
         if (source / "dataset_dict.json").is_file():
