@@ -44,6 +44,8 @@ def run_at(name: str | os.PathLike[str]) -> Run:
     """Return a run by its name in the folder of runs, or by its path; UserError without one."""
     run = Run(Path(name) if (Path(name) / "collection").is_dir() else runs_folder() / name)
     if not run.collection.is_dir():
+        if len(Path(name).parts) > 1:
+            raise UserError(f"{name}: no collection here yet; run 'visterm features IMAGES' first")
         raise UserError(no_such_run(os.fspath(name)))
     return run
 
