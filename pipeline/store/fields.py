@@ -86,7 +86,9 @@ def read_fields(db: Database) -> dict[int, FieldsRow]:
     rows = {}
     for id_, mtime_ns, width, taken, text in db.execute(query):
         given = json.loads(text) if text else {}
-        exif = json.loads(taken) if (taken or "").startswith("{") else {"date": taken}  # a date alone: an earlier version
+        exif = (
+            json.loads(taken) if (taken or "").startswith("{") else {"date": taken}
+        )  # a date alone: an earlier version
         taken = exif.pop("date", None)
         date, source = "", ""
         if "date" in given:

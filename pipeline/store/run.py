@@ -32,11 +32,13 @@ def run_names() -> list[str]:
 
 
 def current_run() -> str | None:
-    """Return the name of the run that a command last made or used, None if there is none yet, or no longer."""
+    """Return the name of the run that this person last made or used, None if there is none yet, or no longer."""
     names = run_names()
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        name = (runs_folder() / _CURRENT).read_text(encoding="utf-8").strip()
-        return name if name in names else None
+        file = runs_folder() / _CURRENT
+        if file.stat().st_uid == os.getuid():  # else of another person, with whom the folder is shared
+            name = file.read_text(encoding="utf-8").strip()
+            return name if name in names else None
     return None
 
 
