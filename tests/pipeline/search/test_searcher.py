@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 from running import visterm
@@ -18,6 +19,7 @@ from visterm.learners import Blend, KNNAnnotator, load_learner
 from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search import opened
 from visterm.pipeline.store.files import write_record
 
 
@@ -40,6 +42,17 @@ def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
     for opener in (Searcher, open_run, LabelEditor):
         with pytest.raises(UserError, match=r"no run fruits in \.\./runs \(did you mean fruit\?\)"):
             opener("fruits")
+
+
+def test_a_query_that_compiles_kernels_says_so(finished, outside, monkeypatch, capsys):
+    read = opened.read_queries
+    monkeypatch.setattr(opened, "read_queries", lambda *arguments: numba.njit(lambda x: x + 1)(1) and read(*arguments))
+    searcher = Searcher(finished / "runs/fruit", console=Console())
+    capsys.readouterr()
+    searcher.queries(["id:1", "pear/0.jpg"])  # of the run, whose vectors are there
+    assert capsys.readouterr().err == ""
+    searcher.queries([str(outside / "pear/new.jpg")])
+    assert capsys.readouterr().err.startswith("compiling kernels, up to half a minute")
 
 
 def test_every_learner_answers_as_the_command_does(searcher, finished):
