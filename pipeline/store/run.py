@@ -44,7 +44,10 @@ def current_run() -> str | None:
 
 def run_at(name: str | os.PathLike[str]) -> Run:
     """Return a run by its name in the folder of runs, or by its path; UserError without one."""
-    run = Run(Path(name) if (Path(name) / "collection").is_dir() else runs_folder() / name)
+    named = runs_folder() / name
+    # The images of a run may lie in a folder of its name, which has a folder "collection", say.
+    is_path = (Path(name) / "collection").is_dir() and not (named / "collection").is_dir()
+    run = Run(Path(name) if is_path else named)
     if not run.collection.is_dir():
         if len(Path(name).parts) > 1:
             raise UserError(f"{name}: no collection here yet; run 'visterm features IMAGES' first")

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -21,6 +22,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search import opened
 from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.run import run_at
 
 
 def test_as_many_results_as_there_are(searcher):
@@ -36,6 +38,9 @@ def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
     monkeypatch.chdir(finished)
     for run in ("fruit", "runs/fruit", finished / "runs/fruit"):
         assert len(Searcher(run).images) == len(open_run(run).paths) == 30
+    with monkeypatch.context() as patch:  # images in a folder that looks like a run
+        patch.setattr(Path, "is_dir", lambda path: path.name == "collection" or os.path.isdir(path))
+        assert run_at("fruit").folder == Path("runs/fruit")
     monkeypatch.chdir(finished / "fruit")
     monkeypatch.setenv("VISTERM_RUNS", "../runs")
     assert len(Searcher("fruit").images) == len(open_run("fruit").paths) == 30
