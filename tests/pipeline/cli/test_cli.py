@@ -669,6 +669,9 @@ def test_which_run(mine, write_images):
     assert visterm("info", "--run", "fruit", cwd=mine).stderr == ""
     assert visterm("info", cwd=mine).stderr == current.format("fruit")  # the one that was used last
     assert visterm("-q", "info", cwd=mine).stderr == ""
+    with pytest.MonkeyPatch.context() as patch:  # another person, with whom the folder is shared
+        patch.setattr(os, "getuid", lambda: 12345)
+        assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of fruit, other"
     visterm("features", "other", cwd=mine)
     assert visterm("info", cwd=mine).stderr == current.format("other")
     shutil.rmtree(mine / "runs/other")  # the only one that there is
