@@ -35,9 +35,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
-from numba import njit
 
+from . import plain
+from .compiled import njit
 from .index import ExactIndex, best_first, in_threads
 from .ranking import Ranking
 
@@ -64,7 +64,7 @@ _GROUPS = sum(k // 3 for k in SCALES)  # R in a mean, at most
 # Kernels
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.link)
 def _link(near: np.ndarray, k: int) -> np.ndarray:
     """(n, k): 1 if a photo and its neighbour are among each other's k nearest, 2 if among their k // 2; else 0."""
     links = np.zeros((len(near), min(k, near.shape[1])), np.uint8)
@@ -170,7 +170,7 @@ def _encode(
             weights[columns[e]] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _code_of_query(
     first: np.ndarray,
     scores: np.ndarray,
@@ -212,7 +212,7 @@ def _code_of_query(
     return columns[:n], shares
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _overlap(
     entries: np.ndarray,
     query: np.ndarray,
@@ -284,6 +284,8 @@ class Neighbours:
     def __init__(
         self, near: np.ndarray, scores: np.ndarray, level: float, scale: float, *, n_jobs: int | None = None
     ) -> None:
+        from joblib import effective_n_jobs
+
         self.near, self.scores = np.ascontiguousarray(near, np.int32), np.ascontiguousarray(scores, np.float32)
         self.level, self.scale = level, scale
         self._scratch = threading.local()
