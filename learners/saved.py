@@ -58,7 +58,13 @@ def load_learner(
     ValueError
         No learner there, one of an unknown class or another format version, or a missing or damaged file.
     """
-    name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
+    return restored(folder, *storage.load(folder, mmap_mode=mmap_mode, verify=verify))
+
+
+def restored(
+    folder: str | os.PathLike[str], name: str, params: dict[str, Any], state: dict[str, Any]
+) -> SimilarityLearner:
+    """Learner of what `storage.load` read from `folder`; errors as of `load_learner`."""
     try:
         kind: Any = LEARNERS[name]
         if "whiten" not in params and "whiten" in kind().get_params():

@@ -1,4 +1,5 @@
 # The public names of the room; __init__.py loads each from its file when it is first used.
+from .contributions import Contributions, Pair, explain, explain_matrix
 from .evaluation import (
     Comparison,
     Evaluation,
@@ -9,7 +10,6 @@ from .evaluation import (
     evaluate_test_test,
     relevance_from_labels,
 )
-from .contributions import Contributions, Pair, explain, explain_matrix
 from .index import ExactIndex, SupportsSimilarity
 from .labels import (
     knn_accuracy,

@@ -38,6 +38,7 @@ class Kernel:
         self._options, self._plain, self._compiled = options, plain, None
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the plain form while that pays, else the compiled one."""
         if self._plain is not None and Kernel.spent < WORTH_COMPILING:
             begun = time.perf_counter()
             answer = (self.interpreted if self._plain is True else self._plain)(*arguments)

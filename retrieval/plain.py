@@ -44,6 +44,7 @@ def search_sparse(
     top_scores: np.ndarray,
     top_indices: np.ndarray,
 ) -> Any:
+    """Find the best rows of a CSR gallery."""
     indptr, indices, data = gallery
     if len(top_scores) * int(indptr[last] - indptr[first]) > _MOST:
         return NotImplemented
@@ -61,6 +62,7 @@ def search_dense(
     top_scores: np.ndarray,
     top_indices: np.ndarray,
 ) -> Any:
+    """Find the best rows of a dense gallery."""
     if queries.size * (last - first) > _MOST:
         return NotImplemented
     scores = (_summed(X[first:last] * queries[:, q]) for q in range(queries.shape[1]))
@@ -88,6 +90,7 @@ def keep_candidates(
     top_scores: np.ndarray,
     top_indices: np.ndarray,
 ) -> Any:
+    """Keep the best of a block of scores."""
     if block.size > _MOST:
         return NotImplemented
     for q, scores in enumerate(block):
@@ -101,6 +104,7 @@ def keep_candidates(
 
 
 def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> Any:
+    """Score rows of a dense gallery."""
     if len(rows) * len(query) > _MOST or not len(rows):
         return NotImplemented
     return _summed(X[rows] * query)
@@ -109,6 +113,7 @@ def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> Any:
 def score_rows_sparse(
     indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, query: np.ndarray
 ) -> Any:
+    """Score rows of a CSR gallery."""
     if len(rows) > 1000:
         return NotImplemented
     scores = [_sparse_scores(indptr[row : row + 2], indices, data, query) for row in rows]
@@ -116,6 +121,7 @@ def score_rows_sparse(
 
 
 def gather(halves: np.ndarray, rows: np.ndarray, widened: np.ndarray, places: np.ndarray, out: np.ndarray) -> Any:
+    """Widen rows of float16."""
     if len(rows) > 1000:
         return NotImplemented
     out[places] = widened[halves[rows]]
@@ -123,6 +129,7 @@ def gather(halves: np.ndarray, rows: np.ndarray, widened: np.ndarray, places: np
 
 
 def link(near: np.ndarray, k: int) -> Any:
+    """Say which neighbours are mutual."""
     width = min(k, near.shape[1])
     if near.shape[0] * width * width > _MOST:
         return NotImplemented

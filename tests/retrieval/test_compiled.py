@@ -31,7 +31,9 @@ def results(gallery, n_queries):
     graph = Neighbours.restored(Neighbours.of(index, gallery).arrays())
     Q, own = gallery[:n_queries], np.arange(n_queries) - 1
     by = NeighbourIndex(index, graph, gallery)
-    rankings = [index.search(Q, k, exclude=own) for k in (1, 10, 200)] + [by.search(Q, k, exclude=own) for k in (10, 90)]
+    rankings = [index.search(Q, k, exclude=own) for k in (1, 10, 200)] + [
+        by.search(Q, k, exclude=own) for k in (10, 90)
+    ]
     scores = [index.score(side, np.array([3, 310])).tobytes() for side in index.queries(Q)]
     links = [links.tobytes() for links in graph._links]
     return [(r.indices.tobytes(), r.scores.tobytes()) for r in rankings], scores, links
