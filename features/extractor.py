@@ -32,7 +32,8 @@ from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
 from .images import MAX_PIXELS, read_file
-from .visterms import TERM_FREQUENCIES, VistermWeighting, co_occurrence_order, count_visterms
+from .visterms import VistermWeighting, co_occurrence_order, count_visterms
+from .weights import TERM_FREQUENCIES
 
 Progress = Callable[[int, int], object]  # called with the number of images read, and of all
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import UserDict
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import storage
-from .base import SimilarityLearner
+
+if TYPE_CHECKING:
+    from .base import SimilarityLearner
 
 _MODULES = {
     "Cosine": "cosine",
@@ -26,6 +28,8 @@ _MODULES = {
     "Xing": "baselines.xing",
     "MuSL": "musl",
 }
+# Those that rank labels: `ranks_labels` of their classes, without importing them.
+ANNOTATORS = frozenset({"HIER", "KNNAnnotator", "LinearWARP", "OneVsRestPA", "PAMIR", "WSABIE"})
 
 
 class _Learners(UserDict[str, Any]):

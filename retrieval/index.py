@@ -410,7 +410,7 @@ class ExactIndex:
         n_queries, k = top_scores.shape
         gallery = self.gallery_
         work = n_queries * (gallery.nnz if sp.issparse(gallery) else gallery.size)
-        n_threads = _effective(self.n_jobs) if work > WORK_FOR_THREADS else 1
+        n_threads = effective_n_jobs(self.n_jobs) if work > WORK_FOR_THREADS else 1
         if not sp.issparse(gallery) and k + SPARE <= CANDIDATES_SHARE * self.n_gallery:
             reach = self._rounding(queries)
             if np.isfinite(reach).all():
@@ -544,10 +544,11 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def _effective(n_jobs: int | None) -> int:
-    from joblib import effective_n_jobs  # a tenth of a second
+def effective_n_jobs(n_jobs: int | None) -> int:
+    """Number of threads that `n_jobs` stands for, as in joblib."""
+    import joblib  # a tenth of a second
 
-    return effective_n_jobs(n_jobs)
+    return joblib.effective_n_jobs(n_jobs)
 
 
 def _length(X: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ import scipy.sparse as sp
 
 from . import plain
 from .compiled import njit
-from .index import ExactIndex, best_first, in_threads
+from .index import ExactIndex, best_first, effective_n_jobs, in_threads
 from .ranking import Ranking
 
 SCALES = (6, 20)  # k
@@ -284,8 +284,6 @@ class Neighbours:
     def __init__(
         self, near: np.ndarray, scores: np.ndarray, level: float, scale: float, *, n_jobs: int | None = None
     ) -> None:
-        from joblib import effective_n_jobs
-
         self.near, self.scores = np.ascontiguousarray(near, np.int32), np.ascontiguousarray(scores, np.float32)
         self.level, self.scale = level, scale
         self._scratch = threading.local()

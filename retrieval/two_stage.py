@@ -25,12 +25,11 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
-from numba import njit
 
 from . import index as exact
+from .compiled import njit
 from .graph import Graph
-from .index import ExactIndex, SupportsSimilarity
+from .index import ExactIndex, SupportsSimilarity, effective_n_jobs
 
 COLUMNS = 128  # visterms summed for a query; fewer find as much at d = 10,000, but not at d = 1,000
 MANY_IMAGES = 100_000  # below, a query is done sooner than a thread is started

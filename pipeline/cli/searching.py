@@ -12,7 +12,7 @@ import typer
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
-from visterm.pipeline.search.request import FILTERS, OF_IMAGES, OPTIONS, SearchRequest
+from visterm.pipeline.search.request import FILTERS, IMAGE_ID, OF_IMAGES, OPTIONS, SearchRequest
 
 from .errors import command
 from .options import (
@@ -74,8 +74,6 @@ def search(
       visterm search a.jpg -k 100 --min-probability 0.8
       visterm search a.jpg --example b.jpg --example id:12@-0.5 --region 0.2,0.1,0.5,0.6
     """
-    from visterm.pipeline.search.results_page import write_results_page
-
     form, chosen = chosen_format(output, as_json), one_name(learner)
     if page is not None:
         check_file("--html", page, "page", ".html", ".htm")
@@ -89,7 +87,8 @@ def search(
         by_itself = "a learner ranks images for a label by itself"
         why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
-    searcher, console = open_searcher(run)
+    by_id = query_label or all(map(IMAGE_ID.fullmatch, asked))
+    searcher, console = open_searcher(run, reads_images=not by_id or page is not None or not request.of_whole_images)
     chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
     conditions = {name: options[name] for name in FILTERS if name in options}
     if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
@@ -102,6 +101,8 @@ def search(
             f"-k {request.k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked"
         )
     if page is not None:
+        from visterm.pipeline.search.results_page import write_results_page
+
         share = 1.0 if query_label else searcher.share(chosen, request.learned_weight)
         by = chosen if share == 1 else f"{chosen}, {share:.0%} of the learned similarity"
         write_results_page(page, searcher, answers, learner=by, of_labels=bool(query_label))
