@@ -9,12 +9,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import joblib
 import numpy as np
 
-from .decoding import enlarge_to_side, shrink_to_side, side_of
+from .decoding import as_rgb, enlarge_to_side, shrink_to_side, side_of
 from .depth import RULES, Rules
-from .descriptors import as_rgb
 from .images import ImageError, read_picture
 
 BATCH = 32  # images whose blocks are assigned to visterms together
@@ -91,7 +89,7 @@ def run_batches(
     if distribute is not None:
         yield from distribute(function, ((start, list(batch)) for start, batch in _batches(images, DISTRIBUTED_BATCH)))
         return
-    n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+    n_jobs = 1 if n_jobs is None else effective_n_jobs(n_jobs)
     if n_jobs == 1:
         yield from (function(*batch) for batch in _batches(images))
         return
@@ -107,3 +105,10 @@ def run_batches(
         finally:
             for future in pending:
                 future.cancel()
+
+
+def effective_n_jobs(n_jobs: int | None) -> int:
+    """Number of threads that `n_jobs` stands for, as in joblib."""
+    import joblib  # a tenth of a second
+
+    return joblib.effective_n_jobs(n_jobs)

@@ -28,7 +28,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .blocks import check_grid, pad_to_block, pyramid
-from .descriptors import as_rgb
+from .decoding import as_rgb
 from .haar import CELLS, N_CHANNELS, N_COLORS, haar_filters, respond, response, sum_cells
 
 N_FILTERS = 500  # drawn for colours, and as many for gradients; the nodes choose among them

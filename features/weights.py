@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .fitted import check_fitted
+
 ROWS_AT_ONCE = 10_000
 TERM_FREQUENCIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"count": lambda counts: counts, "sqrt": np.sqrt}
 FORMAT = 6  # of a saved extractor; raised whenever an older version could not read it, or would give other vectors
@@ -108,10 +110,7 @@ class VistermWeights:
         return parts
 
     def _check_counts(self, counts: Any) -> sp.csr_matrix:
-        if not hasattr(self, "idf_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError(f"{type(self).__name__} has no weights yet: call fit first")
+        check_fitted(self, "idf_")
         counts = as_counts(counts)
         if counts.shape[1] != len(self.idf_):
             raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")

@@ -30,8 +30,8 @@ from visterm.pipeline.workers import connected
 if TYPE_CHECKING:
     import numpy as np
 
-    from visterm.features import OnnxEmbedder
     from visterm.features.decoding import Picture
+    from visterm.features.onnx_embedder import ImageEmbedder
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 _IMAGES_PER_THREAD = 32  # at a time, of one segment
@@ -103,7 +103,7 @@ class ImageSource:
                 yield pixels
 
     def _embed(
-        self, embedder: OnnxEmbedder, images: Sequence[tuple[int, str]], outcomes: list[Outcome], parent: int
+        self, embedder: ImageEmbedder, images: Sequence[tuple[int, str]], outcomes: list[Outcome], parent: int
     ) -> np.ndarray:
         """Embed images; where no other process does, on threads, so that some decode while the network runs."""
         from concurrent.futures import ThreadPoolExecutor
