@@ -7,7 +7,7 @@ from .efficientnet import deep_embedder
 from .extractor import VistermExtractor
 from .forest import ForestCodebook
 from .images import ImageError, decode_image, find_images, printable, read_image, read_picture, silence_decoders
-from .onnx_estimator import OnnxEmbedder
+from .onnx_embedder import OnnxEmbedder
 from .texture import lbp_codes
 from .vector_tables import VectorTable, read_query_vectors, read_vectors
 from .visterms import VistermWeighting, count_visterms

@@ -14,6 +14,7 @@ import numpy as np
 from .decoding import as_rgb, enlarge_to_side, shrink_to_side, side_of
 from .depth import RULES, Rules
 from .images import ImageError, read_picture
+from .parameters import effective_n_jobs
 
 BATCH = 32  # images whose blocks are assigned to visterms together
 DISTRIBUTED_BATCH = 128  # images per task of `distribute`, which carries the codebook of some MB
@@ -105,10 +106,3 @@ def run_batches(
         finally:
             for future in pending:
                 future.cancel()
-
-
-def effective_n_jobs(n_jobs: int | None) -> int:
-    """Number of threads that `n_jobs` stands for, as in joblib."""
-    import joblib  # a tenth of a second
-
-    return joblib.effective_n_jobs(n_jobs)

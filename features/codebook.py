@@ -14,11 +14,9 @@ from typing import Any, Self
 
 import numba
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .nearest import NearestCenters, squared_distance
+from .parameters import Parameters, check_fitted, check_random_state
 
 MOST_SPREAD = 256  # clusters whose first centres are chosen by k-means++, which costs a pass over the points each
 
@@ -177,7 +175,7 @@ def kmeans(
     return centers
 
 
-class Codebook(BaseEstimator):
+class Codebook(Parameters):
     """k-means codebook of block descriptors.
 
     Parameters
@@ -292,7 +290,7 @@ class Codebook(BaseEstimator):
         ValueError
             Another number of features than the centres'.
         """
-        check_is_fitted(self)
+        check_fitted(self, "centers_")
         descriptors = _as_points(descriptors)
         if descriptors.shape[1] != self.centers_.shape[1]:
             raise ValueError(f"descriptors have {descriptors.shape[1]} features, the codebook {self.centers_.shape[1]}")

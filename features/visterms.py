@@ -18,7 +18,6 @@ from typing import Any, Self
 import numba
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
 
 from .weights import TERM_FREQUENCIES, VistermWeights, as_counts
 
@@ -186,7 +185,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
 
 
-class VistermWeighting(VistermWeights, TransformerMixin, BaseEstimator):
+class VistermWeighting(VistermWeights):
     """tf-idf weights with rows of unit length.
 
     Parameters

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .fitted import check_fitted
+from .parameters import Transformer, check_fitted
 
 ROWS_AT_ONCE = 10_000
 TERM_FREQUENCIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"count": lambda counts: counts, "sqrt": np.sqrt}
@@ -28,7 +28,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
-class VistermWeights:
+class VistermWeights(Transformer):
     """tf-idf weights with rows of unit length.
 
     Parameters

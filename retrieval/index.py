@@ -546,6 +546,8 @@ def _blas() -> Any:
 
 def effective_n_jobs(n_jobs: int | None) -> int:
     """Number of threads that `n_jobs` stands for, as in joblib."""
+    if n_jobs == 1:
+        return 1
     import joblib  # a tenth of a second
 
     return joblib.effective_n_jobs(n_jobs)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.features.decoding import Picture
-    from visterm.features.onnx_embedder import ImageEmbedder
+    from visterm.features.onnx_embedder import OnnxEmbedder
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 _IMAGES_PER_THREAD = 32  # at a time, of one segment
@@ -103,7 +103,7 @@ class ImageSource:
                 yield pixels
 
     def _embed(
-        self, embedder: ImageEmbedder, images: Sequence[tuple[int, str]], outcomes: list[Outcome], parent: int
+        self, embedder: OnnxEmbedder, images: Sequence[tuple[int, str]], outcomes: list[Outcome], parent: int
     ) -> np.ndarray:
         """Embed images; where no other process does, on threads, so that some decode while the network runs."""
         from concurrent.futures import ThreadPoolExecutor

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from visterm.features import VistermExtractor
-    from visterm.features.onnx_embedder import ImageEmbedder
+    from visterm.features.onnx_embedder import OnnxEmbedder
     from visterm.features.weights import VistermWeights
 
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
@@ -54,7 +54,7 @@ def _opened(files: Path, read: Callable[[Path], Any]) -> Any:
 
 
 @functools.lru_cache(maxsize=1)
-def load_extractor(files: Path, version: str) -> VistermExtractor | ImageEmbedder | None:
+def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
     """Load the saved extractor of a version, and cache the last one; None for imported vectors."""
     from visterm import features
 
@@ -62,9 +62,9 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | ImageEmbedde
         if (files / "vectors.json").exists():
             return None
         if (files / "embedder.json").exists():
-            from visterm.features.onnx_embedder import ImageEmbedder
+            from visterm.features.onnx_embedder import OnnxEmbedder
 
-            return ImageEmbedder.load(files)
+            return OnnxEmbedder.load(files)
         return features.VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
 
     return _opened(files, read)
@@ -84,7 +84,7 @@ def load_weights(files: Path, version: str) -> VistermWeights | None:
     return _opened(files, read)
 
 
-def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | ImageEmbedder | None:
+def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | OnnxEmbedder | None:
     """Load the extractor of a run, whose ``transform`` turns images into vectors; None for imported vectors.
 
     UserError if it is no longer the one with the fingerprint `content`.
@@ -219,7 +219,7 @@ def identity(images: Sequence[Image]) -> str:
     return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
 
 
-def embed(embedder: ImageEmbedder, images: Iterable[Any], parent: int = -1) -> np.ndarray:
+def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1) -> np.ndarray:
     """Embed images with the model of a run; ``parent`` is the parent process id of a worker."""
     from visterm.features import ImageError
 

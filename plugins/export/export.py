@@ -175,13 +175,13 @@ def _as_onnx(name: str, exported: _Similarity) -> Writer:
 
 
 def _as_pixels(name: str, exported: _Similarity) -> Writer:
-    from visterm.features.onnx_embedder import ImageEmbedder
+    from visterm.features.onnx_embedder import OnnxEmbedder
     from visterm.learners import to_onnx
 
     from .pixels import pixels_to_query
 
     embedder, record = extractor_of(exported.run), exported.run.record(exported.run.extractor) or {}
-    if not isinstance(embedder, ImageEmbedder):
+    if not isinstance(embedder, OnnxEmbedder):
         raise UserError(
             f"--to pixels: run {exported.run.name} has no network; make one: 'visterm features IMAGES --deep'"
         )

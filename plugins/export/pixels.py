@@ -12,19 +12,19 @@ from visterm.features.onnx_pooling import channels_first, n_before_patches
 from visterm.features.onnx_session import image_input, open_session
 
 if TYPE_CHECKING:
-    from visterm.features.onnx_embedder import ImageEmbedder, ModelDescription
+    from visterm.features.onnx_embedder import ModelDescription, OnnxEmbedder
 
 _OLDEST_OPSET = 13  # whose operations, as used here, mean the same in all later ones
 _NUMBERS = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(float16)": 10}  # types as ONNX numbers them
 _MOST_BYTES = 2_000_000_000  # of a file in the format of protobuf
 
 
-def pixels_to_query(embedder: ImageEmbedder, similarity: bytes, *, rounded: bool) -> bytes:
+def pixels_to_query(embedder: OnnxEmbedder, similarity: bytes, *, rounded: bool) -> bytes:
     """Return a model from pixels to queries.
 
     Parameters
     ----------
-    embedder : ImageEmbedder
+    embedder : OnnxEmbedder
         Fitted.
     similarity : bytes
         As `visterm.learners.to_onnx` returns it, whose output ``query`` is kept.
@@ -124,7 +124,7 @@ class _Steps:
 
 
 def _prepare(part: _Steps, described: ModelDescription, kind: str) -> str:
-    """Add the steps from pixels to the input of the network, as `ImageEmbedder` takes them."""
+    """Add the steps from pixels to the input of the network, as `OnnxEmbedder` takes them."""
     image = "image"
     if kind != "tensor(uint8)":
         image = part.add("Cast", image, to=1)
@@ -137,7 +137,7 @@ def _prepare(part: _Steps, described: ModelDescription, kind: str) -> str:
     return part.add("Cast", image, to=_NUMBERS[kind])
 
 
-def _pool(part: _Steps, embedder: ImageEmbedder, *, rounded: bool) -> str:
+def _pool(part: _Steps, embedder: OnnxEmbedder, *, rounded: bool) -> str:
     """Add the steps from the layer to vectors."""
     shape, size = embedder.layer_shape(), embedder.size_
     rows = part.add("Cast", "layer", to=1)
