@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from visterm.pipeline.search.request import FILTERS, IMAGE_ID, OF_IMAGES, OPTION
 
 from .errors import command
 from .options import (
+    Format,
     FormatOption,
     JsonFormatOption,
     JsonOption,
@@ -33,6 +35,7 @@ from .options import (
 )
 from .output import print_rows, report_errors
 
+_LINES = "-"  # in place of a query: standard input
 _PAIRS = 8  # of blocks, or of teachers on each side
 
 
@@ -59,11 +62,13 @@ def search(
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
     learner: the one that held-out training images recommend; cosine if none is trained.
-    Unreadable images are reported and skipped; the exit code is then 2.
+    Unreadable images are reported and skipped; the exit code is then 2. For - each line of standard input is a query,
+    answered by a line of JSON before the next one is read.
 
     \b
     Examples:
       visterm search a.jpg
+      visterm search - < names.txt > results.jsonl
       visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
       visterm search a.jpg --learned-weight 0.2
       visterm search holiday/ --html results.html
@@ -87,7 +92,10 @@ def search(
         by_itself = "a learner ranks images for a label by itself"
         why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
-    by_id = query_label or all(map(IMAGE_ID.fullmatch, asked))
+    by_line = asked == [_LINES] and not query_label
+    if by_line and (page is not None or output not in (None, Format.json)):
+        raise UserError(f"search {_LINES} prints JSON, a line per query: leave out --html and --format")
+    by_id = query_label or by_line or all(map(IMAGE_ID.fullmatch, asked))
     searcher, console = open_searcher(run, reads_images=not by_id or page is not None or not request.of_whole_images)
     chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
     conditions = {name: options[name] for name in FILTERS if name in options}
@@ -95,11 +103,14 @@ def search(
         raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")
     options["learner"] = chosen
     find: Any = searcher.search_label if query_label else searcher.search
-    answers = find(asked, **options)
+    answers = [] if by_line else find(asked, **options)
     if "k" in options and request.k > len(searcher.images):
         console.warn(
             f"-k {request.k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked"
         )
+    if by_line:
+        _answer_lines(lambda query: find([query], **options))
+        return
     if page is not None:
         from visterm.pipeline.search.results_page import write_results_page
 
@@ -121,6 +132,21 @@ def search(
     if not print_rows(answers, columns, rows, form):
         _print_tables(answers, "results", "path", with_probability=likely)
     report_errors(answers)
+
+
+def _answer_lines(find: Callable[[str], Sequence[Mapping[str, Any]]]) -> None:
+    """Answer each line of standard input by lines of JSON, one per image, as they come."""
+    unread = []
+    sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # names of files are bytes
+    for query in filter(None, (line.rstrip("\r\n") for line in sys.stdin)):
+        if not IMAGE_ID.fullmatch(query):
+            from visterm.features import silence_decoders
+
+            silence_decoders()
+        for answer in find(query):
+            print(json.dumps(answer), flush=True)
+            unread += [answer] if "error" in answer else []
+    report_errors(unread)
 
 
 @command

@@ -96,6 +96,11 @@ def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | Onn
     return extractor
 
 
+def is_imported(run: Run) -> bool:
+    """Whether the vectors of a run were imported, so that nothing makes vectors of images."""
+    return _opened((run.extractor / "files").absolute(), lambda files: (files / "vectors.json").exists())
+
+
 def weights_of(run: Run) -> VistermWeights | None:
     """Load the weights of a run's visterms; None for other vectors."""
     return load_weights((run.extractor / "files").absolute(), extractor_content(run))
