@@ -718,7 +718,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
     def _start(self) -> None:
         d = self.n_features_in_
         factored = self.covariance == "factored"
-        self.distribution_ = np.zeros((3, d, d) if factored else (d, d, 2), np.float32)
+        self.distribution_ = self._zeros("distribution_", (3, d, d) if factored else (d, d, 2))
         if factored:
             for covariance in self.distribution_[1:]:
                 np.fill_diagonal(covariance, 1.0)

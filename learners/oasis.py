@@ -376,7 +376,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
                 )
 
     def _start(self) -> None:
-        W = np.zeros((self.n_features_in_, self.n_features_in_), np.float32)
+        W = self._zeros("W_", (self.n_features_in_, self.n_features_in_))
         if self.init == "identity":
             np.fill_diagonal(W, 1.0)
         self.W_ = W
