@@ -25,6 +25,9 @@ class Parameters:
         vars(self).update(parameters)
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))
+
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         given = {
@@ -41,10 +44,10 @@ class Parameters:
 class Transformer(Parameters):
     """An estimator whose `transform` gives vectors."""
 
-    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
+    def fit_transform(self, X: Any, /, y: Any = None) -> Any:
         """`fit`, and `transform` of the same."""
         estimator: Any = self
-        return estimator.fit(X, y, **options).transform(X)
+        return estimator.fit(X, y).transform(X)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import TransformerTags

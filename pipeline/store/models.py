@@ -82,7 +82,9 @@ def load_files(
     that is cut short while it is mapped ends the process. See `check_uncut`.
     """
     if load is None:
-        from visterm.learners import load_learner as load
+        from visterm.learners import load_learner
+
+        load = load_learner
 
     folder, crc32 = run.learner(name), trained_record(run, name).get("crc32", {})
     try:
