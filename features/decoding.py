@@ -29,6 +29,8 @@ from PIL import (
 )
 from PIL import features as pillow_features
 
+from visterm.extras import how_to_install
+
 from .depth import (
     BITS_PER_SAMPLE,
     PHOTOMETRIC,
@@ -279,7 +281,7 @@ def _raw_preview(data: bytes, name: StrPath, max_pixels: int) -> tuple[bytes | n
     try:
         return read_raw(data, max_pixels)
     except ImportError:
-        raise ImageError(name, "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')") from None
+        raise ImageError(name, f"unsupported kind (a camera's raw file; run: {how_to_install('raw')})") from None
     except MemoryError:
         raise ImageError(name, f"too large: its sensor has more pixels than the limit of {max_pixels:,}") from None
     except Exception as error:  # damaged files make LibRaw raise nearly everything
@@ -319,7 +321,7 @@ def _heic_plugin(data: bytes, name: StrPath) -> type[ImageFile.ImageFile]:
     try:
         from pi_heif.as_plugin import HeifImageFile
     except ImportError:
-        raise ImageError(name, "unsupported kind (HEIC; run: pip install 'visterm[heic]')") from None
+        raise ImageError(name, f"unsupported kind (HEIC; run: {how_to_install('heic')})") from None
     if not all(_is_text(item) for item in _heic_items(data)):
         raise ImageError(name, "damaged (an item whose kind is no text)")  # pi-heif 1.4 would end the process
     return cast("type[ImageFile.ImageFile]", HeifImageFile)

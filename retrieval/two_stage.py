@@ -132,7 +132,7 @@ class TwoStageIndex(ExactIndex):
     ValueError
         As `ExactIndex`, where n_candidates is not positive, and where ids are not one per image, or not different.
     ImportError
-        The gallery is dense and FAISS is not installed: ``pip install 'visterm[ann]'``.
+        The gallery is dense and FAISS is not installed (the extra ann).
 
     Examples
     --------

@@ -62,8 +62,8 @@ def search(
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
     learner: the one that held-out training images recommend; cosine if none is trained.
-    Unreadable images are reported and skipped; the exit code is then 2. For - each line of standard input is a query,
-    answered by a line of JSON before the next one is read.
+    Unreadable images are reported and skipped; the exit code is then 1, or 2 if none could be read. For - each line of
+    standard input is a query, answered by a line of JSON before the next one is read.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def search(
         raise UserError(f"search {_LINES} prints JSON, a line per query: leave out --html and --format")
     by_id = query_label or by_line or all(map(IMAGE_ID.fullmatch, asked))
     searcher, console = open_searcher(run, reads_images=not by_id or page is not None or not request.of_whole_images)
-    chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
+    chosen = chosen or searcher.default_learner(of_labels=bool(query_label and searcher.annotators))
     conditions = {name: options[name] for name in FILTERS if name in options}
     if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
         raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")
@@ -122,21 +122,21 @@ def search(
             report_errors(answers)
             return
         console.say(f"pictures in {page}")
-    likely = request.min_probability is not None
-    columns = ["query", "rank", "id", "path", "score", "labels"] + ["probability"] * likely
+    columns = ["query", "rank", "id", "path", "score", "labels", "probability"]
     rows = [
-        [answer["query"], *(r[column] for column in columns[1:5]), ";".join(r["labels"]), *(r[c] for c in columns[6:])]
+        [answer["query"], *(r[column] for column in columns[1:5]), ";".join(r["labels"]), r.get("probability", "")]
         for answer in answers
         for r in answer["results"]
     ]
     if not print_rows(answers, columns, rows, form):
-        _print_tables(answers, "results", "path", with_probability=likely)
+        _print_tables(answers, "results", "path", with_probability=request.min_probability is not None)
     report_errors(answers)
 
 
 def _answer_lines(find: Callable[[str], Sequence[Mapping[str, Any]]]) -> None:
     """Answer each line of standard input by lines of JSON, one per image, as they come."""
-    unread = []
+    unread: list[Mapping[str, Any]] = []
+    answered: list[Mapping[str, Any]] = []  # one of them, or none
     sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # names of files are bytes
     for query in filter(None, (line.rstrip("\r\n") for line in sys.stdin)):
         if not IMAGE_ID.fullmatch(query):
@@ -145,8 +145,11 @@ def _answer_lines(find: Callable[[str], Sequence[Mapping[str, Any]]]) -> None:
             silence_decoders()
         for answer in find(query):
             print(json.dumps(answer), flush=True)
-            unread += [answer] if "error" in answer else []
-    report_errors(unread)
+            if "error" in answer:
+                unread.append(answer)
+            else:
+                answered = [answer]
+    report_errors([*unread, *answered])
 
 
 @command
@@ -169,7 +172,7 @@ def annotate(
     """Rank labels for images, or labels similar to a label.
 
     IMAGE is a file, a folder, id:12 or a path of the run, as for search. Unreadable images are reported and skipped;
-    the exit code is then 2.
+    the exit code is then 1, or 2 if none could be read.
 
     \b
     Examples:

@@ -35,6 +35,8 @@ class Gallery:
     Unchanged images are shared with `like`, an older gallery of the run.
     """
 
+    exif_fields = True  # whether camera and place are among the fields
+
     def __init__(self, run: Run, tell: Callable[[str], None], like: Gallery | None = None) -> None:
         self.run = run
         with Collection(run.collection) as collection:
@@ -125,10 +127,10 @@ class Gallery:
 
     @cached_property
     def fields(self) -> Fields:
-        """The fields of the images: dates, and the further columns of a manifest."""
+        """The fields of the images: dates, the further columns of a manifest, and those of EXIF."""
         with Collection(self.run.collection) as collection:
             by_id = read_fields(collection)
-        return Fields([by_id.get(number) for number in self.images.ids.tolist()])
+        return Fields([by_id.get(number) for number in self.images.ids.tolist()], exif=self.exif_fields)
 
     def labels_for(self, learner: Any, name: str, warn: Callable[[str], None]) -> np.ndarray | None:
         """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""

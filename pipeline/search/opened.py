@@ -16,7 +16,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.images import Images, RowOfId
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint
-from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.run import Run, run_at
 
 from .gallery import Gallery
 from .labels import ranking_labels
@@ -37,7 +37,7 @@ class SearchableRun:
     def __init__(
         self, run: Run | str | os.PathLike[str], *, console: Console | None = None, like: Self | None = None
     ) -> None:
-        self.run = run if isinstance(run, Run) else Run(Path(run))
+        self.run = run if isinstance(run, Run) else run_at(run)
         self._console: Any = console or _Log
         while True:
             self._state = disk_state(self.run)
@@ -143,7 +143,7 @@ class SearchableRun:
             Image files, from anywhere; folders: all images below them; ``12`` or ``"id:12"``: an image of the
             collection by its id, or by its path as search prints it, if there is no such file; RGB uint8 arrays
             (H, W, 3); images of Pillow; contents of image files. For a run with imported vectors: its images, and files
-            of vectors (.npy, .npz, .parquet).
+            of vectors (.npy, .npz, .safetensors, .parquet, .arrow).
 
         Returns
         -------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _FILES_PER_TASK = 32  # query files that a thread turns into vectors at a time
 _NO_EXTRACTOR = (
     "this run has imported vectors and nothing to make vectors with: search with one of its images (path or id:12), or "
-    "with vectors (.npy, .npz, .parquet)"
+    "with vectors (.npy, .npz, .safetensors, .parquet, .arrow)"
 )
 
 
@@ -58,6 +59,8 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     errors: dict[int, str] = {}
     imported: dict[int, Any] = {}  # vectors of a file, by the position of its first
     options = config.collection.vectors.model_dump(include={"unit", "vector_column"})
+    if config.collection.vectors.file is None and config.features.kind == "onnx":
+        options["unit"] = config.features.onnx.unit
     one = isinstance(queries, str | os.PathLike | np.ndarray | bytes | int | np.integer) or _is_pillow(queries)
     for query in [queries] if one else queries:
         position = len(names)
@@ -94,11 +97,11 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
             images[position] = os.path.join(gallery.root, gallery.images[row].path)
         elif IMAGE_ID.fullmatch(name):
             errors[position] = f"run {gallery.run.name} has no image of this id"
-        elif gallery.extractor is not None:
-            files.append((position, name))
-        elif (row := gallery.row_of_file(name)) >= 0:
-            rows[position] = row
-        elif name.lower().endswith((".npy", ".npz", ".parquet")):
+        elif "://" in name and not os.path.exists(name):
+            errors[position] = f"an address on the web; download the image first: curl -O {shlex.quote(name)}"
+        elif gallery.extractor is None and (copy := gallery.row_of_file(name)) >= 0:
+            rows[position] = copy
+        elif _holds_vectors(name):
             from visterm.features import read_query_vectors
 
             try:
@@ -165,6 +168,12 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
         with ThreadPoolExecutor(n_threads) as pool:
             made = list(pool.map(vectors_of, parts))
     return stacked([rows for rows, _ in made]), [position for _, done in made for position in done], errors
+
+
+def _holds_vectors(name: str) -> bool:
+    from visterm.features.vector_files import VECTOR_SUFFIXES
+
+    return name.lower().endswith(VECTOR_SUFFIXES)
 
 
 def _is_pillow(query: Any) -> bool:

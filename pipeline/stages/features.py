@@ -104,6 +104,8 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
             else ""
         )
     )
+    if changes.tables:
+        console.say(one_line(changes.tables))
     sizes, (source, _) = collection.label_sizes(), collection.label_source()
     if source and (sizes or changes.warnings):
         names = ", ".join(map(one_line, sorted(sizes)[:5])) + ", ..." * (len(sizes) > 5)

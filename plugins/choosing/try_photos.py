@@ -206,7 +206,7 @@ def _sample(root: Path, config: Config, folder: Path) -> _Sample:
         training = [path for path in collection.training_paths() if path in labels]
         n_images = collection.counts_by("status")["pending"]
     if not n_images:
-        raise UserError(f"{root}: no images")
+        raise UserError(f"{root}: no images; give the folder that holds the images")
     if not training:
         raise UserError(f"{root}: no labels, and without them nothing can be compared: {WAYS_TO_LABEL}")
     sample = _draw({path: labels[path] for path in training}, config, MOST_IMAGES, n_images, len(training))

@@ -25,7 +25,7 @@ def few_visterms(monkeypatch):
 @pytest.fixture
 def without_network(monkeypatch):
     def missing():
-        raise ImportError("features.kind=deep needs onnx: pip install 'visterm[deep]'")
+        raise ImportError("features.kind=deep needs onnx: python -m pip install onnx")
 
     monkeypatch.setattr(efficientnet, "cached_model", missing)
 
