@@ -270,7 +270,7 @@ class Codebook(Parameters):
     def __getstate__(self) -> dict[str, Any]:
         if hasattr(self, "centers_"):
             self._search  # noqa: B018  # built once here, not by each worker that gets a copy
-        return super().__getstate__()
+        return dict(vars(self))
 
     def predict(self, descriptors: Any) -> np.ndarray:
         """Return the number of the nearest centre of every descriptor.

@@ -561,9 +561,7 @@ class OnnxEmbedder(Transformer):
         return canvas.transpose(2, 0, 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in super().__getstate__().items() if name not in ("_network", "_only", "_map")
-        }
+        return {name: value for name, value in vars(self).items() if name not in ("_network", "_only", "_map")}
 
     # -----------------------------------------------------------------------------------------------------------
     # On disk

@@ -13,7 +13,7 @@ from typing import Any, Self
 class Parameters:
     """Parameters of the constructor, by name."""
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the parameters by name; none of them has parameters of its own."""
         return {name: getattr(self, name) for name in sorted(inspect.signature(type(self)).parameters)}
 
@@ -24,9 +24,6 @@ class Parameters:
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}")
         vars(self).update(parameters)
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(vars(self))
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters

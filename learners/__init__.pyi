@@ -12,8 +12,8 @@ from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .onnx_maps import to_onnx
 from .pamir import PAMIR
-from .saved import LEARNERS, load_learner
-from .similarity import Similarity, load_similarity
+from .saved import LEARNERS, load_learner, load_similarity
+from .similarity import Similarity
 from .teachers import Teachers
 from .triplets import TripletSampler
 from .warp import LinearWARP

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import UserDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import storage
+from .similarity import BilinearSimilarity, Similarity
 
 if TYPE_CHECKING:
     from .base import SimilarityLearner
@@ -89,3 +91,35 @@ def restored(
     except Exception as error:  # of any kind: any part may be missing or wrong
         raise ValueError(f"{folder}: the saved parts do not fit together ({error}); train again") from None
     return learner
+
+
+def load_similarity(folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True) -> Similarity:
+    """Similarity of the learner that `SimilarityLearner.save` wrote to `folder`.
+
+    That of `OASIS` is loaded without scikit-learn; of other learners, and of what is no whole OASIS, `load_learner`
+    gives the learner itself, or says what is wrong.
+
+    Parameters
+    ----------
+    folder, mmap_mode, verify
+        As of `load_learner`.
+
+    Raises
+    ------
+    ValueError
+        As `load_learner`.
+    """
+    saved = name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
+    kind = BilinearSimilarity
+    if (
+        name == "OASIS"
+        and params.get("variant") is None
+        and params.keys() <= kind.settings
+        and state.keys() <= kind.state
+    ):
+        similarity = kind()
+        vars(similarity).update(state)
+        with contextlib.suppress(Exception):  # load_learner says what is wrong
+            similarity._check_state()
+            return similarity
+    return restored(folder, *saved)

@@ -6,8 +6,6 @@ than a search takes. So a search loads a `Similarity`, and `SimilarityLearner` i
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn
@@ -15,7 +13,6 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
-from . import storage
 from .maps import Map
 from .sides import UNIT_ROWS, VECTORS, Side, Sides, Whitening, bilinear, dense, scores_of, space_of
 from .sums import product
@@ -41,7 +38,7 @@ def ratio_of_spreads(cosine: np.ndarray, learned: np.ndarray) -> float:
 
 
 class Similarity:
-    """What a fitted learner compares images by; `load_similarity` reads one.
+    """What a fitted learner compares images by; `visterm.learners.load_similarity` reads one.
 
     Its arrays are attributes, named as those of the learner. Images are rows: CSR or dense, float32 or float64; they
     come out as float32. What a method returns for an image does not depend on the other images of the batch, to the
@@ -318,37 +315,3 @@ class BilinearSimilarity(Similarity):
 
     def _matrix(self) -> np.ndarray:
         return np.asarray(self.W_)
-
-
-def load_similarity(folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True) -> Similarity:
-    """Similarity of the learner that `SimilarityLearner.save` wrote to `folder`.
-
-    That of `OASIS` is loaded without scikit-learn; of other learners, and of what is no whole OASIS, `load_learner`
-    gives the learner itself, or says what is wrong.
-
-    Parameters
-    ----------
-    folder, mmap_mode, verify
-        As of `load_learner`.
-
-    Raises
-    ------
-    ValueError
-        As `load_learner`.
-    """
-    saved = name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
-    kind = BilinearSimilarity
-    if (
-        name == "OASIS"
-        and params.get("variant") is None
-        and params.keys() <= kind.settings
-        and state.keys() <= kind.state
-    ):
-        similarity = kind()
-        vars(similarity).update(state)
-        with contextlib.suppress(Exception):  # load_learner says what is wrong
-            similarity._check_state()
-            return similarity
-    from .saved import restored
-
-    return restored(folder, *saved)

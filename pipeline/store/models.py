@@ -64,12 +64,12 @@ def load_trained(run: Run, name: str, *, verify: bool = True) -> SimilarityLearn
 
 def load_similarity(run: Run, name: str) -> Similarity:
     """Load the similarity of the trained learner of a run, without what learns; see `visterm.learners`."""
-    from visterm.learners import similarity
+    from visterm.learners import saved, similarity
 
     check_trained(run, name)
     if name == "cosine":
         return similarity.CosineSimilarity(n_features(run))
-    return load_files(run, name, load=similarity.load_similarity)
+    return load_files(run, name, load=saved.load_similarity)
 
 
 def load_files(

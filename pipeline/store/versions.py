@@ -241,13 +241,13 @@ class LearnerVersions:
 
         if learner not in _ARRAY:
             return base()
-        from visterm.learners import similarity
+        from visterm.learners.saved import load_similarity as read
 
         for _ in range(5):  # base and version are separate files: both must be of one state
             state = self.in_force(learner)
             try:
                 if state.version:
-                    load = None if learns else similarity.load_similarity
+                    load = None if learns else read
                     model = self.load(learner, state.version, load)
                 else:
                     model = base()
