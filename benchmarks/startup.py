@@ -90,6 +90,7 @@ def earlier(folder: Path) -> Build:
         files.extractall(folder / "code", filter="data")
     rooms = folder / "path/visterm"
     rooms.mkdir(parents=True)
+    (rooms / "__init__.py").touch()
     for room in ("features", "learners", "retrieval", "pipeline", "teaching", "service", "plugins"):
         (rooms / room).symlink_to(folder / "code" / room)
     return Build(f"import sys; sys.path.insert(0, {str(rooms.parent)!r})\n", folder / "runs")
