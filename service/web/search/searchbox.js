@@ -77,17 +77,6 @@ function chooseLabel(name, without) {
 const chooseFolder = (folder) =>
   inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." });
 
-/**
- * Photos that fit the labels that words name: ranked where a learner ranks labels, else those that
- * have one of them.
- * @param {string} text
- * @param {string[]} labels
- */
-const showWords = (text, labels) =>
-  state.run.annotators.length
-    ? go({ text, ...pick(settings(), FILTERS) })
-    : go({ view: "album", label: labels });
-
 /** @param {string} url */
 async function searchAddress(url) {
   if (!state.run.limits.fetch_urls)
@@ -133,7 +122,7 @@ async function suggest() {
       group("Photos that show", [
         option(
           { label: found.words.join(" + "), what: "the best first" },
-          () => showWords(words, found.words),
+          () => go({ text: words, ...pick(settings(), FILTERS) }),
           icon("image"),
         ),
       ]),
