@@ -67,7 +67,7 @@ def _check_watch(config: Config) -> None:
     if config.collection.vectors.file is not None:
         raise UserError("--watch: this run has imported vectors, and no model for new images; leave --watch out")
     if find_spec("watchfiles") is None:
-        raise UserError("--watch needs watchfiles: pip install 'visterm[watch]'")
+        raise UserError(f"--watch needs watchfiles: {how_to_install('watch')}")
 
 
 def start_service() -> Callable:

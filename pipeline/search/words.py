@@ -41,12 +41,12 @@ def labels_of_text(text: str, names: Iterable[str]) -> TextLabels:
     """
     words = [match[0] for match in _WORD.finditer(fold(text[:MAX_TEXT]))]
     known: dict[str, str] = {}
-    for name in names:
-        known.setdefault(" ".join(_WORD.findall(fold(name))), name)
+    for label in names:
+        known.setdefault(" ".join(_WORD.findall(fold(label))), label)
     known.pop("", None)
-    longest = max((name.count(" ") + 1 for name in known), default=0)
+    longest = max((written.count(" ") + 1 for written in known), default=0)
     labels: dict[str, None] = {}
-    unknown = []
+    unknown: list[str] = []
     at = 0
     while at < len(words):
         size, name = _at(words[at : at + longest], known)

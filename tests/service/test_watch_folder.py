@@ -4,8 +4,9 @@ import os
 import shutil
 import time
 
+import numpy as np
 import pytest
-from running import refused
+from running import refused, visterm
 
 from visterm.pipeline.stages.edit import exclude
 from visterm.pipeline.store.catalogue import Collection
@@ -83,10 +84,15 @@ def test_a_busy_run_is_tried_again(own, own_photos, told):
     assert "fig/new.jpg" in paths(own)
 
 
-def test_imported_vectors_cannot_be_watched(own, tmp_path, monkeypatch):
+def test_what_cannot_be_watched(finished, tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
+    (tmp_path / "x.txt").write_text("a\nb\nc\nd")
+    visterm("features", "--vectors", "x.npy", "--ids", "x.txt", cwd=tmp_path)
+    assert "imported vectors" in refused("serve", "--watch", "--run", "x", cwd=tmp_path)
     monkeypatch.setattr("visterm.service.commands.find_spec", lambda name: None)
-    line = refused("serve", "--watch", "--run", "photos", cwd=tmp_path)
-    assert line == "visterm: --watch needs watchfiles: pip install 'visterm[watch]'"
+    line = refused("serve", "--watch", "--run", "fruit", cwd=finished)
+    assert line.startswith("visterm: --watch needs watchfiles: ")
+    assert "pip install" in line
 
 
 @pytest.mark.slow
