@@ -128,7 +128,7 @@ export function dressTile(image, node, { mark, selected, markable, plain }) {
         ? el(
             "span.copies",
             { title: `${image.copies.length} more of the same` },
-            icon("copies"),
+            icon("copy"),
             image.copies.length + 1,
           )
         : null,

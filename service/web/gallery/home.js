@@ -1,7 +1,7 @@
 // The collection to wander in: the home page, albums, recent photos and labels to check.
 
 import { get, post } from "../core/api.js";
-import { $, $$, el, icon, link } from "../core/dom.js";
+import { $, el, icon, link } from "../core/dom.js";
 import { box, command } from "../core/says.js";
 import { count, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
@@ -150,7 +150,7 @@ function mapCard(map) {
 }
 
 /** @param {MapState} map */
-const phase = (map) => `Looking for what belongs together: ${map.phase ?? "starting"} …`;
+const phase = (map) => `${map.phase ?? "starting"} …`;
 
 /** @param {MapState} map */
 const progress = (map) =>
@@ -163,14 +163,11 @@ const progress = (map) =>
 
 /** @param {MapState} map */
 function showProgress(map) {
-  /** @type {HTMLProgressElement[]} */
-  const bars = $$("main progress[aria-label='Progress of the map']");
-  for (const bar of bars) {
-    bar.value = map.share;
-    bar.title = phase(map);
-    if (bar.previousElementSibling?.matches(".phase"))
-      bar.previousElementSibling.textContent = phase(map);
-  }
+  /** @type {HTMLProgressElement} */
+  const bar = $("main progress[title]");
+  if (!bar) return;
+  bar.value = map.share;
+  bar.title = phase(map);
 }
 
 /**
@@ -352,7 +349,7 @@ export function notDrawn(map, isThere) {
     });
     return el(
       "div.panel.making",
-      el("p.phase", phase(map)),
+      el("p", "Looking for what belongs together …"),
       progress(map),
       el("p.quiet", "It runs in the background. You can go on searching."),
     );
@@ -368,8 +365,8 @@ export function notDrawn(map, isThere) {
     map.problem ? box("The last try failed", map.problem) : "",
     el(
       "p",
-      "The collection has not been looked through yet. It takes seconds for a thousand " +
-        "photos and two minutes for 50,000, in the background.",
+      "The collection has not been looked through yet. That takes seconds for a thousand " +
+        "photos, in the background.",
     ),
     button,
   );

@@ -328,8 +328,7 @@ function save(name, type, text) {
 
 function download() {
   const images = selection();
-  if (images.length > AT_ONCE)
-    return toast(`An archive holds at most ${count(AT_ONCE)} photos. Select fewer, or copy paths.`);
+  if (images.length > AT_ONCE) return toast(`An archive holds at most ${count(AT_ONCE)} photos.`);
   if (images.length === 1)
     return el("a", { href: `images/${images[0].id}/original`, download: "" }).click();
   const form = el(

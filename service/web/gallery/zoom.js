@@ -17,7 +17,7 @@ const SWIPE = 60; // pixels
  * @param {HTMLElement} stage the element around
  * @param {HTMLElement[]} pictures those that move together
  * @param {object} acts
- * @param {{ left: () => void, right: () => void, down: () => void }} acts.swipe
+ * @param {{ left: () => void, right: () => void, down: () => void }} [acts.swipe]
  * @param {() => void} [acts.enlarged]
  */
 export function zoomable(stage, pictures, { swipe, enlarged }) {
@@ -97,9 +97,9 @@ export function zoomable(stage, pictures, { swipe, enlarged }) {
     if (event.type === "pointerup" && moved && scale === 1 && gesture && !gesture.two) {
       const [dx, dy] = [last.x - gesture.x, last.y - gesture.y];
       if (Math.abs(dx) > SWIPE && Math.abs(dx) > 2 * Math.abs(dy)) {
-        if (dx < 0) swipe.left();
-        else swipe.right();
-      } else if (dy > SWIPE && dy > 2 * Math.abs(dx)) swipe.down();
+        if (dx < 0) swipe?.left();
+        else swipe?.right();
+      } else if (dy > SWIPE && dy > 2 * Math.abs(dx)) swipe?.down();
     }
     if (pointers.size) begin();
     else gesture = null;

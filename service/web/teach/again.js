@@ -16,7 +16,7 @@ import { did, undid } from "../core/undo.js";
 
 const EVERY = 700; // milliseconds between two looks at a training
 const DISMISSED = "training dismissed";
-const LATER = "training offered tomorrow"; // and the day on which that was said
+const LATER = "training tomorrow"; // and the day on which that was said
 const today = () => new Date().toDateString();
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */

@@ -147,10 +147,7 @@ async function showQueue(section, request) {
       lazy: false,
     });
     const stage = el("div.doubted.zooms", photo);
-    const nothing = () => {};
-    const zoom = zoomable(stage, [photo], {
-      swipe: { left: nothing, right: nothing, down: nothing },
-    });
+    const zoom = zoomable(stage, [photo], {});
     const wheel = stage.onwheel;
     // The wheel scrolls the page until the photo is enlarged.
     stage.onwheel = (event) => (event.ctrlKey || zoom.scale > 1 ? wheel?.call(stage, event) : null);
