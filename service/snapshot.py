@@ -125,7 +125,9 @@ class Snapshot:
         return self._metrics[learner]
 
     def load(self) -> None:
-        """Load all learners now (memory-mapped): their files may be replaced later."""
+        """Load the extractor and all learners now (memory-mapped): their files may be replaced, or gone, later."""
+        with contextlib.suppress(UserError):  # an upload raises the same
+            _ = self.searcher.extractor
         for name in self.searcher.learners:
             try:
                 self.searcher.learner(name)
