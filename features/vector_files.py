@@ -71,7 +71,9 @@ def _files(source: pathlib.Path, kinds: Mapping[str, Any]) -> list[pathlib.Path]
     if not source.is_dir():
         matched = [] if source.exists() else glob.glob(str(source), recursive=True)
         if not matched and glob.has_magic(str(source)) and not source.exists():
-            raise ValueError(f"{printable(source)}: no file matches this pattern")
+            raise ValueError(
+                f"{printable(source)}: no file matches this pattern; give another, such as 'img_emb/*.npy'"
+            )
         return in_order([*map(pathlib.Path, matched)]) or [source]
     try:
         if (source / "dataset_dict.json").is_file():
@@ -222,12 +224,19 @@ def _read_arrow(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
     }
     chosen = _choose(names, kinds)
     of_images = {name for name in chosen.values() if pa.types.is_struct(fields[name])}  # their bytes are not read
+    wide = [] if "vector" in chosen else _numbered([name for name in fields if pa.types.is_floating(fields[name])])
     columns = table.to_table(
-        columns={name: ds.field(name, "path") if name in of_images else ds.field(name) for name in chosen.values()}
+        columns={
+            name: ds.field(name, "path") if name in of_images else ds.field(name) for name in (*chosen.values(), *wide)
+        }
     )
+    columns.validate(full=True)  # damaged offsets would end the process
     values: dict[str, Any] = {role: columns[name].to_pylist() for role, name in chosen.items() if role != "vector"}
     if "vector" in chosen:
         values["vector"] = _stacked(columns[chosen["vector"]], chosen["vector"])
+    elif wide:
+        chosen["vector"] = f"{wide[0]} to {wide[-1]}"
+        values["vector"] = np.column_stack([columns[name].to_numpy() for name in wide])
     if chosen.get("id") in of_images and None in values["id"]:
         values["id"] = None
     if "scale" in values:
@@ -238,6 +247,14 @@ def _read_arrow(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
             several = ([one] if isinstance(one, int) else one or [] for one in values["label"])
             values["label"] = [[classes[one] for one in row if 0 <= one < len(classes)] for row in several]
     return VectorPart(file, **values, chosen=chosen, columns=list(fields))
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return columns of a number each in their order, such as emb_0 to emb_511; none if there are others."""
+    parts = [re.fullmatch(r"(.*?)(\d+)", name) for name in names]
+    if len(names) < 2 or None in parts or len({part[1] for part in parts if part}) > 1:
+        return []
+    return sorted(names, key=lambda name: int(re.sub(r".*?(\d+)$", r"\1", name)))
 
 
 def _plain(kind: Any) -> Any:

@@ -63,11 +63,11 @@ def read_vectors(
         them. ``.npy``: an array (n, n_features) of float16, float32, float64, int8 or uint8. ``.npz`` and
         ``.safetensors``: such an array under the name `vector_column`, or in ``.npz`` a CSR matrix as
         ``scipy.sparse.save_npz`` writes it, and optional arrays of text under `id_column` and `label_column`.
-        ``.parquet``, ``.arrow`` and ``.feather``: a column of lists or tensors of numbers, and columns of ids and
-        labels, where a label is a text, a number or a list of them. Of int8 and uint8, an array or column ``scale`` has
-        a factor per vector, per number or for all. Folders may be those of ``Dataset.save_to_disk`` and
-        ``DatasetDict.save_to_disk`` of the library datasets, whose ids then begin with the split, and of
-        clip-retrieval, with ``img_emb`` and ``metadata``.
+        ``.parquet``, ``.arrow`` and ``.feather``: a column of lists or tensors of numbers, or a column per number
+        (``0``, ``1``, ...), and columns of ids and labels, where a label is a text, a number or a list of them. Of int8
+        and uint8, an array or column ``scale`` has a factor per vector, per number or for all. Folders may be those of
+        ``Dataset.save_to_disk`` and ``DatasetDict.save_to_disk`` of the library datasets, whose ids then begin with the
+        split, and of clip-retrieval, with ``img_emb`` and ``metadata``.
     ids : path, optional
         The ids in the order of the vectors, if the file itself has none, as `file`, or ``.txt`` (one per line) or
         ``.csv`` (with column names); may have a column of labels.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from visterm.pipeline.console import Console
+from visterm.pipeline.console import Console, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.images import Images, RowOfId
 from visterm.pipeline.store.models import TRAINED
@@ -150,7 +150,17 @@ class SearchableRun:
         Queries
             A query that cannot be read raises no error here: it is listed with the reason.
         """
-        return images if isinstance(images, Queries) else read_queries(images, self.gallery, self.config)
+        if isinstance(images, Queries):
+            return images
+        with told_of_compiling(self._console) if self._extracts(images) else contextlib.nullcontext():
+            return read_queries(images, self.gallery, self.config)
+
+    def _extracts(self, images: Any) -> bool:
+        """Whether a file is among the queries whose visterms are extracted, by kernels that may not be compiled yet."""
+        if self.config.features.kind != "visterms" or self.config.collection.vectors.file is not None:
+            return False
+        names = [images] if isinstance(images, str) else images if isinstance(images, list | tuple) else ()
+        return any(isinstance(name, str) and self.row_named(name) is None for name in names)
 
     def row_named(self, name: str) -> int | None:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""

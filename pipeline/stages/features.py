@@ -160,7 +160,13 @@ def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, co
     report_skipped(collection.skipped(), run, console)
     if not summary["n_images"]:
         which = "no training image" if status["pending"] else "no image"
-        raise UserError(f"{collection.root}: {which} could be read; {READ}")
+        packed = os.path.splitext(changes.other)[1].lower()
+        hint = (
+            f"; those inside {packed} files are not: unpack them"
+            if packed in (".tar", ".zip", ".parquet", ".arrow")
+            else ""
+        )
+        raise UserError(f"{collection.root}: {which} could be read; {READ}{hint}")
     return summary
 
 

@@ -86,9 +86,8 @@ def read_fields(db: Database) -> dict[int, FieldsRow]:
     rows = {}
     for id_, mtime_ns, width, taken, text in db.execute(query):
         given = json.loads(text) if text else {}
-        exif = (
-            json.loads(taken) if (taken or "").startswith("{") else {"date": taken}
-        )  # a date alone: an earlier version
+        is_json = (taken or "").startswith("{")  # else a date alone, of an earlier version
+        exif = json.loads(taken) if is_json else {"date": taken}
         taken = exif.pop("date", None)
         date, source = "", ""
         if "date" in given:

@@ -32,7 +32,7 @@ from .tables import read_rows, readable
 # Columns by their names without spaces, underscores, hyphens and capitals; the first ones first.
 _NAMES = (
     *("path", "filename", "filepath", "imagepath", "imgpath", "imagename", "imgname", "image", "img", "file", "photo"),
-    *("picture", "imageid", "imgid", "photoid", "id"),
+    *("picture", "imageid", "imgid", "photoid", "id", "key"),  # the last one of img2dataset
 )
 _OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
 _LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")

@@ -32,17 +32,22 @@ def run_names() -> list[str]:
 
 
 def current_run() -> str | None:
-    """Return the name of the run that a command last made or used, None if there is none yet, or no longer."""
+    """Return the name of the run that this person last made or used, None if there is none yet, or no longer."""
     names = run_names()
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        name = (runs_folder() / _CURRENT).read_text(encoding="utf-8").strip()
-        return name if name in names else None
+        file = runs_folder() / _CURRENT
+        if file.stat().st_uid == os.getuid():  # else of another person, with whom the folder is shared
+            name = file.read_text(encoding="utf-8").strip()
+            return name if name in names else None
     return None
 
 
 def run_at(name: str | os.PathLike[str]) -> Run:
     """Return a run by its name in the folder of runs, or by its path; UserError without one."""
-    run = Run(Path(name) if (Path(name) / "collection").is_dir() else runs_folder() / name)
+    named = runs_folder() / name
+    # The images of a run may lie in a folder of its name, which has a folder "collection", say.
+    is_path = (Path(name) / "collection").is_dir() and not (named / "collection").is_dir()
+    run = Run(Path(name) if is_path else named)
     if not run.collection.is_dir():
         if len(Path(name).parts) > 1:
             raise UserError(f"{name}: no collection here yet; run 'visterm features IMAGES' first")

@@ -65,8 +65,9 @@ def export(
     name = one_name(learner) or recommended_learner(place, configuration, console)
     kinds = [kind for text in to for kind in text.replace(",", " ").split()]
     folder = output or Path(f"{place.name}-{name}")
-    options = {"learned_weight": learned_weight, "precision": precision, "since": since}
-    written = stage(place, name, kinds, folder, console, **options)
+    written = stage(
+        place, name, kinds, folder, console, learned_weight=learned_weight, precision=precision, since=since
+    )
     if as_json:
         print(json.dumps(written))
         return

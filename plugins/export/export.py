@@ -153,7 +153,8 @@ def export(
         if earlier:
             images = [image for image in images if image.id not in earlier]
             kinds = kinds if images else ()
-        X, fields = vectors_by_rows(run, collection, images) if images else None, read_fields(collection)
+        X: Any = vectors_by_rows(run, collection, images) if images else None
+        fields = read_fields(collection)
     chain = as_chain(similarity.query_map(), X.shape[1]) if images else None
     exported = _Similarity(images, X, similarity, chain, run, fields, origin)
     if precision != "float32" and images and exported.is_sparse():

@@ -66,9 +66,10 @@ def ids_since(folder: Path, origin: Provenance) -> set[int]:
     try:
         earlier: Provenance = json.loads((folder / FILE).read_text())
         ids = {id_ for first, last in earlier["ids"] for id_ in range(first, last + 1)}
-        mixed = [key for key in ("run", "gallery", "precision") if earlier[key] != origin[key]]  # type: ignore[literal-required]
+        mixed = [key for key in ("run", "gallery", "precision") if earlier[key] != origin[key]]
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(f"--since {folder}: no earlier export ({FILE}: {error or type(error).__name__})") from None
+        reason = getattr(error, "strerror", None) or error or type(error).__name__
+        raise UserError(f"--since {folder}: no earlier export; give the folder of one ({FILE}: {reason})") from None
     if mixed:
         raise UserError(f"--since {folder}: made with another {mixed[0]}, so that every vector changed: export all")
     return ids

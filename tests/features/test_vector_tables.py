@@ -411,6 +411,11 @@ def test_arrow(tmp_path, stream):
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"x\.arrow: damaged or truncated"):
         read_vectors(file)
+    file = arrow(tmp_path, "x.arrow", {"v": X[:2].tolist(), "id": ["aaaa", "bbbb"]}, stream=stream)
+    offsets = file.read_bytes().replace(np.int32([0, 4, 8]).tobytes(), np.int32([0, 4, 9]).tobytes())
+    file.write_bytes(offsets)  # which pyarrow does not look at by itself
+    with pytest.raises(ValueError, match=r"x\.arrow: damaged or truncated"):
+        read_vectors(file)
 
 
 @pytest.mark.parametrize("scale", [np.float32(0.5), np.arange(1, 6, dtype=np.float32) / 4, np.float32([1, 2, 3, 4])])
@@ -466,4 +471,15 @@ def test_a_column_that_is_asked_for_and_missing(tmp_path):
     assert read_vectors(file).labels is None
     file = arrow(tmp_path, "x.arrow", {"embedding": X.tolist(), "id": [*IDS[:4], None]})
     with pytest.raises(ValueError, match=r"the id in row 4 \(from 0\) is missing"):
+        read_vectors(file)
+
+
+def test_a_column_per_number(tmp_path):
+    columns = {f"emb_{i}": X[:, i % 4] + i for i in range(11, -1, -1)}
+    file = arrow(tmp_path, "x.feather", {**columns, "path": IDS, "n": [1] * 5}, stream=False)
+    table = read_vectors(file)
+    np.testing.assert_allclose(table.rows(slice(None), unit=False), np.tile(X, 3) + np.arange(12), rtol=1e-6)
+    assert table.source == "vectors from column 'emb_0 to emb_11', ids from column 'path' of x.feather"
+    file = arrow(tmp_path, "y.feather", {**columns, "area": X[:, 0], "path": IDS}, stream=False)
+    with pytest.raises(ValueError, match=r"y\.feather: holds no vectors; it has 'emb_11'"):
         read_vectors(file)

@@ -187,7 +187,10 @@ def test_the_folder_is_named_after_run_and_learner(mine):
         ),
         (("--to", "npz", "--precision", "int4"), "--precision int4: precisions are float32, float16, int8$"),
         (("--to", "faiss", "--learner", "oasis", "--precision", "int8"), "FAISS has no scale per row; use --precision"),
-        (("--to", "npz", "--since", "none"), r"--since none: no earlier export \(export.json: .*No such file"),
+        (
+            ("--to", "npz", "--since", "none"),
+            r"--since none: no earlier export; give the folder of one \(export.json: No such file",
+        ),
         (("--to", "npz", "--since", "x", "--output", "x"), "--since x: this export would overwrite it; name another"),
         (("--to", "onnx,faiss", "--learner", "hier", "--learned-weight", 1), "no index of FAISS; use --to onnx$"),
     ],

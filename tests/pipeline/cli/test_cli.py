@@ -364,6 +364,8 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
         assert "no image could be read" in told
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     assert "no image could be read" in refused("features", "none", cwd=tmp_path)
+    (tmp_path / "none/00000.tar").touch()
+    assert "those inside .tar files are not: unpack them" in refused("features", "none", cwd=tmp_path)
     refused("features", "missing", cwd=tmp_path)
     write_images(tmp_path / "fruit", ["a/1.jpg"])
     refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=tmp_path)
@@ -667,6 +669,9 @@ def test_which_run(mine, write_images):
     assert visterm("info", "--run", "fruit", cwd=mine).stderr == ""
     assert visterm("info", cwd=mine).stderr == current.format("fruit")  # the one that was used last
     assert visterm("-q", "info", cwd=mine).stderr == ""
+    with pytest.MonkeyPatch.context() as patch:  # another person, with whom the folder is shared
+        patch.setattr(os, "getuid", lambda: 12345)
+        assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of fruit, other"
     visterm("features", "other", cwd=mine)
     assert visterm("info", cwd=mine).stderr == current.format("other")
     shutil.rmtree(mine / "runs/other")  # the only one that there is

@@ -35,6 +35,8 @@ MISTAKES = {
         ("serve --port 99999", "Invalid value for '--port'", "less than or equal to 65535"),
         ("serve --token short", "--token", "give at least 22 ASCII letters"),
         ("export --to xml", "--to xml", "formats are npz"),
+        ("export --to npz --precision half", "--precision half", "precisions are float32, float16, int8"),
+        ("export --to npz --since none", "--since none: no earlier export", "give the folder of one"),
     ],
     "queries": [
         ("search", "no query", "give an image file, or --label NAME"),
@@ -88,6 +90,8 @@ MISTAKES = {
         ("features fruit --run x --set features.kind=onnx", "onnx needs a model", "features.onnx.model=model.onnx"),
         ("features --vectors {}/v.npy --run x", "v.npy: has no ids", "--ids ids.txt"),
         ("features --vectors {}/v.npy --ids {}/2.txt --run x", "2.txt: 2 ids for 3 vectors", "one per vector"),
+        ("features --vectors {}/v*.npz --run x", "v*.npz: no file matches this pattern", "such as 'img_emb/*.npy'"),
+        ("features --vectors {}/folder --run x", "folder: a folder without .npy", "name them by a pattern"),
         ("features --vectors {}/v.txt --ids {}/2.txt --run x", "v.txt: holds no vectors", "use a .npy"),
         ("features fruit --deep --vectors {}/v.npy --run x", "give --deep or --vectors, not both", "need no network"),
         ("train --set oasis.C=-1", "--set oasis.C=-1", "should be greater than 0"),

@@ -7,7 +7,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from running import visterm
@@ -18,7 +20,9 @@ from visterm.learners import Blend, KNNAnnotator, load_learner
 from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search import opened
 from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.run import run_at
 
 
 def test_as_many_results_as_there_are(searcher):
@@ -34,12 +38,26 @@ def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
     monkeypatch.chdir(finished)
     for run in ("fruit", "runs/fruit", finished / "runs/fruit"):
         assert len(Searcher(run).images) == len(open_run(run).paths) == 30
+    with monkeypatch.context() as patch:  # images in a folder that looks like a run
+        patch.setattr(Path, "is_dir", lambda path: path.name == "collection" or os.path.isdir(path))
+        assert run_at("fruit").folder == Path("runs/fruit")
     monkeypatch.chdir(finished / "fruit")
     monkeypatch.setenv("VISTERM_RUNS", "../runs")
     assert len(Searcher("fruit").images) == len(open_run("fruit").paths) == 30
     for opener in (Searcher, open_run, LabelEditor):
         with pytest.raises(UserError, match=r"no run fruits in \.\./runs \(did you mean fruit\?\)"):
             opener("fruits")
+
+
+def test_a_query_that_compiles_kernels_says_so(finished, outside, monkeypatch, capsys):
+    read = opened.read_queries
+    monkeypatch.setattr(opened, "read_queries", lambda *arguments: numba.njit(lambda x: x + 1)(1) and read(*arguments))
+    searcher = Searcher(finished / "runs/fruit", console=Console())
+    capsys.readouterr()
+    searcher.queries(["id:1", "pear/0.jpg"])  # of the run, whose vectors are there
+    assert capsys.readouterr().err == ""
+    searcher.queries([str(outside / "pear/new.jpg")])
+    assert capsys.readouterr().err.startswith("compiling kernels, up to half a minute")
 
 
 def test_every_learner_answers_as_the_command_does(searcher, finished):
