@@ -125,9 +125,8 @@ class Snapshot:
         return self._metrics[learner]
 
     def load(self) -> None:
-        """Load the extractor and all learners now (memory-mapped): their files may be replaced, or gone, later."""
-        with contextlib.suppress(UserError):  # an upload raises the same
-            _ = self.searcher.extractor
+        """Load the extractor and all learners now (memory-mapped): their files may be replaced later."""
+        _ = self.searcher.gallery.extractor
         for name in self.searcher.learners:
             try:
                 self.searcher.learner(name)
