@@ -97,11 +97,11 @@ def test_what_becomes_known_appears_without_loading_the_page_again(page, site):
     expect(cards).to_contain_text("The photos in rows")
     expect_photos(page, "#home canvas", 0.9)
     expect(cards.get_by_role("progressbar")).to_be_visible()
-    expect(cards.locator("li", has_text="Check these labels")).to_contain_text("Being looked for")
+    expect(cards.locator("li", has_text="Check these labels")).to_contain_text("Looking for them")
     assert page.violations() == []
     home["map"] |= {"share": 0.6, "n_check": known["n_check"], "version": "2"}
     expect(cards.locator("li", has_text="Check these labels")).to_contain_text("1 label is probably wrong")
-    expect(cards.locator("li", has_text="look alike")).to_contain_text("Being looked for")
+    expect(cards.locator("li", has_text="look alike")).to_contain_text("Looking for them")
     home["map"] |= known | {"making": False, "current": True}
     expect(cards).to_contain_text("76 photos, the similar ones together")
     expect(cards.get_by_role("progressbar")).to_have_count(0)

@@ -63,9 +63,9 @@ def test_filters_are_typed_and_removed(page, ids):
     page.box.fill("label:fig")
     page.box.press("Enter")
     expect(page.get_by_role("button", name="Remove filter: label: fig")).to_be_visible()
-    page.wait_until("document.querySelectorAll('#results [data-id]').length === 38")
+    page.wait_until("document.querySelector('#results .tile')?.ariaSetSize === '38'")
     page.reload()
-    page.wait_until("document.querySelectorAll('#results [data-id]').length === 38")
+    page.wait_until("document.querySelector('#results .tile')?.ariaSetSize === '38'")
     page.get_by_role("button", name="Remove filter: label: fig").click()
     page.get_by_role("button", name="Remove filter: label: plum").click()
     page.box.fill("-label:pear")
@@ -388,6 +388,7 @@ def test_figures(page):
 def test_names_of_any_script_and_length_fit(page):
     long, arabic = "x" * 4000, "صور العائلة"
     found = {"labels": [{"name": long, "images": 1}, {"name": arabic, "images": 2}], "folders": [], "images": []}
+    found |= {"words": []}
     page.route("**/api/suggest?*", lambda route: route.fulfill(json=found))
     page.goto("")
     page.box.fill("x")

@@ -145,7 +145,7 @@ function mapCard(map) {
       ? [`${plural(map.images, "photo")}, the similar ones together`, map.making && progress(map)]
       : map.making
         ? ["The photos in rows; soon the similar ones together", progress(map)]
-        : "The photos in rows; the map is not drawn yet",
+        : "The photos in rows; no map yet",
   );
 }
 
@@ -177,7 +177,7 @@ function showProgress(map) {
  * @param {(n: number) => string} words
  */
 const known = (map, n, words) =>
-  n !== null ? words(n) : map.making ? "Being looked for …" : "Not looked for yet";
+  n !== null ? words(n) : map.making ? "Looking for them …" : "Not known yet";
 
 /** @param {MapState} map */
 function mapPicture(map) {
@@ -366,7 +366,7 @@ export function notDrawn(map, isThere) {
     el(
       "p",
       "The collection has not been looked through yet. That takes seconds for a thousand " +
-        "photos, in the background.",
+        "photos.",
     ),
     button,
   );

@@ -458,7 +458,7 @@ function askToRemove() {
     el(
       "p",
       "Searches will not find them any more. The files stay where they are. " +
-        "You can undo this, also later.",
+        "You can undo this.",
     ),
     dialogButtons(["Cancel"], [`Remove ${many}`, () => void remove(images), "primary danger"]),
   );

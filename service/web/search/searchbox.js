@@ -25,6 +25,7 @@ const list = $("#suggestions");
 /** @type {HTMLElement[]} */
 let options = []; // on the list
 let chosen = -1;
+let nothing = false; // is called like what was typed
 let asked = 0; // number of the last request: an earlier answer is dropped
 
 const isOpen = () => !list.hidden;
@@ -117,15 +118,6 @@ async function suggest() {
   /** @param {string} name */
   const named = (name) => name || "(image directory)";
   const groups = present([
-    found.words.length &&
-      !state.adding &&
-      group("Photos that show", [
-        option(
-          { label: found.words.join(" + "), what: "the best first" },
-          () => go({ text: words, ...pick(settings(), FILTERS) }),
-          icon("image"),
-        ),
-      ]),
     found.labels.length &&
       group(
         "Labels",
@@ -159,19 +151,29 @@ async function suggest() {
           ),
         ),
       ),
+    found.words.length &&
+      !state.adding &&
+      group("Photos that show", [
+        option(
+          { label: found.words.join(" + "), what: "best first" },
+          () => go({ text: words, ...pick(settings(), FILTERS) }),
+          icon("image"),
+        ),
+      ]),
   ]);
   const none = () => [
     el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`),
     option(
-      { label: "Show three photos of it", what: "and more of these are found" },
+      { label: "Show three photos of it", what: "and more are found" },
       () => {
-        toast("Select three photos that show it, then choose “Find more of these”.");
+        toast("Select three photos that show it, then “Find more of these”.");
         return go({ view: "photos" });
       },
       icon("question"),
     ),
   ];
-  draw(groups.length || !text || state.adding ? groups : none());
+  nothing = !groups.length && Boolean(text);
+  draw(nothing && kind === "all" ? none() : groups);
   if (activeElement() === input)
     announce(
       options.length
@@ -348,7 +350,7 @@ export function bindSearchBox() {
     const text = input.value.trim();
     if (!text) return;
     if (chosen < 0) await suggest(); // what was typed last
-    const node = options[Math.max(chosen, 0)];
+    const node = nothing && chosen < 0 ? null : options[Math.max(chosen, 0)];
     if (node) take(node);
     else
       toast(
