@@ -30,7 +30,8 @@ class SearchOutcome:
     request: SearchRequest  # with the learner that ranked the images
     queries: Queries  # as they were searched with
     ranked: dict[int, Ranked]  # best first, by the position of each query that could be read
-    calibration: Calibration | str  # how likely a score is that of images that share a label, or why it is not known
+    calibration: Calibration | str  # how likely results share a label with the query, or why it is not known
+    probabilities: dict[int, list[float]]  # of these results, where it is known
 
 
 class LabelSearcher(RunLearners):
@@ -60,7 +61,7 @@ class LabelSearcher(RunLearners):
             there = self._first_there(best, request.offset + request.k)[request.offset :]
             ranked = list(zip(best[there].tolist(), scores[order[there]].tolist(), strict=True))
         query = Queries([" + ".join(labels)], self.X[:0], [], [], {}, [None])
-        return SearchOutcome(replace(request, learner=name), query, {0: ranked}, calibration)
+        return SearchOutcome(replace(request, learner=name), query, {0: ranked}, calibration, {})
 
     def results(self, rows: Iterable[int], scores: Iterable[float], *, offset: int = 0) -> list[ResultRow]:
         """Describe rows of `images` as `search` does; a row of -1 is skipped, ranks begin after `offset`."""
@@ -85,10 +86,8 @@ class LabelSearcher(RunLearners):
         for i, ranked in outcome.ranked.items():
             results = self.results(*zip(*ranked, strict=True), offset=request.offset) if ranked else []
             answers[i]["results"] = results
-            if not isinstance(outcome.calibration, str):
-                known = outcome.calibration.of([result["score"] for result in results]).tolist()
-                for result, probability in zip(results, known, strict=True):
-                    result["probability"] = probability
+            for result, probability in zip(results, outcome.probabilities.get(i, ()), strict=False):
+                result["probability"] = probability
             for result in results if request.filter.where else ():
                 result["fields"] = self.gallery.fields.of(self.place[result["id"]])
         return Answers(answers, self.root, self.config.collection.max_pixels)
