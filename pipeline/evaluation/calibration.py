@@ -1,9 +1,10 @@
 """How sure a result is: the probability that it shares a label with the query, on the query's own scale.
 
 A score has no scale of its own, and no scale that is the same for all queries: where a query's neighbours agree, all of
-its first results score high. So a logistic function takes three numbers: the score of a result, the best score of its
-query, and the mean of the query's `BEST` best scores. Above the query's third best, scores count as that one: the first
-two have the highest scores of all, and are no likelier than the next.
+its first results score high. So a logistic function takes three numbers: the mean of the query's `BEST` best scores,
+and the score of a result, up to the last of these and beyond it, as scores fall faster among the first results. Above
+the query's third best, scores count as that one: the first two are no likelier than the next, and one near copy tells
+nothing of the others.
 
 It is fitted to the rankings of test images, which nothing was trained on, among the images of the run. A result at rank
 r weighs r^-`FALL`: people look at the first ones, and nearly all pairs are far down and share nothing. It holds for a
@@ -34,11 +35,11 @@ MAX_GALLERY = 5000  # images that are ranked
 NO_CALIBRATION = {"reason": "no labelled images were held out"}
 FEWEST_QUERIES = 10  # held-out images that have another one of their label
 _THIRD = 2  # place of the score at which those above it count
-_RANKS = 200  # of each query, close together at the top: enough to fit three numbers
+_RANKS = 200  # of each query, close together at the top: enough to fit four numbers
 
 
 class Calibration(NamedTuple):
-    """A logistic function of the score of a result, the query's best score, and the mean of its best ones."""
+    """A logistic function of the score of a result, in two parts, and the mean of its query's best scores."""
 
     weights: list[float]
     intercept: float
@@ -69,9 +70,11 @@ def _features(scores: np.ndarray, best: np.ndarray) -> np.ndarray:
     """What the weights are of, (n_queries, n_results, 3), from the scores of results and the best scores."""
     import numpy as np
 
-    capped = np.minimum(scores, best[:, min(_THIRD, best.shape[1] - 1), None])
-    of_query = np.stack([best[:, 0], best.mean(axis=1)], axis=1)
-    return np.dstack([capped, np.broadcast_to(of_query[:, None], (*scores.shape, 2))])
+    third = best[:, min(_THIRD, best.shape[1] - 1), None]
+    last = np.minimum(scores, best[:, -1:])
+    beyond = np.minimum(scores, third) - last
+    of_query = np.minimum(best, third).mean(axis=1, keepdims=True)
+    return np.dstack([beyond, last, np.broadcast_to(of_query, scores.shape)])
 
 
 def calibrate(
@@ -114,9 +117,10 @@ def calibrate(
     mean = np.average(features, axis=0, weights=weights)
     spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights)) + 1e-9
     fitted = LogisticRegression().fit((features - mean) / spread, answers, sample_weight=weights)
-    if fitted.coef_[0, 0] < 0:  # never surer of a lower score: then the query alone tells
-        features[:, 0] = mean[0]
-        fitted.fit((features - mean) / spread, answers, sample_weight=weights)
+    for part in (0, 1):  # never surer of a lower score
+        if fitted.coef_[0, part] < 0:
+            features[:, part] = mean[part]
+            fitted.fit((features - mean) / spread, answers, sample_weight=weights)
     slopes = fitted.coef_[0] / spread
     return Calibration(
         [float(f"{slope:.6g}") for slope in slopes],

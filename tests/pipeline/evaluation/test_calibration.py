@@ -54,6 +54,7 @@ def test_probabilities_never_rise_and_are_no_surer_than_the_queries_allow():
     likely = known.of(scores, [1.0, 0.99, 0.98])  # above the third they count as the third
     assert (np.diff(likely) <= 0).all()
     assert likely[0] == likely[1] == likely[2] == known.of([0.98], [1.0, 0.99, 0.98])[0] <= 1 - 1 / 252
+    assert known.of([0.5], [9.0, 0.99, 0.98]) == known.of([0.5], [1.0, 0.99, 0.98])  # nor does a near copy count
     assert known.of([], []).tolist() == []
     assert known.of([1.0], [1.0]).shape == (1,)
 
