@@ -79,7 +79,7 @@ class LabelRidge(WhiteningMixin, SimilarityLearner):
         whitened = asks_for_whitening(self.whiten, X)
         if whitened:
             self.mean_, self.whitening_ = whitening_of(X, y, np.arange(X.shape[0]))
-        Z = (self._whitening_learned.of(X) if whitened else unit_rows(X)).astype(np.float64)
+        Z: Any = (self._whitening_learned.of(X) if whitened else unit_rows(X)).astype(np.float64)
         with one_thread():
             G = Z @ Z.T if Z.shape[0] < Z.shape[1] else Z.T @ Z
             G = G.toarray() if sp.issparse(G) else G
