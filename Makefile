@@ -36,7 +36,7 @@ API := build/typing/openapi.d.ts
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo try features train tune evaluate search annotate explain export serve judge add remove compact repair info test coverage chaos check format types screenshots bench webscale reproduce docs wheel clean
+.PHONY: help install dev demo try features train tune evaluate search annotate explain export serve judge add remove compact repair info test coverage chaos check format types screenshots bench webscale reproduce docs wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -44,15 +44,21 @@ help:  ## list the targets
 	@echo 'Variables: IMAGES=directory  CONFIG=file.yaml  RUN=name (a folder below runs/)  LEARNER=oasis  ARGS="more options"'
 	@echo 'LEARNER="oasis aroma" names several, LEARNER=all selects every trained one.'
 
-install: $(BIN)/.installed  ## create .venv, with the versions pinned in constraints.txt
+install: $(BIN)/.installed  ## create .venv with what the commands below need, in the versions of constraints.txt
+
+dev: $(BIN)/.dev  ## add the packages of tests, checks and documentation, and of every extra
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'visterm needs Python 3.11 or later; name one with: make PYTHON=python3.12 ...' >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,deep,tune]'
 	@echo "compiling the kernels, half a minute ..."
 	@$(BIN)/python -m visterm.pipeline.warm || echo "not all: the others are compiled when they are first used" >&2
+	@touch $@
+
+$(BIN)/.dev: $(BIN)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: install  ## run all stages on photos that scikit-image and scikit-learn ship; no download
@@ -106,12 +112,12 @@ repair: install  ## check every file of a run, rebuild what is damaged
 info: install  ## describe a run: contents, and what is up to date
 	@$(VISTERM) info $(NAME) $(ARGS)
 
-test: install  ## run the test suite; SLOW=1: campaigns of minutes, too; WORKERS=3: tests at a time
+test: dev  ## run the test suite; SLOW=1: campaigns of minutes, too; WORKERS=3: tests at a time
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(if $(SLOW),--slow) $(ARGS)
 
 # Two parts, as the fast suite is to cover nearly what all tests do. The figures come also where tests fail (pytest's 1),
 # but not where pytest was interrupted or misused; 5: ARGS names no test of this part.
-coverage: install  ## branch coverage of the fast suite, and of all tests; 15 minutes
+coverage: dev  ## branch coverage of the fast suite, and of all tests; 15 minutes
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@failed=0; for part in "not slow" slow; do \
 	  $(BIN)/coverage run --data-file="build/coverage/$$part" -m pytest -n logical --dist worksteal -m "$$part" $(ARGS); \
@@ -123,10 +129,10 @@ coverage: install  ## branch coverage of the fast suite, and of all tests; 15 mi
 	echo "all:  $$($(BIN)/coverage report --data-file=build/coverage/all) %"; \
 	exit $$failed
 
-chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 2 minutes)
+chaos: dev  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 2 minutes)
 	@$(BIN)/python tests/chaos $(if $(QUICK),--quick,--write docs/reliability.md) $(ARGS)
 
-check: install types  ## check lint, format and types; COVERAGE=1: run all tests and print their coverage, too
+check: dev types  ## check lint, format and types; COVERAGE=1: run all tests and print their coverage, too
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -137,7 +143,7 @@ check: install types  ## check lint, format and types; COVERAGE=1: run all tests
 check-page: $(API)
 	npm run --silent check
 
-format: install $(if $(NPM),node_modules/.installed)  ## format the code and apply safe lint fixes
+format: dev $(if $(NPM),node_modules/.installed)  ## format the code and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(if $(NPM),npm run --silent format)
@@ -147,7 +153,7 @@ node_modules/.installed: package.json package-lock.json
 	@touch $@
 
 # Types of what the service returns, for the page's code.
-$(API): $(BIN)/.installed node_modules/.installed $(wildcard service/*.py service/subjects/*.py) tests/describe_api.py
+$(API): $(BIN)/.dev node_modules/.installed $(wildcard service/*.py service/subjects/*.py) tests/describe_api.py
 	@mkdir -p $(@D)
 	@$(BIN)/python tests/describe_api.py >$(@D)/openapi.json
 	@npm run --silent types
@@ -155,25 +161,26 @@ $(API): $(BIN)/.installed node_modules/.installed $(wildcard service/*.py servic
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm
 	@for room in $(ROOMS); do ln -sfn ../../../$$room build/typing/visterm/$$room; done
+	@ln -sf ../../../package/__init__.pyi ../../../package/extras.py build/typing/visterm/
 
-screenshots: install  ## take the pictures of the page in docs/screens, from a run with an evaluation (RUN)
+screenshots: dev  ## take the pictures of the page in docs/screens, from a run with an evaluation (RUN)
 	@$(BIN)/python tests/screenshots.py "runs/$(RUN)"
 
-bench: install  ## measure speed beside peers; write benchmarks/results.json
+bench: dev  ## measure speed beside peers; write benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
 
-webscale: install  ## train on millions of synthetic images; 45 minutes, or SIZE=small
+webscale: dev  ## train on millions of synthetic images; 45 minutes, or SIZE=small
 	$(BIN)/python -m benchmarks scale $(if $(filter small,$(SIZE)),--quick)
 
-reproduce: install  ## run the papers' experiments; write docs/results (QUICK=1: a smaller version; ONLY="name ...")
+reproduce: dev  ## run the papers' experiments; write docs/results (QUICK=1: a smaller version; ONLY="name ...")
 	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(ONLY) $(ARGS)
 
-docs: install types  ## build the documentation site, build/site; warnings are errors
+docs: dev types  ## build the documentation site, build/site; warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 	@echo build/site/index.html
 
 # Both from the checkout: the sources of an sdist have no node_modules, with which the page is bundled (setup.py).
-wheel: install  ## build sdist and wheel in build/dist, check them with twine
+wheel: dev  ## build sdist and wheel in build/dist, check them with twine
 	@rm -rf build/dist
 	@$(if $(NPM),$(MAKE) --silent node_modules/.installed,false) || echo "npm is missing, or cannot install: the wheel's page is not bundled"
 	@$(BIN)/python -m build --sdist --wheel --outdir build/dist . >/dev/null

@@ -1,9 +1,10 @@
 """Puts the page as one script and one style sheet into the wheel, where npm has installed esbuild; see bundle.js.
 
-All else is in pyproject.toml. A wheel that is built without esbuild carries the page's modules alone, and the service
-serves these.
+README without links to files of the repository, which lead nowhere on a package index, is the description. All else is
+in pyproject.toml. A wheel that is built without esbuild carries the page's modules alone, and the service serves these.
 """
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,4 +31,14 @@ class BuildWithBundle(build_py):
             subprocess.run([node, "bundle.js", str(WEB), str(target)], check=True)
 
 
-setup(cmdclass={"build_py": BuildWithBundle})
+def description() -> str:
+    """README without pictures and relative links."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    return re.sub(r"\[([^]]*)\]\((?!https?://)[^)]*\)", r"\1", re.sub(r"^!\[.*\n+", "", text, flags=re.MULTILINE))
+
+
+setup(
+    cmdclass={"build_py": BuildWithBundle},
+    long_description=description(),
+    long_description_content_type="text/markdown",
+)

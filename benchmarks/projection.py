@@ -16,6 +16,7 @@ ENTRIES = 70  # visterms of an image
 # Values in single precision, columns, and the end of the row; where parts have less than 2^31 entries.
 VECTOR_BYTES = ENTRIES * 8 + 4
 DIRECTIONS = 512  # numbers of an embedding in Milvus
+NUMBERS = 1280  # of a deep vector
 MACHINE_GB = 256
 MACHINE_CORES = 32
 CORE_HOUR = 0.05  # dollars, with 8 GB of memory
@@ -69,6 +70,38 @@ def table(records: dict[str, dict]) -> str:
     return page.table(("", *IMAGES.values()), rows)
 
 
+def deep_table(records: dict[str, dict]) -> str:
+    """Markdown table of deep vectors: one row per part, 100 million images, trained on a sample."""
+    n, one = 100e6, {name: records[name]["ours"] / 1000 / 3600 for name in ("deep-extract", "deep-extract-12mp")}
+    building, links = records["million-index"], 32
+    graph = NUMBERS + 2 * links * 4 + 24  # 8 bits per number, ids of neighbours, an id and places
+    neighbours = records["neighbours-deep-100000-bytes"]["ours"]
+    catalogue = 1e6 * records["catalogue-memory"]["ours"] / records["catalogue-memory"]["n"]
+    rows = [
+        ["extraction, photos of 300 x 240, core-hours", number(n * 2 * one["deep-extract"])],
+        [
+            "extraction, photos of 12 megapixels, of which decoding is most, core-hours",
+            number(n * 2 * one["deep-extract-12mp"]),
+        ],
+        ["vectors on disk, float16", size(n * 2 * NUMBERS)],
+        ["graph of the index, on disk and, to search, in memory", size(n * graph)],
+        [
+            "building it, two cores, if time grows with the number of images alone",
+            hours(n * building["ours"] / building["n"] / 3600),
+        ],
+        ["the gallery's neighbours on disk", size(n * neighbours)],
+        ["rows of the catalogue in memory, to search", size(n * catalogue)],
+        [
+            f"machines of {MACHINE_GB} GB to search: graph and catalogue, a quarter free",
+            number(-(-n * (graph + catalogue) // (0.75e9 * MACHINE_GB))),
+        ],
+        ["training OASIS on a sample of 4 million, whitened vectors on disk", size(4e6 * 4 * NUMBERS)],
+        ["exported as int8 with scales", size(n * (NUMBERS + 4))],
+        ["the same as codes of 64 bytes (product quantisation), in FAISS outside of visterm", size(n * 64)],
+    ]
+    return page.table(("", "100 million photos"), rows)
+
+
 def number(value: float) -> str:
     """Two significant digits."""
     return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
@@ -90,4 +123,5 @@ def hours(value: float) -> str:
 
 
 if __name__ == "__main__":
-    print(table({record["name"]: record for record in json.loads(RESULTS.read_text())}), end="")
+    records = {record["name"]: record for record in json.loads(RESULTS.read_text())}
+    print(table(records), deep_table(records), sep="\n", end="")

@@ -26,7 +26,7 @@ from .jobs import ROOT, code_of, finish, run_jobs
 from .pages import render_again, write_page, write_summary
 
 NAMES = ("seeds", "retrieval", "learning", "lead", "scales", "variants", "details", "newsgroups", "annotation", "corel")
-NAMES += ("pamir", "musl", "musl_r", "speed")
+NAMES += ("pamir", "musl", "musl_r", "printed", "speed")
 
 
 def main() -> int:

@@ -37,6 +37,7 @@ from .measured.words import (
     MIN_POSTS,
     MOST_LABELS,
     N_WORDS,
+    PAPER_LEAF,
     SIZE,
     WIDE,
     WORD_GRIDS,
@@ -52,7 +53,8 @@ N_LOSS_REPEATS = 2  # of the losses step by step, where no lead is tested
 TEST_PER_POST = 20 / 80  # test posts per post to learn from
 LOSSES = ("warp", "auc", "owpc")
 TREE = "k-NN, leaf of 190"
-WORD_SYSTEMS = ("k-NN, exact", EIGHTH, "one-vs-rest", "PAMIR-IA", "linear WARP", "WSABIE, AUC", "WSABIE, WARP")
+WORD_SYSTEMS = ("k-NN, exact", EIGHTH, PAPER_LEAF, "one-vs-rest", "PAMIR-IA", "linear WARP")
+WORD_SYSTEMS += ("WSABIE, AUC", "WSABIE, WARP")
 MAIN = ("k-NN, exact", TREE, "one-vs-rest", "PAMIR-IA", "linear WARP", "WSABIE, AUC", "WSABIE, WARP")
 # Names of WSABIE by the size of its space.
 OF_SIZE = {size: "WSABIE, WARP" if size == SIZE else f"WSABIE, D = {size}" for size in sorted([SIZE, *SIZES])}
@@ -144,7 +146,9 @@ def facts(results: Results) -> dict[str, Any]:
         ),
         "word_means": {key: np.mean(values(own, "p@1")) for key, own in words.items()},
         "word_edges": lambda *names: edges_behind(words, n_words[-1], names),
-        "wide": [values(words[n_words[-1], name], "p@1")[0] for name in ("WSABIE, WARP", WIDE)] if full else None,
+        "wide": above(words, n_words[-1:], WIDE, "one-vs-rest", unit="D = 300, {:,} words", per=TEST_PER_POST)
+        if full
+        else None,
         "word_costs": {
             key: {"query_us": np.median([one["query_us"] for one in own]), "mb": own[0]["bytes"] / 1e6}
             for key, own in words.items()
@@ -250,6 +254,12 @@ def above(
     }
 
 
+def back(lead: dict[str, Any]) -> dict[str, Any]:
+    """The same lead, of the other system."""
+    (ahead, behind), *_ = lead["pairs"]
+    return {"pairs": [(behind, ahead)], "agrees": lead["last"] < 0 and clearly_above(behind, ahead, TEST_PER_POST)}
+
+
 def edges_behind(words: Systems, n: int, names: Sequence[str]) -> str:
     """Why a verdict over these systems is open: settings at the edge of the one that is behind, which may catch up."""
     behind = min(names, key=lambda name: np.mean(values(words[n, name], "p@1")))
@@ -272,6 +282,8 @@ def sizes(systems: Systems) -> dict[str, Any]:
     return {
         "of_size": by_size,
         "range": (max(wide) - min(wide)) / max(wide),
+        # The best size over D = 100, fold by fold.
+        "widest": np.divide(max((own for size, own in by_size.items() if size >= SIZE), key=np.mean), by_size[SIZE]),
         "ensemble": values(systems[1000, ENSEMBLE_NAME], "p@1"),
         "single": max((by_size[size] for size in ENSEMBLE), key=np.mean),
         "equal_size": EQUAL[0],

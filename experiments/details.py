@@ -55,6 +55,7 @@ def facts(results: Results) -> dict[str, Any]:
         },
         "times": times,
         "twice": [2 * us for us in times[None]],
+        "ratios": np.divide(times["dissim"], times[None]),
         "ratio": float(np.mean(times["dissim"]) / np.mean(times[None])),
         "violating": {v: [one["violating"] for one in select(results, part="dissim", variant=v)] for v in times},
         "failed": failed,

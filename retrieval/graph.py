@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from visterm.extras import how_to_install
+
 FORMAT = 2  # changes with the constants below: a graph on disk is then built again
 LINKS = 32  # of each image; with 16 fewer of the best are found for OASIS, in the same time
 BREADTH = 128  # images in view while one is added; with 80 too few links lead out of the clusters of a million
@@ -33,7 +35,6 @@ FIRST_VIEW = 16  # images in view of the first walk, which gives the distance of
 WIDEST_VIEW = 32  # times as many images in view as candidates, at most
 _FILE = "graph.faiss"
 _END = f"visterm graph {FORMAT}\n".encode()  # after the bytes of FAISS, which misses some truncations
-_HINT = "install FAISS: pip install 'visterm[ann]'"
 
 
 def faiss() -> ModuleType:
@@ -41,7 +42,7 @@ def faiss() -> ModuleType:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError(f"a fast index of dense vectors needs FAISS ({error}); {_HINT}") from None
+        raise ImportError(f"a fast index of dense vectors needs FAISS ({error}); {how_to_install('ann')}") from None
     return faiss
 
 

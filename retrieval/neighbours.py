@@ -35,10 +35,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
-from numba import njit
 
-from .index import ExactIndex, best_first, in_threads
+from . import plain
+from .compiled import njit
+from .index import ExactIndex, best_first, effective_n_jobs, in_threads
 from .ranking import Ranking
 
 SCALES = (6, 20)  # k
@@ -46,7 +46,7 @@ LISTED = SCALES[-1] + 1  # neighbours that are kept of each photo: one more, for
 ENTRIES = 32  # of v: 48 are as good
 WEIGHT = 0.3  # lam
 SHARED = 2 / 3  # of the neighbours of a neighbour
-FEWEST = 24  # photos of a gallery whose graph tells anything
+FEWEST = 2 * SCALES[-1]  # photos of a gallery: of fewer, half are among the k nearest of each
 FORMAT = 1  # changes with the constants above: a graph on disk is then made again
 ROWS = 4096  # photos compared at a time
 REACHED = 64  # photos nearest to a new one, in whose lists it may take a place
@@ -56,6 +56,7 @@ CANDIDATES = 96
 _SAMPLE = 10_000  # photos that give the directions
 MOST_GONE = 2  # of the photos of a list
 _COMPARED = 512  # photos that tell the scale
+_ROUNDING = 1e-6  # of the mean score: a scale below is no scale
 _ROOM = 1 + SCALES[-1] + (1 + SCALES[-1]) * (SCALES[-1] // 2)  # most members of an R
 _GROUPS = sum(k // 3 for k in SCALES)  # R in a mean, at most
 
@@ -64,7 +65,7 @@ _GROUPS = sum(k // 3 for k in SCALES)  # R in a mean, at most
 # Kernels
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.link)
 def _link(near: np.ndarray, k: int) -> np.ndarray:
     """(n, k): 1 if a photo and its neighbour are among each other's k nearest, 2 if among their k // 2; else 0."""
     links = np.zeros((len(near), min(k, near.shape[1])), np.uint8)
@@ -170,7 +171,7 @@ def _encode(
             weights[columns[e]] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _code_of_query(
     first: np.ndarray,
     scores: np.ndarray,
@@ -212,7 +213,7 @@ def _code_of_query(
     return columns[:n], shares
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _overlap(
     entries: np.ndarray,
     query: np.ndarray,
@@ -495,7 +496,8 @@ def level_and_scale(index: ExactIndex, X: Any, scores: np.ndarray) -> tuple[floa
     np.fill_diagonal(compared, 0)
     means = compared.sum(axis=1) / (len(rows) - 1)
     scale = float(np.median(scores[rows, 0] - means))
-    return float(means.mean()), scale if scale > 0 and np.isfinite(scale) else 1.0
+    level = float(means.mean())
+    return level, scale if np.isfinite(scale) and scale > _ROUNDING * abs(level) else 1.0
 
 
 class Shared(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from visterm.extras import how_to_install
 from visterm.pipeline.cli.errors import command
 from visterm.pipeline.cli.options import HostOption, PortOption, RunOption, TokenOption, make_console, open_run
 from visterm.pipeline.errors import UserError
@@ -34,7 +35,7 @@ def serve(
     """Serve the search page and HTTP API of a run.
 
     Prints the address; Ctrl-C stops it; /docs describes the API. Picks up retrained learners and added or removed
-    images automatically. Needs pip install 'visterm[serve]'.
+    images automatically. Needs the extra serve.
 
     \b
     Examples:
@@ -60,5 +61,5 @@ def start_service() -> Callable:
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "multipart", "python_multipart"):
             raise
-        raise UserError(f"the service needs {error.name}: pip install 'visterm[serve]'") from None
+        raise UserError(f"the service needs {error.name}: {how_to_install('serve')}") from None
     return start

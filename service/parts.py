@@ -50,7 +50,7 @@ class ServiceParts:
     def __init__(self, run: Run, settings: ServiceSettings):
         self.run, self.settings = run, settings
         self._jobs: list[Job] = []
-        self.reloader = SnapshotReloader(run)
+        self.reloader = SnapshotReloader(run, exif_fields=settings.keep_metadata)
         self.run_folder = RunFolder(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")

@@ -42,11 +42,11 @@ class SnapshotReloader:
     """Holds the newest snapshot of a run that can be searched.
 
     `snapshot` is replaced in one step; running requests keep the old one. `problem` says why the run on disk cannot be
-    searched now, so that an older snapshot is served.
+    searched now, so that an older snapshot is served. Camera and place are fields with `exif_fields` alone.
     """
 
-    def __init__(self, run: Run):
-        self.run = run
+    def __init__(self, run: Run, *, exif_fields: bool = False):
+        self.run, self._exif_fields = run, exif_fields
         self.problem: str | None = None
         with _paused_gc():
             self.snapshot = self._open(None)
@@ -82,6 +82,7 @@ class SnapshotReloader:
             searcher = Searcher(self.run, like=None if like is None else like.searcher)
             if old is not None and (missing := searcher.pending & old.searcher.place.keys()):
                 raise UserError(f"{count(len(missing), 'image')} not extracted again yet")
+            searcher.gallery.exif_fields = self._exif_fields
             like = new = Snapshot(searcher, like)
             new.load()
             if searcher.is_current():

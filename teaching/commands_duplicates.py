@@ -17,7 +17,7 @@ from visterm.pipeline.errors import UserError
 @command
 def duplicates(
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="IMAGE...", help="With --not-same: images, or ids as id:12.")
+        list[str] | None, typer.Argument(metavar="IMAGE", help="With --not-same: images, or ids as id:12.")
     ] = None,
     run: RunOption = None,
     not_same: Annotated[

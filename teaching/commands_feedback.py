@@ -89,7 +89,7 @@ def reset(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_jso
 
 @command
 def forget(
-    given: Annotated[list[str], typer.Argument(metavar="IMAGE|MARK...", help="Images, folders, id:N, or mark:N.")],
+    given: Annotated[list[str], typer.Argument(metavar="IMAGE|MARK", help="Images, folders, id:N, or mark:N.")],
     run: RunOption = None,
     learner: UpdatedLearnerOption = "oasis",
     as_json: JsonOption = False,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LabelArgument = Annotated[str, typer.Argument(metavar="LABEL", help="The label.")]
 ImagesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12; none: read from standard input."),
+    typer.Argument(metavar="PATH", help="Images, folders, or ids as id:12; none: read from standard input."),
 ]
 
 
@@ -160,7 +160,7 @@ def suggest(
 @command
 def list_labels(
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
+        list[str] | None, typer.Argument(metavar="PATH", help="Images, folders, or ids as id:12.")
     ] = None,
     run: RunOption = None,
     edits: Annotated[bool, typer.Option("--edits", help="Every edit and undo, in order.")] = False,

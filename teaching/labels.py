@@ -18,7 +18,7 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
-from visterm.pipeline.store.run import Run, runs_folder
+from visterm.pipeline.store.run import Run, run_at
 
 
 class LabelEditCounts(TypedDict):
@@ -53,11 +53,9 @@ class LabelEditor:
     """
 
     def __init__(self, run: Run | str | Path) -> None:
-        if not isinstance(run, Run):
-            run = Run(Path(run) if (Path(run) / "collection").is_dir() else runs_folder() / run)
-        run.check_exists()
-        self.run = run
-        self._config: Config = run.configure(None, [])
+        self.run = run if isinstance(run, Run) else run_at(run)
+        self.run.check_exists()
+        self._config: Config = self.run.configure(None, [])
 
     def add(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> LabelEditCounts:
         """Add a label to images: ids, ``id:12``, files, or folders, whose images all get it.

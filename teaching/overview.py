@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from visterm.extras import how_to_install
 from visterm.features.same_picture import DIFFERENCE
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
@@ -343,7 +344,7 @@ def _umap(
             warnings.simplefilter("ignore")  # of TensorFlow, which nobody needs
             from umap import UMAP
     except ModuleNotFoundError as error:
-        raise UserError(f"the map needs {error.name}: pip install 'visterm[serve]'") from None
+        raise UserError(f"the map needs {error.name}: {how_to_install('serve')}") from None
     itself = np.arange(len(vectors), dtype=np.int32)[:, None]
     k = neighbors.shape[1] + 1
     known = (np.hstack([itself, neighbors]), np.hstack([np.zeros_like(distances[:, :1]), distances]))

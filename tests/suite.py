@@ -316,6 +316,12 @@ def _write_model(file: Path, side: int | str = "side", size: int = 16, n: int | 
 
 
 @pytest.fixture
+def few_suffice(monkeypatch):
+    """Small collections are ranked by neighbours, too."""
+    monkeypatch.setattr("visterm.retrieval.neighbours.FEWEST", 24)
+
+
+@pytest.fixture
 def alone(monkeypatch):
     """Results are ranked without neighbours: a score is the similarity of the two, which is explained exactly."""
     monkeypatch.setattr("visterm.pipeline.search.learners.RunLearners.neighbours", lambda *_: None)

@@ -25,7 +25,7 @@ def run(notebook):
         if cell["cell_type"] == "code":
             place = f"{notebook}, cell {number}"
             lines = [
-                f"command({line[1:]!r})" if line.startswith("!") else line
+                f"command(f{line[1:]!r})" if line.startswith("!") else line
                 for line in "".join(cell["source"]).splitlines()
             ]
             tree = ast.parse("\\n".join(lines), place)
@@ -56,8 +56,8 @@ def test_notebooks_run(repository, tmp_path):
     """In one folder, so that the demo is made once at most: CI has made it before, and it is copied."""
     made = repository / "runs/demo"
     if made.exists() and os.environ.get("VISTERM_CI") == "1":
-        shutil.copytree(made, tmp_path / "runs/demo")
-    environment = os.environ | {"MPLBACKEND": "Agg", "VISTERM_RUN": ""}
+        shutil.copytree(made, tmp_path / "elsewhere/demo")
+    environment = os.environ | {"MPLBACKEND": "Agg", "VISTERM_RUN": "", "VISTERM_RUNS": "elsewhere"}
     command = [sys.executable, "-c", RUNNER, *map(str, sorted((repository / "examples").glob("*.ipynb")))]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stdout[-1000:]}{done.stderr[-3000:]}"

@@ -29,10 +29,13 @@ class Photos(NamedTuple):
         Of a category set; or "corel5k".
     d : int
         Number of visterms.
+    of_corel : bool
+        Palette, codebook and idf come from as many photos of Corel-5K, not from the training images.
     """
 
     name: str
     d: int
+    of_corel: bool = False
 
 
 PHOTOS = {
@@ -40,6 +43,8 @@ PHOTOS = {
     "20 classes": Photos("caltech101-20", 1000),
     "38 classes": Photos("caltech101-38", 1000),
     "38 classes, d = 10,000": Photos("caltech101-38", 10_000),
+    "38 classes, codebook of Corel-5K": Photos("caltech101-38", 1000, of_corel=True),
+    "38 classes, d = 10,000, codebook of Corel-5K": Photos("caltech101-38", 10_000, of_corel=True),
     "Corel-5K": Photos("corel5k", 9000),
     "merged-20": Photos("merged-20", 2000),
 }
@@ -56,9 +61,15 @@ def measure(photos: str, seed: int) -> dict[str, Any]:
         return {"figures": {"one metric": forest_accuracy(seed)}}
     if photos == "Corel-5K":
         return {"figures": corel_maps(seed)}
-    name, d = PHOTOS[photos]
+    name, d, of_corel = PHOTOS[photos]
     paths, y, train = choose_images(name)
-    X = extracted(f"seeds-{name}-{d}", paths, train, seed, n_visterms=d, max_side=None)
+    if of_corel:
+        others = [corel.COREL / path for path in corel.read_labels()[0]]
+        fitted = [others[i] for i in np.random.default_rng(0).permutation(len(others))[: train.sum()]]
+        mask = np.arange(len(fitted) + len(paths)) < len(fitted)
+        X = extracted(f"seeds-{name}-{d}-corel", [*fitted, *paths], mask, seed, n_visterms=d, max_side=None)[~mask]
+    else:
+        X = extracted(f"seeds-{name}-{d}", paths, train, seed, n_visterms=d, max_side=None)
     systems = {"Euclidean": Cosine(), "OASIS": CLASSES_OASIS}
     return {
         "figures": {

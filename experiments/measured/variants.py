@@ -1,4 +1,4 @@
-"""Averaged rankers, symmetric and positive variants of OASIS, and how symmetric W becomes."""
+"""Averaged rankers and symmetric variants of OASIS, and how symmetric W becomes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,9 @@ MOST_STEPS = 200_000  # at first
 N_INNER = 2  # inner folds; few, to stay within the time of all experiments
 PASS = 5_000
 POINTS = [5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 40_000, 50_000, 75_000, 100_000, 150_000, 200_000]
-PSD_PASS = 10_000  # the jumps of a W that is projected now and then show between its projections
-
-
-class Projected:
-    """The positive semi-definite part of a learned W; training continues with the unprojected W."""
-
-    def __init__(self, learned: OASIS):
-        self.A = learned.embedding()
-
-    def transform(self, X: Any) -> np.ndarray:
-        return np.ascontiguousarray(X @ self.A.T)
-
-    transform_query = transform
 
 
 def measure(kind: str, quick: bool = False, **parameters: Any) -> dict[str, Any]:
-    if kind == "psd":
-        return measure_psd(quick=quick, **parameters)
     if kind == "symmetric":
         return measure_symmetric(quick=quick, **parameters)
     return measure_rankers(**parameters)
@@ -74,30 +59,3 @@ def measure_symmetric(classes: int, variant: str | None, fold: int, quick: bool)
     if variant is None:
         result |= symmetry(chosen)
     return result
-
-
-def measure_psd(schedule: str, quick: bool, fold: int) -> dict[str, Any]:
-    """Test mAP of a schedule of projections, along one fit and where cross-validation stops it.
-
-    "after" gives "never" too: one W is learned, and looked at as it is and projected.
-    """
-    X, y, test_X, test_y = load_fold(20, 1000, fold)
-    every = int(schedule.split()[1]) if schedule.startswith("every") else None
-    variant = None if every is None else "psd"
-    learner = OASIS(C=C, variant=variant, psd_every=every, pass_steps=PASS, random_state=fold, **ONE_PAIR)
-    curves: dict[str, list] = {name: [] for name in ([schedule] if every else ["after", "never"])}
-
-    def look(learned: OASIS) -> None:
-        if learned.n_steps_ % PSD_PASS == 0:
-            for name, curve in curves.items():
-                system = Projected(learned) if name == "after" else learned
-                curve.append({"step": learned.n_steps_, "map": figures(system, test_X, test_y)["map"]})
-
-    clone(learner).set_params(n_steps=100_000 if quick else 250_000).fit(X, y, callback=look)
-    # C is the paper's: only the number of steps is chosen.
-    grid = Grid(clone(learner).set_params(n_steps=100_000), {})
-    chosen, edges = choose(grid, X, y, n_folds=N_INNER, quick=quick)
-    chosen.fit(X, y)
-    systems = {name: Projected(chosen) if name == "after" else chosen for name in curves}
-    stopped = {name: figures(system, test_X, test_y)["map"] for name, system in systems.items()}
-    return {"curves": curves, "stopped": stopped, "n_steps": chosen.n_steps, "edges": edges}

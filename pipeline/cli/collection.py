@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -36,14 +37,15 @@ def features(
     images: Annotated[str | None, typer.Argument(metavar="IMAGES", help="Directory of images.")] = None,
     run: RunOption = None,
     vectors: Annotated[
-        str | None, typer.Option("--vectors", metavar="FILE", help="Precomputed vectors: .npy, .npz, .parquet.")
+        str | None,
+        typer.Option(
+            "--vectors", metavar="FILE", help="Precomputed vectors: a file, a pattern in quotes, or a folder."
+        ),
     ] = None,
     ids: Annotated[
-        str | None, typer.Option("--ids", metavar="FILE", help="Image ids of the vectors: .txt, .csv, .npy, .parquet.")
+        str | None, typer.Option("--ids", metavar="FILE", help="Image ids of the vectors: as --vectors, .txt or .csv.")
     ] = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Vectors of a neural network (visterm[deep]) instead of visterms.")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Vectors of a neural network instead of visterms.")] = False,
     config: ConfigOption = None,
     settings: SetOption = None,
     skip_bad_rows: Annotated[
@@ -65,6 +67,7 @@ def features(
       visterm features photos/ --deep
       visterm features photos/ --run small --set features.n_visterms=1000
       visterm features --vectors photos.npy --ids photos.txt
+      visterm features --vectors 'img_emb/*.npy' --ids 'metadata/*.parquet'
     """
     from visterm.pipeline.stages.features import features as stage
 
@@ -77,10 +80,13 @@ def features(
     of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in files.items() if file is not None]
     settings = [*with_scheduler(settings, scheduler), *of_vectors, *(["features.kind=deep"] if deep else [])]
     settings += ["collection.skip_bad_rows=true"] if skip_bad_rows else []
-    named_after = root or (Path(vectors).with_suffix("") if vectors else None)
+    named_after = root
+    if vectors and root is None:  # after the file, or the folder of a pattern
+        named_after = Path(vectors if Path(vectors).is_dir() else re.sub(r"/?[^/]*[*?[].*|\.\w+$", "", vectors) or ".")
     place, configuration = open_run(run, config, settings, named_after)
     console = make_console()
     summary = stage(place, configuration, root, console, force=force)
+    place.make_current()
     say_kept(place, configuration, settings, console)
     if as_json:
         print(json.dumps({"run": place.name} | summary))
@@ -99,7 +105,7 @@ def features(
 
 @command
 def add(
-    images: Annotated[list[str], typer.Argument(metavar="PATH...", help="Images, or folders of images.")],
+    images: Annotated[list[str], typer.Argument(metavar="PATH", help="Images, or folders of images.")],
     run: RunOption = None,
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="NAME", help="Label of all added images; may be repeated.")
@@ -111,7 +117,7 @@ def add(
 
     Visterms, idf and learners do not change. Images inside the run's directory get their labels from the folders or
     the table of labels, other images from --label. Unreadable images are reported and skipped; the exit code is then
-    2.
+    1, or 2 if none could be read.
 
     \b
     Examples:
@@ -133,13 +139,13 @@ def add(
             f"({duration(done['seconds'])})"
         )
     if done["skipped"]:
-        raise typer.Exit(2)
+        raise typer.Exit(1 if done["added"] + done["changed"] + done["present"] > done["skipped"] else 2)
 
 
 @command
 def remove(
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
+        list[str] | None, typer.Argument(metavar="PATH", help="Images, folders, or ids as id:12.")
     ] = None,
     run: RunOption = None,
     label: Annotated[

@@ -10,8 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,7 +21,11 @@ from .caches import prepare_caches
 from .memory import COMMAND, check_memory
 from .options import Globals
 
+if TYPE_CHECKING:
+    from visterm.pipeline.store.run import Run
+
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
+INTERNAL = 70  # the exit code of an internal error; 1 says that some images were done
 END_SECONDS = 10  # between a signal, or the last line of a command, and the end of the process
 _RESUMES = ("features", "add", "compact", "train", "tune", "evaluate", "demo", "index", "repair")
 
@@ -33,6 +36,7 @@ def command(function: Callable) -> Callable:
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         signals.raise_them()
+        Globals.run = None
         try:
             check_memory(COMMAND)
             if (line := prepare_caches()) is not None and not Globals.quiet:
@@ -51,13 +55,13 @@ def command(function: Callable) -> Callable:
             if Globals.debug:
                 raise
             line = str(error) if isinstance(error, UserError) else explain_system_error(error)
-            line = _damage(kwargs) if line is None else line
+            line = _damage(Globals.run) if line is None else line
             if line is not None:
                 print(f"visterm: {one_line(line)}", file=sys.stderr)
                 raise typer.Exit(2) from None
             problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
             print(f"visterm: internal error: {problem}; 'visterm --debug ...' shows where", file=sys.stderr)
-            raise typer.Exit(1) from None
+            raise typer.Exit(INTERNAL) from None
         finally:
             signals.over = True  # at once: a call would let a signal in before its first line
             signals.ignore_them()
@@ -74,20 +78,15 @@ def _say_interrupted(error: BaseException, name: str, options: dict[str, Any]) -
     print(f"visterm: {'; '.join(['interrupted', *saved, *resume])}", file=sys.stderr)
 
 
-def _damage(options: dict[str, Any]) -> str | None:
+def _damage(run: Run | None) -> str | None:
     """Look for the cause of an unforeseen error in the files of the run; name the damage and its repair.
 
     None if nothing is damaged, or the command has no run: then the first error is the one to tell.
     """
+    if run is None:
+        return None
     from visterm.pipeline.stages.repair import first_damage
 
-    from .options import open_run
-
-    try:
-        images = Path(options["images"]) if isinstance(options.get("images"), str) else None
-        run, _ = open_run(options.get("run"), options.get("config"), None, images)
-    except Exception:
-        return None
     try:
         return first_damage(run)
     except NothingToSearch:

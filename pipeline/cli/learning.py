@@ -294,6 +294,7 @@ def demo(
         console.say(f"writing demo images to {images}")
         place.folder.mkdir(parents=True, exist_ok=True)
         write_demo_images(images)
+    place.make_current()
     report = run_pipeline(place, load_config(None, DEMO_SETTINGS), images, console)
     metrics = json.loads(report.with_name("metrics.json").read_text())
     if as_json:

@@ -52,9 +52,32 @@ class Globals:
     debug = False
     quiet = False
     progress: bool | None = None
+    run: Run | None = None  # of the command
 
 
-RunOption = Annotated[str | None, typer.Option("--run", envvar="VISTERM_RUN", help="Run name: a folder in runs/.")]
+def _runs(incomplete: str) -> list[str]:
+    """Complete the name of a run."""
+    from visterm.pipeline.store.run import run_names
+
+    return [name for name in run_names() if name.startswith(incomplete)]
+
+
+def _learners(incomplete: str) -> list[str]:
+    """Complete the name of a learner, also the last of several."""
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in (*TABLE, "cosine") if name.startswith(last)]
+
+
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="NAME",
+        envvar="VISTERM_RUN",
+        help="Run name: a folder in runs/ (default: the last one used).",
+        autocompletion=_runs,
+    ),
+]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")
@@ -67,7 +90,10 @@ SchedulerOption = Annotated[
     ),
 ]
 LearnerOption = Annotated[
-    str | None, typer.Option("--learner", metavar="NAME", help=f"{', '.join(TABLE)}, or cosine (untrained).")
+    str | None,
+    typer.Option(
+        "--learner", metavar="NAME", help=f"{', '.join(TABLE)}, or cosine (untrained).", autocompletion=_learners
+    ),
 ]
 
 
@@ -94,11 +120,12 @@ LearnersOption = Annotated[
         "--learner",
         metavar="NAME",
         help=f"{', '.join(TABLE)}, or cosine (untrained); several: a,b; all: every trained learner.",
+        autocompletion=_learners,
     ),
 ]
 QueriesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="IMAGE...", help="Query images: files, folders, or id:N for an image in the run."),
+    typer.Argument(metavar="IMAGE", help="Query images: files, folders, or id:N for an image in the run."),
 ]
 LabelOption = Annotated[
     list[str] | None, typer.Option("--label", metavar="NAME", help="Search by label instead of image; may be repeated.")
@@ -107,10 +134,13 @@ FormatOption = Annotated[Format | None, typer.Option("--format", help="Output fo
 JsonFormatOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Rebuild even if up to date.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")]
-HostOption = Annotated[str, typer.Option("--host", help="Address to listen on; a public one needs --token.")]
+HostOption = Annotated[
+    str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; a public one needs --token.")
+]
 PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")]
 TokenOption = Annotated[
-    str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="Access token required on every request.")
+    str | None,
+    typer.Option("--token", metavar="TOKEN", envvar="VISTERM_TOKEN", help="Access token required on every request."),
 ]
 
 
@@ -222,33 +252,40 @@ def run_named(name: str) -> Run:
 def open_run(
     name: str | None, file: Path | None, settings: list[str] | None, images: Path | None = None
 ) -> tuple[Run, Config]:
-    """Find the run: by name, else by the configuration's name, else by the images', else the only one there is."""
+    """Find the run: by name, else the configuration's, else the images', else the only one, else the last used."""
+    from visterm.pipeline.store.run import current_run, no_such_run, run_names, runs_folder
+
     if name is None and file is not None:
         name = file.stem
     if name is None and images is not None:
         name = images.resolve().name or "images"
-    from visterm.pipeline.store.run import runs_folder
-
     if name is None:
-        runs = runs_folder()
-        names = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
-        if len(names) != 1:
-            known = f"one of {', '.join(names)}" if names else f"{runs} is empty, run 'visterm features IMAGES' first"
-            raise UserError(f"no run given; use --run NAME: {known}")
-        name = names[0]
+        names = run_names()
+        name = names[0] if len(names) == 1 else current_run()
+        if name is None:
+            known = f"one of {', '.join(names)}" if names else f"{runs_folder()} is empty"
+            first = "" if names else ", run 'visterm features IMAGES' first"
+            raise UserError(f"no run given; use --run NAME: {known}{first}")
+        if len(names) > 1:
+            make_console().say(f"run {name}, the last one used; --run NAME selects another one")
     place = run_named(name)
-    if images is None and not place.folder.is_dir():
-        raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")
+    if place.folder.is_dir():
+        place.make_current()
+    elif images is None:
+        raise UserError(no_such_run(name))
+    Globals.run = place
     return place, place.configure(file, settings or [])
 
 
-def open_searcher(name: str | None) -> tuple[Searcher, Console]:
-    """Open a run for searching; keep decoders of images from writing to standard error."""
-    from visterm.features import silence_decoders
+def open_searcher(name: str | None, *, reads_images: bool = True) -> tuple[Searcher, Console]:
+    """Open a run for searching; keep decoders of images from writing to standard error, where images are read."""
     from visterm.pipeline.search.searcher import Searcher
 
     place, _ = open_run(name, None, None)
-    silence_decoders()
+    if reads_images:
+        from visterm.features import silence_decoders
+
+        silence_decoders()
     console = make_console()
     return Searcher(place, console=console), console
 

@@ -38,9 +38,10 @@ def print_rows(results: Sequence[Mapping[str, Any]], columns: list[str], rows: l
 
 
 def report_errors(results: Sequence[Mapping[str, Any]]) -> None:
-    """Report queries that could not be read, and exit with code 2 if there are any."""
+    """Report queries that could not be read, and exit if there are any: with code 1 if others were answered, else 2."""
     errors = [answer for answer in results if "error" in answer]
     for answer in errors:
-        print(f"visterm: {one_line(answer['query'])}: {one_line(answer['error'])}", file=sys.stderr)
+        advice = "" if ";" in answer["error"] else "; give another image, a folder of images, or id:N"
+        print(f"visterm: {one_line(answer['query'])}: {one_line(answer['error'])}{advice}", file=sys.stderr)
     if errors:
-        raise typer.Exit(2)
+        raise typer.Exit(1 if len(errors) < len(results) else 2)

@@ -34,8 +34,8 @@ class Section(BaseModel):
 class VectorsConfig(Section):
     """Precomputed vectors in place of images; see read_vectors."""
 
-    file: str | None = None  # .npy, .npz or .parquet
-    ids: str | None = None  # .txt, .csv, .npy or .parquet, where the file has none
+    file: str | None = None  # .npy, .npz, .safetensors, .parquet, .arrow, a pattern or folder of them, or a data set
+    ids: str | None = None  # the same, .txt or .csv, where the file has none
     unit: bool = True  # scale them to unit length
     vector_column: str = "vector"
     id_column: str = "id"

@@ -175,7 +175,7 @@ def measure_calibration(
 def calibration_in_force(run: Run, learner: str) -> Calibration | str:
     """Return the calibration of the version of a learner that is in force, or why there is none."""
     if learner == "cosine":
-        return "cosine is not trained"
+        return "cosine is not trained; use a trained learner"
     return read_calibration(LearnerVersions(run).record_in_force(learner))
 
 

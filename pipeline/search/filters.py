@@ -110,12 +110,13 @@ class Fields:
     """The fields of the images of a collection, in columns.
 
     `names` are those that an image has: ``date`` and ``date_source`` (``manifest``, ``exif``, or ``file``: when the
-    file was last changed), and the columns of a manifest.
+    file was last changed), the columns of a manifest, and, where no column has the name, ``camera``, ``lens``, ``iso``,
+    ``focal_length``, ``latitude`` and ``longitude`` of EXIF, unless `exif` is false.
     """
 
-    def __init__(self, rows: Sequence[FieldsRow | None]) -> None:
-        self._rows = rows
-        columns = {name for row in rows if row is not None for name in row.given}
+    def __init__(self, rows: Sequence[FieldsRow | None], *, exif: bool = True) -> None:
+        self._rows, self._exif = rows, exif
+        columns = {name for row in rows if row is not None for name in (*row.given, *(row.exif if exif else ()))}
         dated = any(row is not None and row.date for row in rows)
         self.names = ([_DATE, "date_source"] if dated else []) + sorted(columns - {_DATE, "date_source"})
         self._columns: dict[str, _Column] = {}
@@ -131,7 +132,7 @@ class Fields:
         if fields is None:
             return {}
         dates = {_DATE: fields.date, "date_source": fields.date_source} if fields.date else {}
-        return {**fields.given, **dates}
+        return {**(fields.exif if self._exif else {}), **fields.given, **dates}
 
     def passes(self, condition: Condition) -> np.ndarray:
         """Whether a condition holds of each image; never of an image that lacks the field.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +22,10 @@ from visterm.pipeline.store.vectors import extractor_content, extractor_of, sear
 
 from .filters import AlbumRows, Fields, Filter
 from .names import NameIndex
+from .request import IMAGE_ID
 
 if TYPE_CHECKING:
     import numpy as np
-
-IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 
 
 class Gallery:
@@ -36,6 +34,8 @@ class Gallery:
     `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits.
     Unchanged images are shared with `like`, an older gallery of the run.
     """
+
+    exif_fields = True  # whether camera and place are among the fields
 
     def __init__(self, run: Run, tell: Callable[[str], None], like: Gallery | None = None) -> None:
         self.run = run
@@ -58,12 +58,16 @@ class Gallery:
             self.pending: set[int] = {number for number, _ in collection.pending()}
             if self.pending:
                 tell(f"{count(len(self.pending), 'image')} not extracted yet, and not searchable until then")
-            self.extractor: Any = extractor_of(run)
             self.X: Any = searched_vectors(run, collection, self.images)
         self.place: RowOfId = self.images.place
         changes = "" if fields_changes is None else str(fields_changes)
         self.fingerprint = fingerprint(changes, self.images.fingerprint)
         self._name_indexes: dict[str, NameIndex] = {}
+
+    @cached_property
+    def extractor(self) -> Any:
+        """What makes vectors of images; loaded at the first query that is no image of the run."""
+        return extractor_of(self.run, self.content)
 
     @cached_property
     def training_images(self) -> list[Image]:
@@ -123,10 +127,10 @@ class Gallery:
 
     @cached_property
     def fields(self) -> Fields:
-        """The fields of the images: dates, and the further columns of a manifest."""
+        """The fields of the images: dates, the further columns of a manifest, and those of EXIF."""
         with Collection(self.run.collection) as collection:
             by_id = read_fields(collection)
-        return Fields([by_id.get(number) for number in self.images.ids.tolist()])
+        return Fields([by_id.get(number) for number in self.images.ids.tolist()], exif=self.exif_fields)
 
     def labels_for(self, learner: Any, name: str, warn: Callable[[str], None]) -> np.ndarray | None:
         """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""

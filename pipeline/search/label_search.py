@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
+from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration
 from visterm.pipeline.store.models import check_learners, check_trained
 
 from .answers import Answer, Answers, LabelAnswer, LabelResult, ResultRow
-from .filters import NO_FILTER
-from .labels import check_filter, label_numbers, label_results, ranking_labels, with_label_vectors
+from .examples import combine
+from .filters import NO_FILTER, Filter
+from .labels import check_filter, check_labels, label_numbers, label_results, ranking_labels, with_label_vectors
 from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
@@ -41,6 +43,10 @@ class LabelSearcher(RunLearners):
         """Rank the images for a label, or for several labels together; see `search_label`."""
         import numpy as np
 
+        check_learners([] if request.learner is None else [request.learner])
+        chosen = request.learner or self.default_learner(of_labels=bool(self.annotators))
+        if chosen not in ranking_labels():
+            return self._find_as_labelled(labels, replace(request, learner=chosen))
         from visterm.retrieval.stored import part
 
         annotator, name, names = self._annotator(request.learner)
@@ -62,6 +68,33 @@ class LabelSearcher(RunLearners):
             ranked = list(zip(best[there].tolist(), scores[order[there]].tolist(), strict=True))
         query = Queries([" + ".join(labels)], self.X[:0], [], [], {}, [None])
         return SearchOutcome(replace(request, learner=name), query, {0: ranked}, calibration, {})
+
+    def _find_as_labelled(self, labels: Sequence[str], request: SearchRequest) -> SearchOutcome:
+        """Rank the images by their similarity to the mean of those with each label."""
+        check_labels(labels, self.gallery)
+        check_filter(request.filter, self.gallery)
+        name = request.learner or ""
+        self.learner(name)
+        means = [self._mean_of(label) for label in labels]
+        Q = combine(means, [1.0] * len(means))
+        calibration = self._calibration_for(request, name, is_plain=False)
+        which = f"images labelled {one_line(', '.join(labels))[:200]}"
+        self._console.say(f"by {name}, similarity to the mean of the {which}: no learner that ranks labels is used")
+        query = Queries([" + ".join(labels)], Q, [0], [-1], {}, [None])
+        return SearchOutcome(request, query, {0: rank(self, Q, [-1], request)[0]}, calibration)
+
+    def _mean_of(self, label: str) -> Any:
+        """Mean vector of the images with a label, CSR or dense (1, n_features)."""
+        import numpy as np
+        from scipy import sparse
+
+        from visterm.retrieval.stored import part
+
+        X = part(self.X, self.gallery.rows_of(Filter(label=(label,))))
+        n = X.shape[0]
+        sums = [X[i : i + _ROWS_PER_BLOCK].sum(axis=0) for i in range(0, n, _ROWS_PER_BLOCK)]
+        mean = np.asarray(sum(sums) / n, np.float32).reshape(1, -1)
+        return sparse.csr_matrix(mean) if sparse.issparse(self.X) else mean
 
     def results(self, rows: Iterable[int], scores: Iterable[float], *, offset: int = 0) -> list[ResultRow]:
         """Describe rows of `images` as `search` does; a row of -1 is skipped, ranks begin after `offset`."""
@@ -109,7 +142,8 @@ class LabelSearcher(RunLearners):
         k : int
             Results, fewer if the collection is smaller.
         learner : str, optional
-            One of `annotators`; by default ``default_learner(of_labels=True)``.
+            One of `annotators`; by default ``default_learner(of_labels=True)``. Where none is trained, or with another
+            one of `learners`, images are ranked by their similarity to the mean of those with the label.
         **options
             ``offset``, ``label``, ``not_label``, ``folder``, ``after``, ``before`` and ``where``, as for `search`.
 
@@ -121,7 +155,7 @@ class LabelSearcher(RunLearners):
         Raises
         ------
         UserError
-            No such label, or the learner is not trained or does not rank labels.
+            No such label, or the learner is not trained.
         """
         labels = [labels] if isinstance(labels, str) else list(labels)
         return self._answers(self.find_labels(labels, SearchRequest.of(k, learner, **options)))

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from visterm.pipeline.console import Console
+from visterm.pipeline.console import Console, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.images import Images, RowOfId
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint
-from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.run import Run, run_at
 
 from .gallery import Gallery
 from .labels import ranking_labels
@@ -37,7 +37,7 @@ class SearchableRun:
     def __init__(
         self, run: Run | str | os.PathLike[str], *, console: Console | None = None, like: Self | None = None
     ) -> None:
-        self.run = run if isinstance(run, Run) else Run(Path(run))
+        self.run = run if isinstance(run, Run) else run_at(run)
         self._console: Any = console or _Log
         while True:
             self._state = disk_state(self.run)
@@ -60,7 +60,6 @@ class SearchableRun:
         gallery = self.gallery
         self.filtered = RecentCache(len(gallery.images))  # indexes of images that pass filters, with their rows
         self.root: Path = gallery.root
-        self.extractor: Any = gallery.extractor
         self.images: Images = gallery.images
         self.X: Any = gallery.X
         self.place: RowOfId = gallery.place
@@ -79,6 +78,11 @@ class SearchableRun:
             for name in list(like._exact_since):
                 for kind in ("index", "sides", "sides with look"):
                     self._once.drop((kind, name))
+
+    @property
+    def extractor(self) -> Any:
+        """What makes vectors of images, loaded when it is first needed; None if the vectors were imported."""
+        return self.gallery.extractor
 
     def is_current(self) -> bool:
         """Whether this searcher is up to date: `is_as_on_disk`, and no index in Milvus waits for another try.
@@ -139,14 +143,24 @@ class SearchableRun:
             Image files, from anywhere; folders: all images below them; ``12`` or ``"id:12"``: an image of the
             collection by its id, or by its path as search prints it, if there is no such file; RGB uint8 arrays
             (H, W, 3); images of Pillow; contents of image files. For a run with imported vectors: its images, and files
-            of vectors (.npy, .npz, .parquet).
+            of vectors (.npy, .npz, .safetensors, .parquet, .arrow).
 
         Returns
         -------
         Queries
             A query that cannot be read raises no error here: it is listed with the reason.
         """
-        return images if isinstance(images, Queries) else read_queries(images, self.gallery, self.config)
+        if isinstance(images, Queries):
+            return images
+        with told_of_compiling(self._console) if self._extracts(images) else contextlib.nullcontext():
+            return read_queries(images, self.gallery, self.config)
+
+    def _extracts(self, images: Any) -> bool:
+        """Whether a file is among the queries whose visterms are extracted, by kernels that may not be compiled yet."""
+        if self.config.features.kind != "visterms" or self.config.collection.vectors.file is not None:
+            return False
+        names = [images] if isinstance(images, str) else images if isinstance(images, list | tuple) else ()
+        return any(isinstance(name, str) and self.row_named(name) is None for name in names)
 
     def row_named(self, name: str) -> int | None:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""

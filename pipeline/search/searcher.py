@@ -31,8 +31,8 @@ class Searcher(LabelSearcher):
 
     Parameters
     ----------
-    run : Run or path
-        The run, or its folder: ``runs/<name>``.
+    run : Run, str or Path
+        The run, its name in the folder of runs (``runs/``, or the environment variable VISTERM_RUNS), or its path.
     console : Console, optional
         Prints warnings, such as that a learner is older than its images. By default they go to the logger
         ``visterm.pipeline.search.searcher``.
@@ -73,8 +73,8 @@ class Searcher(LabelSearcher):
 
     Examples
     --------
-    >>> from visterm.pipeline import Searcher
-    >>> searcher = Searcher("runs/photos")                               # doctest: +SKIP
+    >>> from visterm import Searcher
+    >>> searcher = Searcher("photos")                                    # doctest: +SKIP
     >>> for answer in searcher.search(["a.jpg", "holiday/"], k=3):       # doctest: +SKIP
     ...     print(answer["query"], [result["path"] for result in answer["results"]])
     a.jpg ['sea/17.jpg', 'sea/4.jpg', 'lake/9.jpg']

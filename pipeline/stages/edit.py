@@ -16,7 +16,7 @@ from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
 from visterm.pipeline.store.label_edits import check_label
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import extractor_content, extractor_of, reading_of
+from visterm.pipeline.store.vectors import extractor_content, is_imported, reading_of
 
 from .dates import read_dates
 from .extraction import ImageSource, check_cluster, extract, report_skipped
@@ -73,7 +73,7 @@ def add(
             raise UserError(
                 f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
             )
-        if extractor_of(run) is None:
+        if is_imported(run):
             raise UserError(
                 f"run {run.name} has precomputed vectors: add new ones to "
                 f"{config.collection.vectors.file} and run 'visterm features --run {run.name}'"
@@ -144,7 +144,7 @@ def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], lis
                 raise UserError(f"{given}: no images in this folder; {READ}")
             in_folders += images
         elif not os.path.isfile(path):
-            raise UserError(f"{given or '(empty name)'}: no such file or folder")
+            raise UserError(f"{given or '(empty name)'}: no such file or folder; give images or folders of images")
         elif os.path.splitext(path)[1].lower() not in EXTENSIONS:
             raise UserError(f"{given}: not the name of an image; {READ}")
         else:
@@ -173,12 +173,16 @@ def remove(
         for image in given:
             matches = collection.find(text := os.fspath(image))
             if not matches:
-                raise UserError(f"run {run.name} has no image {text or '(empty name)'}; nothing was removed")
+                name = text or "(empty name)"
+                raise UserError(
+                    f"run {run.name} has no image {name}; nothing was removed: give id:N or a path of the run"
+                )
             rows |= {id_: (path, status) for id_, path, status in matches}
         for label in labels:
             matches = collection.labelled(label)
             if not matches:
-                raise UserError(f"run {run.name} has no images with the label {label!r}; nothing was removed")
+                why = f"run {run.name} has no images with the label {label!r}"
+                raise UserError(f"{why}; nothing was removed: see 'visterm label list'")
             rows |= {id_: (path, status) for id_, path, status in matches}
         if not rows:
             raise UserError("no images given; give files, folders, id:N, or --label NAME")

@@ -104,6 +104,8 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
             else ""
         )
     )
+    if changes.tables:
+        console.say(one_line(changes.tables))
     sizes, (source, _) = collection.label_sizes(), collection.label_source()
     if source and (sizes or changes.warnings):
         names = ", ".join(map(one_line, sorted(sizes)[:5])) + ", ..." * (len(sizes) > 5)
@@ -158,7 +160,13 @@ def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, co
     report_skipped(collection.skipped(), run, console)
     if not summary["n_images"]:
         which = "no training image" if status["pending"] else "no image"
-        raise UserError(f"{collection.root}: {which} could be read; {READ}")
+        packed = os.path.splitext(changes.other)[1].lower()
+        hint = (
+            f"; those inside {packed} files are not: unpack them"
+            if packed in (".tar", ".zip", ".parquet", ".arrow")
+            else ""
+        )
+        raise UserError(f"{collection.root}: {which} could be read; {READ}{hint}")
     return summary
 
 

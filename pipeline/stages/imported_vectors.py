@@ -41,20 +41,7 @@ class _PrecomputedVectors(VectorKind):
         return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
 
     def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        root = root.absolute() if root is not None else self.catalogue.root
-        # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
-        file = self.config.collection.vectors.file
-        assert file is not None
-        root = root if root is not None else Path(file).absolute().parent
-        self._table = self._read_table(root)
-        self._digests = self._table.digests()
-        table = self._table
-        labels = table.labels
-        return root, self.catalogue.take_vectors(root, table.ids, self._digests, labels, self.config, replace=force)
-
-    def _read_table(self, root: Path) -> VectorTable:
-        """Read the table; ids that are absolute paths become relative to the root."""
-        from visterm.features import printable, read_vectors
+        from visterm.features import read_vectors
 
         source = self.config.collection.vectors
         assert source.file is not None
@@ -63,8 +50,28 @@ class _PrecomputedVectors(VectorKind):
             table = read_vectors(source.file, source.ids, **columns)
         except ValueError as error:
             raise UserError(str(error)) from None
+        root = root.absolute() if root is not None else self.catalogue.root
+        if root is None and all(map(os.path.isabs, table.ids)):
+            root = Path(os.path.commonpath([os.path.dirname(id_) for id_ in table.ids]))
+        # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
+        root = root if root is not None else Path(source.file).absolute().parent
+        self._table = table = table._replace(ids=self._below(root, table.ids))
+        self._digests, labels = table.digests(), table.labels
+        changes = self.catalogue.take_vectors(root, table.ids, self._digests, labels, self.config, replace=force)
+        changes.tables = table.source
+        return root, changes
+
+    def _below(self, root: Path, names: Sequence[str]) -> list[str]:
+        """Return ids relative to the root, of absolute paths and of those that begin with the root's last folders."""
+        from visterm.features import printable
+
+        source = self.config.collection.vectors
         prefix = os.path.join(root, "")
-        ids = [id_.removeprefix(prefix) for id_ in table.ids]
+        ends = (os.path.join(*root.parts[i:], "") for i in range(1, len(root.parts)))
+        for end in ends if not os.path.isabs(names[0]) and not os.path.exists(root / names[0]) else ():
+            if all(name.startswith(end) for name in names) and os.path.exists(root / names[0].removeprefix(end)):
+                prefix = end
+        ids = [name.removeprefix(prefix) for name in names]
         for id_ in ids:
             if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
                 raise UserError(
@@ -75,7 +82,7 @@ class _PrecomputedVectors(VectorKind):
             raise UserError(
                 f"{source.ids or source.file}: an image has two ids, one absolute and one relative to {root}"
             )
-        return table._replace(ids=ids)
+        return ids
 
     def any_readable(self, root: Path) -> bool:
         return True

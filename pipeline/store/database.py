@@ -51,7 +51,7 @@ CREATE TABLE given (            -- labels given by hand, which neither folders n
 );
 CREATE TABLE fields (
     id INTEGER PRIMARY KEY,
-    taken TEXT,                 -- when a picture was taken; empty: its file has no date, null: not read yet
+    taken TEXT,                 -- JSON of what EXIF says; of older versions the date; null: not read yet
     given TEXT                  -- JSON of the columns of a manifest
 );
 CREATE TABLE changes (          -- the images that changed last: a process that has read all reads only these again

@@ -1,11 +1,11 @@
-"""Fields of images in the catalogue: what a manifest says beside labels, and when a picture was taken."""
+"""Fields of images in the catalogue: what a manifest says beside labels, and what EXIF says."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from .database import Database
@@ -22,6 +22,7 @@ class FieldsRow(NamedTuple):
     date: str  # ISO 8601, when the picture was taken, or the file changed
     date_source: str  # manifest, exif or file
     given: dict[str, str]  # of a manifest
+    exif: Mapping[str, str] = {}  # other than the date
 
 
 def parse_date(text: str) -> tuple[datetime.datetime, datetime.datetime]:
@@ -62,20 +63,20 @@ def enter_fields(db: Database, fields: dict[str, dict[str, str]], rows: Iterable
         _note_change(db)
 
 
-def undated(db: Database) -> list[tuple[int, str]]:
-    """Id and path of the living images whose files were not searched for a date yet."""
+def without_exif(db: Database) -> list[tuple[int, str]]:
+    """Id and path of the living images whose EXIF was not read yet, or by a version that read the date alone."""
     query = (
         "SELECT id, path FROM images LEFT JOIN fields USING (id) "
-        "WHERE status = 'ok' AND width IS NOT NULL AND taken IS NULL ORDER BY path"
+        "WHERE status = 'ok' AND width IS NOT NULL AND (taken IS NULL OR taken NOT LIKE '{%') ORDER BY path"
     )
     return [(id_, decoded(path)) for id_, path in db.execute(query)]
 
 
-def enter_dates(db: Database, dates: Iterable[tuple[int, str]]) -> None:
-    """Enter when pictures were taken, by id; empty for those whose files do not say."""
+def enter_exif(db: Database, fields: Iterable[tuple[int, dict[str, str]]]) -> None:
+    """Enter what EXIF says of pictures, by id; empty for those whose files say nothing."""
     query = "INSERT INTO fields (id, taken) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET taken = excluded.taken"
     with db.transaction():
-        db.executemany(query, dates)
+        db.executemany(query, [(id_, json.dumps(exif)) for id_, exif in fields])
         _note_change(db)
 
 
@@ -85,6 +86,9 @@ def read_fields(db: Database) -> dict[int, FieldsRow]:
     rows = {}
     for id_, mtime_ns, width, taken, text in db.execute(query):
         given = json.loads(text) if text else {}
+        is_json = (taken or "").startswith("{")  # else a date alone, of an earlier version
+        exif = json.loads(taken) if is_json else {"date": taken}
+        taken = exif.pop("date", None)
         date, source = "", ""
         if "date" in given:
             date, source = given["date"], "manifest"
@@ -93,7 +97,7 @@ def read_fields(db: Database) -> dict[int, FieldsRow]:
         elif width is not None and mtime_ns > 0:
             seconds = mtime_ns // 1_000_000_000
             date, source = datetime.datetime.fromtimestamp(seconds).isoformat(), "file"
-        rows[id_] = FieldsRow(date, source, given)
+        rows[id_] = FieldsRow(date, source, given, exif)
     return rows
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.extras import how_to_install
 from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
@@ -31,7 +32,7 @@ from .tables import read_rows, readable
 # Columns by their names without spaces, underscores, hyphens and capitals; the first ones first.
 _NAMES = (
     *("path", "filename", "filepath", "imagepath", "imgpath", "imagename", "imgname", "image", "img", "file", "photo"),
-    *("picture", "imageid", "imgid", "photoid", "id"),
+    *("picture", "imageid", "imgid", "photoid", "id", "key"),  # the last one of img2dataset
 )
 _OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
 _LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")
@@ -349,6 +350,8 @@ def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) ->
         for column in columns:
             if _key(column) == key:
                 return column
+    if not any(columns):
+        raise UserError(f"{file}: empty; give a table with the columns path and label")
     near = [match for name in ("path", "file_name") for match in difflib.get_close_matches(name, columns, n=1)]
     hint = f"is {_listed(near[:1])} meant?" if near else f"its columns are {_listed(columns)}:"
     name = _listed(near[:1]) if near else "NAME"
@@ -411,7 +414,7 @@ def _read_parquet(file: Path, settings: CollectionConfig, notes: Notes) -> _Tabl
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise UserError(f"{file}: Parquet files need pyarrow: pip install 'visterm[parquet]'") from None
+        raise UserError(f"{file}: Parquet files need pyarrow: {how_to_install('parquet')}") from None
     try:
         rows = pq.read_table(file).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection
 from .checksums import Record
 from .images import Image
-from .run import Run, runs_folder
+from .run import Run, run_at
 from .supervision import TrainingData, read_training_data
 from .vectors import extractor_content, mapped_vectors, supervision, vectors_by_rows
 
@@ -108,9 +107,7 @@ def open_run(name: str | Path) -> RunArrays:
     """
     import numpy as np
 
-    run = Run(Path(name) if (Path(name) / "collection").is_dir() else runs_folder() / name)
-    if not run.collection.is_dir():
-        raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")
+    run = run_at(name)
     extractor_content(run)  # UserError without features
     with opened(run, run.configure(None, []), lock=False) as it:
         images = it.images()

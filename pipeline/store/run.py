@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import shlex
 import shutil
@@ -17,10 +18,48 @@ from .checksums import Record
 from .files import locked, recover, write_text
 from .records import read_record
 
+_CURRENT = ".current"  # in the folder of runs: a name
+
 
 def runs_folder() -> Path:
     """Return the folder of all runs: runs/ in the working directory, or the environment variable VISTERM_RUNS."""
     return Path(os.environ.get("VISTERM_RUNS", "runs"))
+
+
+def run_names() -> list[str]:
+    """Return the names of all runs, sorted."""
+    return sorted(path.parent.name for path in runs_folder().glob("*/config.yaml"))
+
+
+def current_run() -> str | None:
+    """Return the name of the run that this person last made or used, None if there is none yet, or no longer."""
+    names = run_names()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        file = runs_folder() / _CURRENT
+        if file.stat().st_uid == os.getuid():  # else of another person, with whom the folder is shared
+            name = file.read_text(encoding="utf-8").strip()
+            return name if name in names else None
+    return None
+
+
+def run_at(name: str | os.PathLike[str]) -> Run:
+    """Return a run by its name in the folder of runs, or by its path; UserError without one."""
+    named = runs_folder() / name
+    # The images of a run may lie in a folder of its name, which has a folder "collection", say.
+    is_path = (Path(name) / "collection").is_dir() and not (named / "collection").is_dir()
+    run = Run(Path(name) if is_path else named)
+    if not run.collection.is_dir():
+        if len(Path(name).parts) > 1:
+            raise UserError(f"{name}: no collection here yet; run 'visterm features IMAGES' first")
+        raise UserError(no_such_run(os.fspath(name)))
+    return run
+
+
+def no_such_run(name: str) -> str:
+    """Return the line that says that there is no run of this name, and which one may be meant."""
+    near = difflib.get_close_matches(name, run_names(), n=1)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return f"no run {name} in {runs_folder()}{meant}; run 'visterm features IMAGES --run {shlex.quote(name)}' first"
 
 
 class Run:
@@ -77,6 +116,12 @@ class Run:
                 return
         write_text(file, text)
 
+    def make_current(self) -> None:
+        """Use this run for later commands that name none; nothing is kept where the folder cannot be written."""
+        with contextlib.suppress(OSError):
+            if self.name != current_run():
+                write_text(self.folder.parent / _CURRENT, self.name)
+
     def check_exists(self) -> None:
         """Raise an error if the run has no folder: it may have been renamed, and writing must not make another one."""
         if not self.folder.is_dir():
@@ -89,7 +134,7 @@ class Run:
 
         With `create`, make the folder if there is none.
         """
-        new = create and not self.folder.exists()
+        new = [folder for folder in (self.folder, self.folder.parent) if create and not folder.exists()]
         if not create:
             self.check_exists()
         lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")
@@ -102,15 +147,16 @@ class Run:
             yield
 
     @contextlib.contextmanager
-    def _removed_if_refused(self, new: bool) -> Iterator[None]:
-        """Remove a new folder if its first command was refused before it did anything."""
+    def _removed_if_refused(self, new: list[Path]) -> Iterator[None]:
+        """Remove new folders if their first command was refused before it did anything."""
         try:
             yield
         except UserError:
             if new and not any((self.folder / name).exists() for name in ("config.yaml", "skipped.txt")):
                 shutil.rmtree(self.folder, ignore_errors=True)
-                with contextlib.suppress(OSError):
-                    self.folder.parent.rmdir()  # if this was the first run
+                for folder in new[1:]:
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()  # if this was the first run
             raise
 
 

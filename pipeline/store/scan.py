@@ -42,6 +42,7 @@ class Changes:
     raw: int = 0  # raw files beside their photos
     n_others: int = 0  # files that are not meant as images
     other: str = ""  # one of them
+    tables: str = ""  # files and columns of precomputed vectors
     warnings: tuple[str, ...] = ()  # possible mistakes
 
     def __bool__(self) -> bool:
@@ -219,8 +220,8 @@ class ScannedCatalogue(Database):
             if layout.ignored:
                 lines.append(
                     f"folders {', '.join(layout.ignored[:3])}{', ...' * (len(layout.ignored) > 3)} name no label: "
-                    "dates, cameras, or a folder that holds all others; --set collection.label_level=1 takes the top "
-                    "folders, -1 the deepest"
+                    "dates, cameras, shards, or a folder that holds all others; --set collection.label_level=1 takes "
+                    "the top folders, -1 the deepest"
                 )
             tables = [path for path in others if _LIKELY_TABLE.fullmatch(os.path.basename(path))]
             if tables and not any(map(layout.label, paths)):

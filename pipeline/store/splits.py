@@ -30,6 +30,7 @@ _DATE = r"(19|20)\d\d([-_. ]?(0[1-9]|1[0-2])([-_. ]?(0[1-9]|[12]\d|3[01]))?)?"
 _CAMERA = r"[1-9]\d\d_?(CANON|NIKON|MSDCF|APPLE|OLYMP|MEDIA|GOPRO|PANA|FUJI|LEICA|SIGMA|RICOH|PENTX|CASIO|KODAK|ANDRO)"
 _NO_CLASS = re.compile(f"({_DATE}|photos from {_DATE}|{_CAMERA}|dcim|camera|camera roll|takeout|google photos)", re.I)
 _DAY_OR_MONTH = re.compile(r"(0?[1-9]|[12]\d|3[01])([-_. ].*)?")  # below a folder of a year
+_SHARD = re.compile(r"(?:.*/)?(\d{4,})/\1\d+\.\w+")  # of img2dataset: 00012/000120345.jpg
 _ONLY_IMAGES = {"images", "image", "imgs", "img", "photos", "pictures", "jpegimages"}
 
 
@@ -53,7 +54,8 @@ class Layout:
     kind : str
         split, classes or flat.
     ignored : list of str
-        Folders above the classes that name none: dates, cameras, or a single folder that holds all others.
+        Folders above the classes that name none: dates, cameras, shards of img2dataset, or a single folder that holds
+        all others.
     """
 
     def __init__(self, text: str) -> None:
@@ -66,11 +68,12 @@ class Layout:
         self._label_in = functools.cache(self._class_of)  # many images are in one folder
 
     @classmethod
-    def of(cls, paths: Iterable[str], level: int | None = None) -> Layout:
+    def of(cls, paths: Sequence[str], level: int | None = None) -> Layout:
         """Recognize the layout of these images' folders; `level` is that of the classes, 1 or -1 at an end."""
         folders = {path.rpartition(os.sep)[0] for path in paths}
         tree = [folder.split(os.sep) for folder in folders if folder and not os.path.isabs(folder)]
         depth, split, ignored, dated = 0, None, [], False
+        shards = bool(paths) and all(map(_SHARD.fullmatch, paths))
         while names := {parts[depth] for parts in tree if len(parts) > depth}:
             splits = {split_named(name) for name in names}
             if split is None and "train" in splits and None not in splits:
@@ -80,6 +83,8 @@ class Layout:
                 ignored += sorted(names)
             elif len(names) == 1 and (min(names).lower() in _ONLY_IMAGES or all(len(p) != depth + 1 for p in tree)):
                 ignored += names
+            elif shards and all(len(parts) == depth + 1 for parts in tree):
+                ignored += sorted(names)
             else:
                 break
             depth += 1

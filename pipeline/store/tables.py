@@ -36,7 +36,7 @@ def read_rows(
     """
     try:
         with (
-            system_errors_explained(file, "cannot be read", ""),
+            system_errors_explained(file, "cannot be read", "give the path of a table that can be read"),
             open(file, newline="", encoding=_encoding(file), errors="surrogateescape") as stream,
         ):
             first = next((line for line in stream if line.strip()), "")

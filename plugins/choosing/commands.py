@@ -163,7 +163,7 @@ def try_(
 ) -> None:
     """Find out which vectors and which learner suit your photos, in 90 seconds.
 
-    At most 600 of the training images are tried: with vectors of a network (where visterm[deep] is installed), with
+    At most 600 of the training images are tried: with vectors of a network (where the extra deep is installed), with
     visterms, and with visterms per cell of the image; by cosine, oasis and hier. Figures are of images that nothing
     was learned from. Prints a table, and the commands for the best pair. Nothing is kept.
 

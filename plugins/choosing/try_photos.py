@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count, duration
+from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.fitting import LearnerRefused
@@ -26,6 +26,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.recommendation import recommend
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.warm import extract
 
 MOST_IMAGES = 600
 MOST_CLASSES = 50  # with twelve images each: fewer say little of what a learner makes of a class
@@ -97,6 +98,8 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
     with tempfile.TemporaryDirectory(prefix="visterm-try-", ignore_cleanup_errors=True) as temporary:
         folder, silent = Path(temporary), _Silent()
         sample = _sample(root, config, folder)
+        with told_of_compiling(console):
+            extract()  # or photos would be timed with compiling, and hours be expected for all
         seconds = dict.fromkeys(kinds, 0.0)  # per image, for its vectors
         if len(sample.labels) > _PILOT:
             with console.phase("timing a few images", len(kinds), "kinds") as phase:
@@ -206,7 +209,7 @@ def _sample(root: Path, config: Config, folder: Path) -> _Sample:
         training = [path for path in collection.training_paths() if path in labels]
         n_images = collection.counts_by("status")["pending"]
     if not n_images:
-        raise UserError(f"{root}: no images")
+        raise UserError(f"{root}: no images; give the folder that holds the images")
     if not training:
         raise UserError(f"{root}: no labels, and without them nothing can be compared: {WAYS_TO_LABEL}")
     sample = _draw({path: labels[path] for path in training}, config, MOST_IMAGES, n_images, len(training))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from visterm.extras import how_to_install
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
@@ -272,7 +273,7 @@ def _check_installed() -> None:
     try:
         importlib.import_module("optuna")
     except ModuleNotFoundError as error:
-        raise UserError(f"tune needs {error.name}: pip install 'visterm[tune]'") from None
+        raise UserError(f"tune needs {error.name}: {how_to_install('tune')}") from None
 
 
 def _tune(

@@ -23,6 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.extras import how_to_install
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError, explain_system_error, system_reason
 from visterm.pipeline.store.run import Run
@@ -139,7 +140,7 @@ def connected(config: Config, run: Run, image: Path | None = None) -> Iterator[C
         import dask
         import distributed
     except ModuleNotFoundError as error:
-        raise UserError(f"cluster.scheduler needs {error.name}: pip install 'visterm[dask]'") from None
+        raise UserError(f"cluster.scheduler needs {error.name}: {how_to_install('dask')}") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # problems are reported as UserError
     folder = run.folder.absolute()
     _remove_tokens(folder)  # of a killed process

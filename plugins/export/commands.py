@@ -30,6 +30,14 @@ def export(
     run: RunOption = None,
     learner: LearnerOption = None,
     learned_weight: LearnedWeightOption = None,
+    precision: Annotated[
+        str,
+        typer.Option("--precision", metavar="NAME", help="Of a dense gallery: float32, float16, or int8 with a scale."),
+    ] = "float32",
+    since: Annotated[
+        Path | None,
+        typer.Option("--since", metavar="FOLDER", help="Only images that this earlier export lacks; removed.csv."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="Where to write (default: RUN-LEARNER).")
     ] = None,
@@ -39,14 +47,16 @@ def export(
 
     Writes similarity.npz (gallery and query map), similarity.onnx (the maps of both sides), pixels.onnx (from pixels
     of a photo to its query, of runs of a network), gallery.parquet (gallery with paths and labels) or gallery.faiss (an
-    index that maps its queries, and images.csv with the paths). Prints the paths of the files;
-    plugins/export/README.md shows how to load each without visterm.
+    index that maps its queries, and images.csv with the paths); and export.json, the origin of all. Prints the paths of
+    the files; plugins/export/README.md shows how to load each without visterm.
 
     \b
     Examples:
       visterm export --to onnx --run photos
       visterm export --to faiss,parquet --learner wsabie
       visterm export --to npz --learned-weight 1 --output exported
+      visterm export --to parquet --precision int8
+      visterm export --to parquet --since photos-oasis --output changes
     """
     from .export import export as stage
 
@@ -55,11 +65,14 @@ def export(
     name = one_name(learner) or recommended_learner(place, configuration, console)
     kinds = [kind for text in to for kind in text.replace(",", " ").split()]
     folder = output or Path(f"{place.name}-{name}")
-    written = stage(place, name, kinds, folder, console, learned_weight=learned_weight)
+    written = stage(
+        place, name, kinds, folder, console, learned_weight=learned_weight, precision=precision, since=since
+    )
     if as_json:
         print(json.dumps(written))
         return
     share = "" if written["learned_weight"] == 1 else f", of which {written['learned_weight']:g} counts"
-    console.say(f"exported {count(written['n_images'], 'image')} and the similarity of {name}{share}")
+    gone = f"; {count(written['n_removed'], 'image')} removed since" if since else ""
+    console.say(f"exported {count(written['n_images'], 'image')} and the similarity of {name}{share}{gone}")
     for file in written["files"]:
         print(file)

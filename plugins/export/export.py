@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import json
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from visterm.extras import how_to_install
 from visterm.pipeline.console import Console, count, csv_text
 from visterm.pipeline.errors import UserError, naming
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.fields import FieldsRow, read_fields
 from visterm.pipeline.store.files import discard_leftovers, replaced, write_text
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors_by_rows
 
+from .provenance import FILE, Provenance, ids_since, in_files, provenance
+
 if TYPE_CHECKING:
     from visterm.learners.maps import Chain
 
+PRECISIONS = ("float32", "float16", "int8")
 _BLOCK = 4096  # images whose gallery sides are computed at a time
 _MOST_FAISS = 8_000_000_000  # bytes of an index, which FAISS holds in memory
 
@@ -32,12 +38,30 @@ class _Similarity(NamedTuple):
     learner: Any  # or a `Blend`
     chain: Chain | None  # the query side
     run: Run
+    fields: Mapping[int, FieldsRow]
+    origin: Provenance
 
-    def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """The gallery sides of some images at a time, CSR or dense."""
+    def blocks(self) -> Iterator[tuple[slice, Any, Any]]:
+        """The gallery sides of some images at a time, CSR or dense, of the precision, with the scale of int8."""
         for start in range(0, self.X.shape[0], _BLOCK):
             rows = slice(start, start + _BLOCK)
-            yield rows, self.learner.transform(self.X[rows])
+            yield rows, *rounded(self.learner.transform(self.X[rows]), self.origin["precision"])
+
+    def is_sparse(self) -> bool:
+        """Whether the gallery sides are CSR."""
+        return hasattr(self.learner.transform(self.X[:1]), "indptr")
+
+    def columns(self, rows: slice) -> dict[str, list[str]]:
+        """What is said of each of some images, beside id and labels."""
+        images = self.images[rows]
+        said = [self.fields.get(image.id, FieldsRow("", "", {})) for image in images]
+        return {
+            "path": [_utf8(image.path) for image in images],
+            "split": [image.split or "" for image in images],
+            "sha256": [image.sha256 for image in images],
+            "date": [one.date for one in said],
+            "fields": [_utf8(json.dumps(one.given, ensure_ascii=False)) for one in said],
+        }
 
     def needs_chain(self, name: str, kind: str) -> Chain:
         """The query side as products; UserError where it needs other steps."""
@@ -61,16 +85,43 @@ class Exported(TypedDict):
     learner: str
     learned_weight: float  # of the learner beside cosine
     n_images: int
+    n_removed: int  # since the earlier export
     files: list[str]
 
 
+def rounded(side: Any, precision: str) -> tuple[Any, Any]:
+    """Return gallery sides in a precision, and of int8 the float32 factor of each row, else None."""
+    import numpy as np
+
+    if precision == "float32":
+        return side, None
+    if precision == "float16":
+        with np.errstate(over="ignore"):
+            half = side.astype(np.float16)
+        if not np.isfinite(half).all():
+            raise UserError("--precision float16: the gallery has numbers above 65,504; use int8")
+        return half, None
+    scale = np.maximum(np.abs(side).max(axis=1), np.float32(1e-30)) / np.float32(127)
+    return np.rint(side / scale[:, None]).astype(np.int8), scale
+
+
 def export(
-    run: Run, name: str, kinds: Sequence[str], folder: Path, console: Console, *, learned_weight: float | None = None
+    run: Run,
+    name: str,
+    kinds: Sequence[str],
+    folder: Path,
+    console: Console,
+    *,
+    learned_weight: float | None = None,
+    precision: str = "float32",
+    since: Path | None = None,
 ) -> Exported:
     """Write a similarity and the gallery for other programs, in `kinds` of FORMATS.
 
     The folder is made if there is none, but no folder above it. Files of the same names are overwritten, each in one
-    step. `learned_weight` is the weight of the learned similarity, by default chosen in training.
+    step. `learned_weight` is the weight of the learned similarity, by default chosen in training; `precision`, one of
+    PRECISIONS, that of a dense gallery. `since` is the folder of an earlier export: the gallery has the images alone
+    that it lacks, and removed.csv the ids of those that are gone.
 
     UserError if there is nothing to export, a learner is not trained or cannot be exported, or a package is missing;
     nothing is written then.
@@ -82,27 +133,39 @@ def export(
     for kind in kinds:
         if kind not in FORMATS:
             raise UserError(f"--to {kind}: formats are {', '.join(FORMATS)}")
+    if precision not in PRECISIONS:
+        raise UserError(f"--precision {precision}: precisions are {', '.join(PRECISIONS)}")
+    if since is not None and since.absolute() == folder.absolute():
+        raise UserError(f"--since {since}: this export would overwrite it; name another folder by --output")
     with Collection(run.collection) as collection:
         content, images = extractor_content(run), collection.images()
         if not images or collection["extractor"] != content:
             raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features --run {run.name}' first")
         learner = load_trained(run, name)
         warn_if_stale(run, name, collection.images("train", "validation", labelled=True), console)
-        X = vectors_by_rows(run, collection, images)
-    similarity = effective(learner, learned_weight)
-    try:
-        chain = as_chain(similarity.query_map(), X.shape[1])
-        similarity.gallery_map()
-    except NotImplementedError as error:
-        raise UserError(f"{name}: {error}") from None
-    exported = _Similarity(images, X, similarity, chain, run)
+        similarity = effective(learner, learned_weight)
+        try:
+            origin = provenance(run, name, similarity, images, precision)
+        except NotImplementedError as error:
+            raise UserError(f"{name}: {error}") from None
+        earlier = ids_since(since, origin) if since is not None else set()
+        removed = sorted(earlier - {image.id for image in images})
+        if earlier:
+            images = [image for image in images if image.id not in earlier]
+            kinds = kinds if images else ()
+        X: Any = vectors_by_rows(run, collection, images) if images else None
+        fields = read_fields(collection)
+    chain = as_chain(similarity.query_map(), X.shape[1]) if images else None
+    exported = _Similarity(images, X, similarity, chain, run, fields, origin)
+    if precision != "float32" and images and exported.is_sparse():
+        raise UserError(f"--precision {precision}: for dense galleries, and that of run {run.name} is sparse")
     writers = [FORMATS[kind](name, exported) for kind in dict.fromkeys(kinds)]  # checks before anything is written
     if not folder.absolute().parent.is_dir():
         raise UserError(f"--output {folder}: no such folder: {folder.parent}")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output {folder}: this is a file; name a folder")
     folder.mkdir(exist_ok=True)
-    for file in (*(file for file, _ in writers), "images.csv"):
+    for file in (*(file for file, _ in writers), "images.csv", "removed.csv", FILE):
         discard_leftovers(folder / file)
     files = []
     with console.phase(f"writing {count(len(images), 'image')}", len(writers), "formats") as phase:
@@ -111,15 +174,22 @@ def export(
                 write(stream)
             files.append(folder / file)
             phase.advance_to(done, note=file)
+    texts = {FILE: json.dumps(origin, indent=1)}
     if "faiss" in kinds:
-        rows = ([image.id, image.path, ";".join(sorted(image.labels))] for image in images)
-        write_text(folder / "images.csv", csv_text(["id", "path", "labels"], rows))
-        files.append(folder / "images.csv")
+        columns = exported.columns(slice(None))
+        rows = zip((image.id for image in images), map(_labels, images), *columns.values(), strict=True)
+        texts["images.csv"] = csv_text(["id", "labels", *columns], rows)
+    if since is not None:
+        texts["removed.csv"] = csv_text(["id"], ([id_] for id_ in removed))
+    for file, text in texts.items():
+        write_text(folder / file, text)
+        files.append(folder / file)
     return {
         "run": run.name,
         "learner": name,
-        "learned_weight": getattr(similarity, "learned_weight", 1.0),
+        "learned_weight": origin["learned_weight"],
         "n_images": len(images),
+        "n_removed": len(removed),
         "files": [str(file) for file in files],
     }
 
@@ -136,30 +206,35 @@ def _as_npz(name: str, exported: _Similarity) -> Writer:
     def write(stream: IO[bytes]) -> None:
         arrays: dict[str, Any] = {
             "id": np.array([image.id for image in exported.images]),
-            "path": np.array([_utf8(image.path) for image in exported.images]),
-            "label": np.array([_utf8(";".join(sorted(image.labels))) for image in exported.images]),
+            "label": np.array([_labels(image) for image in exported.images]),
             "unit": np.array(chain.unit),
+            "provenance": np.array(in_files(exported.origin)),
         }
+        arrays |= {key: np.array(texts) for key, texts in exported.columns(slice(None)).items()}
         for number, step in enumerate((chain.first, chain.second), start=1):
             if step is not None:
                 offset = np.zeros(step.matrix.shape[1], np.float32) if step.offset is None else step.offset
                 arrays |= {f"map{number}": np.asarray(step.matrix), f"offset{number}": offset}
-        first = exported.learner.transform(exported.X[:1])
-        if sparse.issparse(first):  # the names of scipy.sparse.load_npz
-            gallery = sparse.csr_array(sparse.vstack([side for _, side in exported.blocks()]))
+        if exported.is_sparse():  # the names of scipy.sparse.load_npz
+            gallery = sparse.csr_array(sparse.vstack([side for _, side, _ in exported.blocks()]))
             arrays |= {name: getattr(gallery, name) for name in ("data", "indices", "indptr", "shape")}
             arrays["format"] = np.array(b"csr")
         with zipfile.ZipFile(stream, "w") as file:  # as np.savez, which would take all vectors at once
             for key, array in arrays.items():
                 with file.open(f"{key}.npy", "w", force_zip64=True) as member:
                     np.save(member, np.asanyarray(array), allow_pickle=False)
-            if not sparse.issparse(first):
-                shape = len(exported.images), first.shape[1]
+            if not exported.is_sparse():
+                _, first, _ = next(exported.blocks())
+                shape, scales = (len(exported.images), first.shape[1]), []
                 header = {"descr": first.dtype.str, "fortran_order": False, "shape": shape}
                 with file.open("vector.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array_header_1_0(member, header)
-                    for _, side in exported.blocks():
+                    for _, side, scale in exported.blocks():
                         member.write(np.ascontiguousarray(side).data)
+                        scales += [] if scale is None else [scale]
+                if scales:
+                    with file.open("scale.npy", "w") as member:
+                        np.save(member, np.concatenate(scales))
 
     return "similarity.npz", write
 
@@ -171,11 +246,11 @@ def _as_onnx(name: str, exported: _Similarity) -> Writer:
         model = to_onnx(exported.learner)
     except (ImportError, ValueError) as error:
         raise UserError(f"{name}: {error}") from None
-    return "similarity.onnx", lambda stream: stream.write(model)
+    return "similarity.onnx", lambda stream: stream.write(_with_origin(model, exported.origin))
 
 
 def _as_pixels(name: str, exported: _Similarity) -> Writer:
-    from visterm.features import OnnxEmbedder
+    from visterm.features.onnx_embedder import OnnxEmbedder
     from visterm.learners import to_onnx
 
     from .pixels import pixels_to_query
@@ -190,24 +265,32 @@ def _as_pixels(name: str, exported: _Similarity) -> Writer:
         model = pixels_to_query(embedder.fit(), to_onnx(exported.learner), rounded=rounded)
     except (ImportError, ValueError) as error:
         raise UserError(f"{name}: {error}") from None
-    return "pixels.onnx", lambda stream: stream.write(model)
+    return "pixels.onnx", lambda stream: stream.write(_with_origin(model, exported.origin))
+
+
+def _with_origin(model: bytes, origin: Provenance) -> bytes:
+    """Return an ONNX model whose metadata say where it comes from."""
+    import onnx
+
+    parsed = onnx.load_from_string(model)
+    parsed.metadata_props.add(key="visterm.provenance", value=in_files(origin))
+    return parsed.SerializeToString()
 
 
 def _as_parquet(name: str, exported: _Similarity) -> Writer:
     pa = _package("pyarrow", "parquet")
     parquet = importlib.import_module("pyarrow.parquet")
 
-    def batch(rows: slice, side: Any) -> Any:
+    def batch(rows: slice, side: Any, scale: Any) -> Any:
         import numpy as np
         from scipy import sparse
 
         images = exported.images[rows]
+        labels = [[_utf8(label) for label in sorted(image.labels)] for image in images]
         columns = {
             "id": pa.array([image.id for image in images], pa.int64()),
-            "path": pa.array([_utf8(image.path) for image in images]),
-            "labels": pa.array(
-                [[_utf8(label) for label in sorted(image.labels)] for image in images], pa.list_(pa.string())
-            ),
+            "labels": pa.array(labels, pa.list_(pa.string())),
+            **{key: pa.array(texts, pa.string()) for key, texts in exported.columns(rows).items()},
         }
         if sparse.issparse(side):
             ends = side.indptr.astype(np.int32)
@@ -215,12 +298,14 @@ def _as_parquet(name: str, exported: _Similarity) -> Writer:
                 columns[key] = pa.ListArray.from_arrays(ends, values)
         else:
             columns["vector"] = pa.FixedSizeListArray.from_arrays(np.asarray(side).ravel(), side.shape[1])
-        return pa.table(columns)
+        if scale is not None:
+            columns["scale"] = pa.array(scale)
+        return pa.table(columns).replace_schema_metadata({"visterm.provenance": in_files(exported.origin)})
 
     def write(stream: IO[bytes]) -> None:
         writer = None
-        for rows, side in exported.blocks():
-            table = batch(rows, side)
+        for block in exported.blocks():
+            table = batch(*block)
             writer = writer or parquet.ParquetWriter(stream, table.schema)
             writer.write_table(table)
         if writer is not None:
@@ -235,7 +320,9 @@ def _as_faiss(name: str, exported: _Similarity) -> Writer:
 
     faiss = _package("faiss", "ann")
     chain = exported.needs_chain(name, "index of FAISS")
-    size = exported.learner.transform(exported.X[:1]).shape[1]
+    size, precision = exported.learner.transform(exported.X[:1]).shape[1], exported.origin["precision"]
+    if precision == "int8":
+        raise UserError("--precision int8: FAISS has no scale per row; use --precision float16, or --to npz")
     if (n_bytes := 4 * size * len(exported.images)) > _MOST_FAISS:
         raise UserError(
             f"FAISS holds dense vectors: {count(len(exported.images), 'image')} with {size:,} numbers take "
@@ -243,9 +330,12 @@ def _as_faiss(name: str, exported: _Similarity) -> Writer:
         )
 
     def write(stream: IO[bytes]) -> None:
-        inner = faiss.IndexIDMap2(faiss.IndexFlatIP(size))
+        flat = faiss.IndexFlatIP(size)
+        if precision == "float16":
+            flat = faiss.IndexScalarQuantizer(size, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+        inner = faiss.IndexIDMap2(flat)
         ids = np.array([image.id for image in exported.images])
-        for rows, side in exported.blocks():
+        for rows, side, _ in exported.blocks():
             dense = side.toarray() if sparse.issparse(side) else np.ascontiguousarray(side)
             inner.add_with_ids(dense.astype(np.float32, copy=False), ids[rows])
         index = faiss.IndexPreTransform(inner)
@@ -287,7 +377,11 @@ def _package(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise UserError(f"this export needs {name}: pip install 'visterm[{extra}]'") from None
+        raise UserError(f"this export needs {name}: {how_to_install(extra)}") from None
+
+
+def _labels(image: Image) -> str:
+    return _utf8(";".join(sorted(image.labels)))
 
 
 def _utf8(text: str) -> str:

@@ -45,7 +45,7 @@ def judge(
     """Rate results by people: the human evaluation of the OASIS paper.
 
     Draws queries, each with its 10 nearest images and 10 random ones, unless a study exists, and serves the page on
-    which any number of judges rate them. Needs pip install 'visterm[serve]'.
+    which any number of judges rate them. Needs the extra serve.
 
     \b
     Examples:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from visterm.extras import how_to_install
 from visterm.pipeline.console import without_password
 
 CONNECT_SECONDS = 5.0
@@ -39,7 +40,7 @@ def connect(uri: str) -> Any:
         if file is not None:
             import milvus_lite  # noqa: F401 -- only whether it is installed: pymilvus would fail later, in other words
     except ModuleNotFoundError as error:
-        raise MilvusError(f"Milvus needs {error.name}: pip install 'visterm[milvus]'") from None
+        raise MilvusError(f"Milvus needs {error.name}: {how_to_install('milvus')}") from None
     # milvus-lite would take any folder for its own. What is no folder is of its first versions, or anything else.
     if file is not None and (file.is_file() or (file.is_dir() and any(file.iterdir()) and not _lock(file).exists())):
         raise Unusable(f"{file}: no Milvus file (milvus-lite keeps a folder); name another one, or remove it")

@@ -285,7 +285,8 @@ class SearchSubject(Subject):
         """Search for the query of a request."""
         request, searcher = parameters.request, snapshot.searcher
         if parameters.query_label is not None:
-            request = replace(request, learner=_annotator(snapshot, request.learner))
+            if searcher.annotators:  # otherwise by the photos with the label
+                request = replace(request, learner=_annotator(snapshot, request.learner))
             return searcher.find_labels([parameters.query_label], request)
         query = query or self.service.query(snapshot, parameters.id, parameters.upload)
         (name,), examples = query.names, []
@@ -352,12 +353,6 @@ def _annotator(snapshot: Snapshot, name: str | None) -> str:
     if name is not None and name not in annotators:
         raise HTTPException(
             409, f"{one_line(name)} does not rank labels; learners of this run that do: {listed(annotators)}"
-        )
-    if not annotators:
-        raise HTTPException(
-            409,
-            "no learner of this run ranks labels; train one: "
-            f"visterm train --learner wsabie --run {snapshot.searcher.run.name}",
         )
     return name or snapshot.searcher.default_learner(of_labels=True)
 

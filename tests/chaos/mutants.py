@@ -161,7 +161,7 @@ def tables(world: World, seed: int) -> str | None:
     """Read a mutated table, and search afterwards."""
     chance = random.Random(seed)
     with world.copy() as folder:
-        kind = chance.choice(("labels", "clicks", "is_a", "npy", "npz", "sparse", "parquet", "ids"))
+        kind = chance.choice(("labels", "clicks", "is_a", "npy", "npz", "sparse", "parquet", "arrow", "ids"))
         arguments = _table(folder, kind, chance)
         if arguments is None:
             return None
@@ -224,7 +224,11 @@ def _table(folder: Path, kind: str, chance: random.Random) -> list[str] | None:
             except ImportError:
                 return None
             numbers = rng.normal(size=(20, 6)).astype("f4")
-            pq.write_table(pa.table({"id": list(ids), "vector": list(numbers)}), stream)
+            table = pa.table({"id": list(ids), "vector": list(numbers)})
+            if kind == "arrow":
+                pa.ipc.new_stream(stream, table.schema).write_table(table)
+            else:
+                pq.write_table(table, stream)
     if kind == "ids":
         ids_file.write_bytes(_csv(list(ids), chance))
     elif chance.random() < 0.8:
@@ -237,7 +241,7 @@ def _table(folder: Path, kind: str, chance: random.Random) -> list[str] | None:
             file.write_bytes(header)
         else:
             file.write_bytes(_mutated(data, chance))
-    with_ids = [] if kind in ("npz", "sparse", "parquet") else ["--ids", str(ids_file)]
+    with_ids = [] if kind in ("npz", "sparse", "parquet", "arrow") else ["--ids", str(ids_file)]
     return ["features", "--vectors", str(file), *with_ids, "--run", "vectors"]
 
 

@@ -50,13 +50,13 @@ class Ended(NamedTuple):
             return f"hung for {HANGS:.0f} s"
         if self.code < 0:
             return f"died of {signal.Signals(-self.code).name}: {self.err[-300:]}"
-        if self.code not in (0, 2):
+        if self.code not in (0, 1, 2):  # 1: some images could not be read
             return f"exit code {self.code}: {self.err[-300:]}"
         if self.noise():
             return f"noise: {self.err[-300:]}"
         lines = [line for line in self.err.splitlines() if line.startswith("visterm: ")]
-        if self.code == 2 and not lines:
-            return f"exit code 2 without a line: {self.err[-300:]}"
+        if self.code and not lines:
+            return f"exit code {self.code} without a line: {self.err[-300:]}"
         return None
 
 

@@ -122,9 +122,8 @@ def test_systems_on_words_are_chosen_once_and_learn_from_posts_that_test_nowhere
         assert measured_once["n_labels"] == 40
         assert measured_once["n_posts"] == [320, 80]
     assert set(systems) == {*annotation.WORD_SYSTEMS, words.WIDE}
-    assert len(systems.pop(words.WIDE)) == 1
     for name, (first, second) in systems.items():
-        assert first["precision"][0] > (0.2 if name == words.EIGHTH else 0.7), name
+        assert first["precision"][0] > {words.EIGHTH: 0.2, words.PAPER_LEAF: 0.05}.get(name, 0.7), name
         assert first["map"] > 0.1
         assert first["settings"] == second["settings"]
         assert first["precision"] != second["precision"]
@@ -185,7 +184,9 @@ def test_rate_and_steps_of_a_trace_are_chosen_on_validation_posts(monkeypatch):
     assert annotation.best_trace([slow])["edges"] == ["learning_rate", "n_steps"]
 
 
-def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, soon=0.35, slow=0.05, knn=0.10, wsabie=0.32, first=0.31):
+def results(
+    quick, *, warp=0.30, auc=0.24, owpc=0.29, soon=0.35, slow=0.05, knn=0.10, wsabie=0.32, first=0.31, wide=None
+):
     """As the jobs would have them: `wsabie` on words, `first` of WSABIE on photos and of all others but the leaves."""
 
     def system(p1):
@@ -197,8 +198,9 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, soon=0.35, slow=0.05, knn=
     for job in annotation.jobs(quick):
         fold = job.get("fold")
         if job["part"] == "words":
-            kin = {"k-NN, exact": [words.EIGHTH], "WSABIE, WARP": [words.WIDE] * (job["n_words"] is None)}
-            special, levels = {words.EIGHTH: knn, "WSABIE, WARP": wsabie, "WSABIE, AUC": 0.29}, {}
+            kin = {"k-NN, exact": [*words.LEAVES], "WSABIE, WARP": [words.WIDE] * (job["n_words"] is None)}
+            special, levels = dict.fromkeys(words.LEAVES, knn), {}
+            special |= {"WSABIE, WARP": wsabie, words.WIDE: wide or wsabie, "WSABIE, AUC": 0.29}
             for name in [job["system"], *kin.get(job["system"], ())]:
                 level = special.get(name, 0.31)
                 repeats = 1 if quick else words.N_WORD_REPEATS
@@ -264,8 +266,9 @@ def test_verdicts_follow_the_rules_of_the_page():
     for start, levels, agrees in (
         ("When WARP is well", {}, True),
         ("When WARP is well", {"slow": 1.0}, False),
-        ("Approximate k-NN loses", {"knn": 0.10}, True),
-        ("Approximate k-NN loses", {"knn": 0.20}, False),
+        ("On web data WSABIE is above exact k-NN", {"wsabie": 0.35}, True),
+        ("On ImageNet exact k-NN is above WSABIE", {"wsabie": 0.35}, False),
+        ("On ImageNet exact k-NN is above WSABIE", {"wsabie": 0.25, "first": 0.40}, True),  # whatever it is on photos
     ):
         assert finding(render(annotation, results(False, **levels)), start).agrees is agrees
 
@@ -277,7 +280,8 @@ def test_claims_of_many_labels_are_judged_on_all_words_and_not_on_photos():
 
     names = ("wsabie-over-rest", "wsabie-over-pamir", "warp-over-auc")
     assert set(verdicts(wsabie=0.34, first=0.40).values()) == {"holds"}
-    assert set(verdicts(wsabie=0.28, first=0.20).values()) == {"contradicted"}
+    assert set(verdicts(wsabie=0.28, first=0.20).values()) == {"does not hold"}
+    assert verdicts(wsabie=0.28, wide=0.34)["wsabie-over-rest"] == "holds"  # in the size of the paper's figure
 
 
 def test_every_claim_has_one_row():

@@ -23,7 +23,7 @@ def test_rows_lead_to_pages_and_say_what_holds(tmp_path):
     coverage.write_coverage(tmp_path, NAMES)
     text = (tmp_path / "coverage.md").read_text()
     assert "| OASIS | [retrieval](retrieval.md) |  |" in text
-    assert "| [retrieval](retrieval.md) | 1 |  | 1 |  |" in text
+    assert "| [retrieval](retrieval.md) | 1 |  | 1 |  |  |" in text
     assert "`make reproduce ONLY=corel`" in text  # a page that is not there yet
     assert "[plugins/judge](../../plugins/judge/README.md)" in text
     assert text.count("**not repeated**") == sum(not row.where for row in coverage.ROWS)

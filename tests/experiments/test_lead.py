@@ -18,7 +18,7 @@ def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27,
         if job["system"] == "AROMA" and job["condition"] == ahead:
             level = 0.33
         found = {
-            "p1": level + 0.001 * (job["fold"] - (0 if quick else 1)),
+            "p1": level * (1 + 0.005 * (job["fold"] - (0 if quick else 1))),
             "entries": [*entries],
             "settings": {},
             "edges": [],

@@ -57,7 +57,7 @@ def test_writes_a_page_and_a_summary_and_when_quick_elsewhere(run, tmp_path):
     assert not (tmp_path / "docs").exists()
     assert run("small") == 0
     assert "Doubled: 4" in (tmp_path / "docs" / "results" / "small.md").read_text()
-    assert "Of 1 claims that the papers state, 1 hold" in (tmp_path / "docs" / "results" / "README.md").read_text()
+    assert "Of 1 claims of the papers, 1 hold" in (tmp_path / "docs" / "results" / "README.md").read_text()
 
 
 def test_a_quick_run_leaves_out_what_has_no_quick_jobs(run, tmp_path, monkeypatch):

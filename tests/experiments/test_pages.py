@@ -102,7 +102,7 @@ def test_a_page_says_what_was_found_and_how(tmp_path):
     text = write(tmp_path, Finding("OASIS leads.", "0.3 against 0.2", True, **LEADS), *failed)
     for expected in ("# Ranking", "A paper.", "`make reproduce`; 2 minutes", "| OASIS | 0.2 |", "Words."):
         assert expected in text
-    assert "| OASIS leads. | 0.3 against 0.2 |  | holds |  | the paper |" in text
+    assert "| OASIS leads. | 0.3 against 0.2 |  | rule met | none given | holds | what the paper states |" in text
     assert "*WARP leads.* *OWPC leads.* Too few folds." in text
     assert text.count("Too few folds.") == 1  # a reason of several findings is given once
     assert "Quick run" not in text
@@ -115,7 +115,7 @@ def test_a_page_says_what_was_found_and_how(tmp_path):
         ((0.02, 0.01, 0.03, 3), "holds"),
         ((0.02, -0.01, 0.05, 3), "same direction"),
         ((-0.02, -0.05, 0.01, 3), "open"),
-        ((-0.02, -0.03, -0.01, 3), "contradicted"),
+        ((-0.02, -0.03, -0.01, 3), "does not hold"),
         ((0.02, 0.01, 0.03, 2), "open"),
         ((0.02, float("nan"), float("nan"), 1), "open"),
     ],
@@ -134,7 +134,42 @@ def test_of_several_pairs_the_one_that_is_least_ahead_counts():
     assert (
         high - mean == pytest.approx(mean - low) == pytest.approx(4.3027 * np.sqrt((1 / 3 + 25 / 40) * 1e-4), rel=1e-4)
     )
-    assert found.lead == "+0.100 [0.058, 0.142]"
+    assert found.lead == "+0.100 [0.058, 0.142], n = 3"
+    assert found.base == pytest.approx(0.21)
+    (equal,) = render(
+        ranking(Finding("OASIS leads.", "yes", True, difference=[([3, 4, 5], [1, 2, 3])], **LEADS)), []
+    ).findings
+    assert equal.difference == [2, None, None, 3]  # by chance: nothing is known of the spread
+    assert (equal.sign, equal.verdict) == ("not tested", "open")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "size", "text"),
+    [
+        ("metrics-five", {"difference": (9, 2, 16, 6)}, "inside", "inside: 9 [2, 16]"),
+        ("metrics-five", {"difference": (5, 2, 8, 6)}, "excluded", "excluded: 5 [2, 8]"),
+        ("warp-over-auc", {"difference": (0.3, 0.1, 0.5, 5), "base": 0.2}, "inside", "inside: 2.5 [1.5, 3.5] times"),
+        (
+            "ensemble-sizes",
+            {"difference": (0.0, -0.03, 0.03, 5), "base": 0.3},
+            "excluded",
+            "excluded: 1 [0.9, 1.1] times",
+        ),
+        ("oasis-saturates", {"sized": (50_000, None, None)}, "outside, no interval", "outside, no interval: 50,000"),
+        ("diagonal-any-r", {"sized": (2.5, None, None)}, "inside", "inside: 2.5"),
+        ("rho", {"sized": (0.93, 0.92, 0.95)}, "inside", "inside: 0.93 [0.92, 0.95]"),
+        ("rho", {}, "not measured", "not measured"),
+        ("mcml-time", {"sized": (12, None, None)}, "not comparable", "not comparable: 12"),
+        ("rankers", {"difference": (0.3, 0.1, 0.5, 5)}, "", "none given"),
+    ],
+)
+def test_the_papers_size_lies_inside_the_interval_or_not(name, given, size, text):
+    one = Finding("", "", True, name=name, **given)
+    assert (one.size, one.size_text) == (size, text)
+
+
+def test_a_claim_about_programs_that_are_not_at_hand_is_not_judged():
+    assert Finding("", "", False, name="mcml-time", kind="threshold").verdict == "not comparable"
 
 
 def test_numbers_lie_beneath_the_figure_which_is_the_same_bytes_each_time(tmp_path):
@@ -157,29 +192,34 @@ def test_the_summary_counts_and_names_what_must_hold(tmp_path):
     codes = dict.fromkeys(["ranking", "musl", "missing"], "code")
     assert write_summary(tmp_path, codes) == ["ranking: WARP leads. Here: 0.1 < 0.2"]
     text = (tmp_path / "README.md").read_text()
-    assert "Of 3 claims that the papers state, 2 hold here, 0 point the same way, 1 are contradicted" in text
+    assert "Of 3 claims of the papers, 2 hold here, 0 point the same way, 1 do not hold, 0 are open" in text
+    assert "Of the 2 sizes that they give, 0 lie in the interval here, 1 are excluded, 0 differ" in text
     counted, _, appendix = text.partition("## Appendix")
-    assert "| K = 5 is above one metric | 10 points | +0.100 [0.058, 0.142] | holds | [musl] |" in counted
-    assert "| Elsewhere. |  | contradicted | [musl] |" in appendix
+    assert (
+        "| K = 5 is above one metric, with our changes | 10 points | +0.100 [0.058, 0.142], n = 3 | clear + | "
+        "excluded: 0.1 [0.0579, 0.142] | holds | [musl] |"
+    ) in counted
+    assert "| Elsewhere. |  | does not hold | [musl] |" in appendix
     assert '[musl]: musl.md "Ranking"' in appendix
 
 
-def test_thresholds_and_checks_of_our_own_are_not_counted(tmp_path):
+def test_all_claims_are_counted_and_checks_of_our_own_are_not(tmp_path):
     write(
         tmp_path,
         Finding("OASIS leads.", "yes", True, **LEADS),
-        Finding("By much.", "no", False, kind="threshold", name="mcml-time"),
+        Finding("By much.", "no", False, kind="threshold", name="owpc-slow"),
         Finding("In linear time.", "yes", True, kind="construction", name="time-per-step"),
         Finding("By much, and ahead.", "no", False, kind="threshold", name="metrics-five", difference=PAIRS),
         Finding("Sane.", "no", False, must=True, of_paper=False),
     )
     assert write_summary(tmp_path, {"ranking": "code"}) == ["ranking: Sane. Here: no"]
     counted, _, appendix = (tmp_path / "README.md").read_text().partition("## Appendix")
-    assert "Of 2 claims that the papers state, 2 hold here" in counted
-    assert "orders of magnitude" not in counted
-    assert "| MCML takes two orders of magnitude longer | a threshold of ours | not met |  | [ranking] |" in appendix
-    assert "| K = 5 is above one metric | a threshold of ours | not met |  | [ranking] |" in appendix
-    assert "| Sane. |  | contradicted | [ranking] |" in appendix
+    assert "Of 4 claims of the papers, 3 hold here, 0 point the same way, 1 do not hold" in counted
+    assert (
+        "| OWPC has hardly got anywhere when WARP is trained |  |  | rule not met | none given | does not hold |"
+        in counted
+    )
+    assert "| Sane. |  | does not hold | [ranking] |" in appendix
     with pytest.raises(ValueError, match="kind must be one of paper, threshold, construction, got 'ours'"):
         Finding("OASIS leads.", "yes", True, kind="ours")
 
@@ -187,7 +227,7 @@ def test_thresholds_and_checks_of_our_own_are_not_counted(tmp_path):
 def test_an_open_verdict_says_why(tmp_path):
     edge = "At the edge of what was tried in most folds: OASIS: C."
     text = write(tmp_path, Finding("WARP leads.", "no", False, why="Too few folds.", edges=edge, **LEADS))
-    assert "| WARP leads. | no |  | open |  | the paper |" in text
+    assert "| WARP leads. | no |  | rule not met | none given | open | what the paper states |" in text
     assert f"*WARP leads.* {edge}" in text
     assert "Too few folds" not in text  # an open verdict needs no reason why not
 

@@ -34,6 +34,6 @@ def test_page_of_all_jobs():
 def test_verdicts_are_over_words_and_open_at_the_edge():
     assert {one.verdict for one in render(pamir, made_up(edges=["C"])).findings} == {"open"}
     behind = render(pamir, made_up(PAMIR_IA=0.4)).findings
-    assert [one.verdict for one in behind] == ["holds", "contradicted"] * 2
+    assert [one.verdict for one in behind] == ["holds", "does not hold"] * 2
     close = render(pamir, made_up(PAMIR=0.201, PAMIR_IA=0.2)).findings
     assert "holds" not in {one.verdict for one in close}

@@ -22,11 +22,13 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.TiffImagePlugin import IFDRational
 
+from visterm.extras import how_to_install
 from visterm.features import images
 from visterm.features.decoding import decode_picture, shrink_to_side, white_needed
 from visterm.features.depth import Rules
-from visterm.features.exif import date_taken
+from visterm.features.exif import exif_fields
 from visterm.features.images import (
     EXTENSIONS,
     ImageError,
@@ -134,7 +136,7 @@ def test_heic_with_an_item_that_would_end_the_process():
 
 def test_heic_without_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pi_heif.as_plugin", None)
-    assert reason_of(HEIC.read_bytes()) == "unsupported kind (HEIC; run: pip install 'visterm[heic]')"
+    assert reason_of(HEIC.read_bytes()) == f"unsupported kind (HEIC; run: {how_to_install('heic')})"
 
 
 def dng(preview, orientation=1):
@@ -189,7 +191,7 @@ def test_of_a_raw_file_the_preview_is_read_not_the_thumbnail(orientation, tmp_pa
     assert difference(found, upright) < 3
     small, height, width = read_picture(tmp_path / "a.tif", max_side=160)
     assert (small.shape[:2], (height, width)) == (tuple(n // 4 for n in upright.shape[:2]), upright.shape[:2])
-    assert date_taken(tmp_path / "a.tif") == "2024-05-03T14:22:10"
+    assert exif_fields(tmp_path / "a.tif")["date"] == "2024-05-03T14:22:10"
 
 
 def test_a_raw_file_without_a_preview_is_developed_and_a_damaged_one_has_a_reason(tmp_path):
@@ -206,7 +208,7 @@ def test_a_raw_file_without_a_preview_is_developed_and_a_damaged_one_has_a_reaso
 
 def test_raw_files_without_their_package_and_beside_their_photos(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "rawpy", None)
-    reason = "unsupported kind (a camera's raw file; run: pip install 'visterm[raw]')"
+    reason = f"unsupported kind (a camera's raw file; run: {how_to_install('raw')})"
     for data in (dng(b""), b"FUJIFILMCCD-RAW ", b"II*\0\x10\0\0\0CR\2\0", b"\0\0\0\x18ftypcrx "):
         assert reason_of(data) == reason
     for name in ("a.NEF", "a.jpg", "b.dng", "c/a.arw", "d.dng", "d.HEIC", "e.tif", "e.png"):
@@ -219,6 +221,9 @@ def test_raw_files_without_their_package_and_beside_their_photos(monkeypatch, tm
 
 
 def test_dates(tmp_path):
+    def date_taken(path):
+        return exif_fields(path).get("date")
+
     exif = Image.Exif()
     exif[0x0132] = "2024:05:04 00:00:01"
     file = tmp_path / "x.jpg"
@@ -242,6 +247,48 @@ def test_dates(tmp_path):
         date_taken(tmp_path / "none.jpg")
 
 
+def photo_of(tmp_path, main=(), details=(), place=()):
+    """Write a JPEG with these tags; return its fields."""
+    exif = Image.Exif()
+    exif.update(main)
+    exif.get_ifd(0x8769).update(details)
+    exif.get_ifd(0x8825).update(place)
+    (tmp_path / "x.jpg").write_bytes(encode(picture(), "JPEG", exif=exif))
+    return exif_fields(tmp_path / "x.jpg")
+
+
+def test_camera_and_place(tmp_path):
+    details = {0x9003: "2024:05:03 14:22:10", 0x8827: 400, 0x920A: 35.5, 0xA434: "XF 35mm\0"}
+    place = {1: "S", 2: (33.0, 51.0, 25.5), 3: "E", 4: (151.0, 12.0, 0.0)}
+    assert photo_of(tmp_path, {0x0110: " X100V "}, details, place) == {
+        "date": "2024-05-03T14:22:10",
+        "camera": "X100V",
+        "lens": "XF 35mm",
+        "iso": "400",
+        "focal_length": "35.5",
+        "latitude": "-33.857083",
+        "longitude": "151.200000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("main", "details", "place"),
+    [
+        ({0x0110: "\x1b[31m"}, {0x8827: 0, 0x920A: 0.0}, {}),
+        ({0x0110: "\0\0"}, {0x920A: 1e9}, {2: (91.0, 0.0, 0.0), 4: (181.0, 0.0, 0.0)}),
+        ({0x0110: ""}, {}, {2: (1.0, 2.0), 4: (1.0, 2.0, 3.0, 4.0)}),
+        ({}, {}, {2: (IFDRational(0, 0),) * 3, 4: (IFDRational(1, 0),) * 3}),
+        ({}, {0x920A: IFDRational(0, 0)}, {1: "N"}),
+    ],
+)
+def test_exif_that_makes_no_sense_gives_no_fields(tmp_path, main, details, place):
+    assert photo_of(tmp_path, main, details, place) == {}
+
+
+def test_a_long_name_is_cut(tmp_path):
+    assert photo_of(tmp_path, {0x0110: "x" * 5000}) == {"camera": "x" * 100}
+
+
 @pytest.mark.parametrize("name", ["jpeg-exif", "avif", "heic", "tiff", "png"])
 def test_dates_of_damaged_files(name, tmp_path):
     rng = np.random.default_rng(0)
@@ -251,7 +298,7 @@ def test_dates_of_damaged_files(name, tmp_path):
         for position in rng.integers(0, min(len(damaged), 400), size=3):
             damaged[position] = rng.integers(0, 256)
         file.write_bytes(damaged[: rng.integers(1, len(damaged))])
-        date_taken(file)  # or None, and no error
+        exif_fields(file)  # no error
 
 
 @pytest.mark.parametrize(

@@ -315,8 +315,8 @@ def test_models_of_other_kinds(tmp_path, fixed):
 @pytest.mark.parametrize(
     ("package", "layer", "message"),
     [
-        ("onnxruntime", None, r"features\.kind=onnx needs onnxruntime: pip install 'visterm\[onnx\]'"),
-        ("onnx", "flat", r"layer 'flat' is no output, so it needs onnx: pip install 'visterm\[onnx\]'"),
+        ("onnxruntime", None, r"features\.kind=onnx needs onnxruntime: .* -m pip install .*'onnxruntime"),
+        ("onnx", "flat", r"layer 'flat' is no output, so it needs onnx: .* -m pip install .*'onnxruntime"),
     ],
 )
 def test_a_missing_package_is_named(fixed, monkeypatch, package, layer, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 
@@ -245,7 +246,7 @@ def test_what_is_missing_is_named(tmp_path, ids):
         read_vectors(ids)
     with pytest.raises(ValueError, match=r"unknown file type '\.hdf5'; known: \.npy"):
         read_vectors(tmp_path / "x.hdf5", ids)
-    (tmp_path / "ids.csv").write_text("path\na\n")
+    (tmp_path / "ids.csv").write_text("where\na\n")
     with pytest.raises(ValueError, match=r"ids\.csv: no column 'id'"):
         read_vectors(file, tmp_path / "ids.csv")
     np.savez(tmp_path / "two.npz", a=X, b=X)
@@ -268,7 +269,7 @@ def test_vectors_to_search_with(tmp_path):
 def test_pyarrow_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ValueError, match=r"pip install 'visterm\[parquet\]'"):
+    with pytest.raises(ValueError, match=r"-m pip install 'pyarrow>="):
         read_vectors(tmp_path / "x.parquet")
 
 
@@ -288,3 +289,197 @@ def test_a_sparse_matrix_whose_shape_is_no_integers(tmp_path):
     )
     with pytest.raises(ValueError, match=r"v.npz: damaged"):
         read_vectors(tmp_path / "v.npz")
+
+
+def arrow(folder, name, columns, *, metadata=None, stream=True):
+    """Write an Arrow file, as a stream or with a footer."""
+    import pyarrow as pa
+
+    table = pa.table(columns).replace_schema_metadata(metadata)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    writer = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with writer(str(folder / name), table.schema) as sink:
+        sink.write_table(table, max_chunksize=2)
+    return folder / name
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Twelve shards with ids, whose numbers have no zeros in front."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "img_emb").mkdir()
+    (tmp_path / "metadata").mkdir()
+    rows = np.arange(24, dtype=np.float16).reshape(12, 2, 1) + np.ones(4, np.float16)
+    for i, part in enumerate(rows):
+        write(tmp_path, f"img_emb/img_emb_{i}.npy", part)
+        ids = {"image_path": [f"{i}/a.jpg", f"{i}/b.jpg"], "caption": ["x", "y"]}
+        pq.write_table(pa.table(ids), tmp_path / f"metadata/metadata_{i}.parquet")
+    return tmp_path
+
+
+def test_shards_are_one_table_in_the_order_of_their_numbers(shards):
+    table = read_vectors(shards / "img_emb/*.npy", shards / "metadata/*.parquet")
+    assert table.ids == [f"{i}/{name}.jpg" for i in range(12) for name in "ab"]
+    np.testing.assert_array_equal(table.rows(slice(None), unit=False), np.arange(24)[:, None] + np.ones((1, 4)))
+    np.testing.assert_array_equal(table.rows([23, 2, 3], unit=False)[:, 0], [24, 3, 4])
+    assert table.source == (
+        "vectors of 12 files, img_emb/img_emb_0.npy to img_emb/img_emb_11.npy; "
+        "ids from column 'image_path' of 12 files, metadata/metadata_0.parquet to metadata/metadata_11.parquet"
+    )
+    for vectors, ids in ((shards, None), (shards / "img_emb", shards / "metadata")):  # clip-retrieval's folders
+        assert read_vectors(vectors, ids).digests() == table.digests()
+
+
+def test_shards_that_do_not_fit_are_named(shards):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"image_path": ["a", "b", "c"]}), shards / "metadata/metadata_10.parquet")
+    with pytest.raises(ValueError, match=r"metadata_10\.parquet: 3 ids for the 2 vectors of .*img_emb_10\.npy"):
+        read_vectors(shards)
+    (shards / "metadata/metadata_10.parquet").unlink()
+    with pytest.raises(ValueError, match=r"metadata: 22 ids for 24 vectors"):
+        read_vectors(shards)
+    write(shards, "img_emb/img_emb_3.npy", np.ones((2, 5), np.float16))
+    with pytest.raises(ValueError, match=r"img_emb_3\.npy: vectors of 5 numbers, and 4 in img_emb_0\.npy"):
+        read_vectors(shards)
+    write(shards, "img_emb/img_emb_3.npy", np.ones((2, 4), np.float32))
+    with pytest.raises(ValueError, match=r"img_emb_3\.npy: numbers of type float32, and float16 in img_emb_0\.npy"):
+        read_vectors(shards)
+    write(shards, "img_emb/img_emb_3.npy", np.full((2, 4), np.nan, np.float16))
+    with pytest.raises(ValueError, match=r"img_emb_3\.npy: the vector in row 0 \(from 0\) holds NaN"):
+        read_vectors(shards)
+    with pytest.raises(ValueError, match=r"no file matches this pattern"):
+        read_vectors(shards / "img_emb/*.npz")
+    with pytest.raises(ValueError, match=r"a folder without \.npy, .* files; name them by a pattern, such as"):
+        read_vectors(shards / "img_emb/..", shards / "metadata")
+    (shards / "img_emb/x.npz").touch()
+    with pytest.raises(ValueError, match=r"img_emb: holds \.npy and \.npz files; name them by a pattern"):
+        read_vectors(shards)
+
+
+CLASSES = {b"huggingface": b'{"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}'}
+
+
+def test_data_sets_on_disk(tmp_path):
+    for split in ("train", "test"):
+        files = [{"filename": f"data-0000{i}-of-00002.arrow"} for i in range(2)]
+        for i, rows in enumerate((slice(0, 3), slice(3, 5))):
+            columns = {"label": [0, 1, -1, 1, 0][rows], "embedding": X[rows].tolist(), "bbox": X[rows, :2].tolist()}
+            arrow(tmp_path, f"set/{split}/{files[i]['filename']}", columns, metadata=CLASSES)
+        (tmp_path / f"set/{split}/state.json").write_text(json.dumps({"_data_files": files}))
+    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    table = read_vectors(tmp_path / "set/train")
+    assert table.ids == ["0", "1", "2", "3", "4"]
+    assert table.labels == [["cat"], ["dog"], [], ["dog"], ["cat"]]
+    np.testing.assert_allclose(table.rows(slice(None), unit=False), X)
+    assert table.source.startswith("vectors from column 'embedding', ids: row numbers, labels from column 'label' of ")
+    table = read_vectors(tmp_path / "set")
+    assert table.ids == [f"{split}/{i}" for split in ("train", "test") for i in range(5)]
+
+    state = tmp_path / "set/test/state.json"
+    state.write_text('{"_data_files": [], "_indices_data_files": [{"filename": "indices.arrow"}]}')
+    with pytest.raises(ValueError, match=r"set/test: its rows are chosen by an index; save flatten_indices\(\)"):
+        read_vectors(tmp_path / "set")
+    state.write_text("{")
+    with pytest.raises(ValueError, match=r"set/test: not a whole data set"):
+        read_vectors(tmp_path / "set")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_arrow(tmp_path, stream):
+    import pyarrow as pa
+
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(X)
+    images = pa.array([{"bytes": b"", "path": name} for name in IDS])
+    file = arrow(tmp_path, "x.arrow", {"v": tensors, "image": images, "text": ["a"] * 5}, stream=stream)
+    table = read_vectors(file)
+    assert table.ids == IDS
+    np.testing.assert_array_equal(table.rows(slice(None), unit=False), X)
+    names = {
+        "view": pa.array(IDS, pa.string_view()),
+        "large": pa.array(IDS, pa.large_string()),
+        "dictionary": pa.array(IDS).dictionary_encode(),
+    }
+    for name, ids in names.items():
+        assert read_vectors(arrow(tmp_path, f"{name}.feather", {"v": tensors, "names": ids}, stream=stream)).ids == IDS
+    maps = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((5, 2, 3), np.float32))
+    with pytest.raises(ValueError, match=r"column 'v' holds extension.* not lists of"):
+        read_vectors(arrow(tmp_path, "x.arrow", {"v": maps, "id": IDS}, stream=stream))
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"x\.arrow: damaged or truncated"):
+        read_vectors(file)
+    file = arrow(tmp_path, "x.arrow", {"v": X[:2].tolist(), "id": ["aaaa", "bbbb"]}, stream=stream)
+    offsets = file.read_bytes().replace(np.int32([0, 4, 8]).tobytes(), np.int32([0, 4, 9]).tobytes())
+    file.write_bytes(offsets)  # which pyarrow does not look at by itself
+    with pytest.raises(ValueError, match=r"x\.arrow: damaged or truncated"):
+        read_vectors(file)
+
+
+@pytest.mark.parametrize("scale", [np.float32(0.5), np.arange(1, 6, dtype=np.float32) / 4, np.float32([1, 2, 3, 4])])
+def test_whole_numbers_with_a_scale(tmp_path, ids, scale):
+    whole = RNG.integers(-127, 128, (5, 4)).astype(np.int8)
+    np.savez(tmp_path / "x.npz", vector=whole, scale=scale)
+    table = read_vectors(tmp_path / "x.npz", ids)
+    by_row = scale[:, None] if scale.shape == (5,) else scale
+    np.testing.assert_allclose(table.rows(slice(1, None), unit=False), (whole * by_row)[1:])
+    np.savez(tmp_path / "x.npz", vector=whole, scale=np.ones(3, np.float32))
+    with pytest.raises(ValueError, match=r"3 scales for 5 vectors of 4 numbers"):
+        read_vectors(tmp_path / "x.npz", ids)
+    if scale.shape == (5,):
+        import pyarrow as pa
+
+        columns = {"vector": pa.array(whole.tolist(), pa.list_(pa.int8())), "scale": scale, "id": IDS}
+        table = read_vectors(arrow(tmp_path, "x.arrow", columns))
+        np.testing.assert_allclose(table.rows(slice(None), unit=False), whole * by_row)
+
+
+def safetensors(file, **arrays):
+    header, data = {"__metadata__": {"made": "by hand"}}, b""
+    for name, (kind, array) in arrays.items():
+        span = [len(data), len(data) + array.nbytes]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": span}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return file
+
+
+def test_safetensors(tmp_path, ids):
+    half = (np.ascontiguousarray(X).view(np.uint32) >> 16).astype(np.uint16)
+    tensors = {"n": ("I64", np.arange(5)), "embedding": ("F32", X), "brain": ("BF16", half), "e4": ("F8_E4M3", half)}
+    file = safetensors(tmp_path / "x.safetensors", **tensors)
+    table = read_vectors(file, ids)
+    assert isinstance(table.X, np.memmap)
+    np.testing.assert_array_equal(table.rows(slice(None), unit=False), X)
+    found = read_vectors(file, ids, vector_column="brain").rows(slice(None), unit=False)
+    np.testing.assert_allclose(found, X, rtol=1e-2)
+    file.write_bytes(file.read_bytes()[:-60])
+    with pytest.raises(ValueError, match=r"x\.safetensors: damaged"):
+        read_vectors(file, ids)
+    file.write_bytes(b"\xff" * 20)
+    with pytest.raises(ValueError, match=r"x\.safetensors: damaged or truncated \(its header ends behind the file"):
+        read_vectors(file, ids)
+
+
+def test_a_column_that_is_asked_for_and_missing(tmp_path):
+    file = arrow(tmp_path, "x.arrow", {"embedding": X.tolist(), "id": IDS})
+    with pytest.raises(ValueError, match=r"no column 'vectr'; it has 'embedding', 'id'"):
+        read_vectors(file, vector_column="vectr")
+    assert read_vectors(file).labels is None
+    file = arrow(tmp_path, "x.arrow", {"embedding": X.tolist(), "id": [*IDS[:4], None]})
+    with pytest.raises(ValueError, match=r"the id in row 4 \(from 0\) is missing"):
+        read_vectors(file)
+
+
+def test_a_column_per_number(tmp_path):
+    columns = {f"emb_{i}": X[:, i % 4] + i for i in range(11, -1, -1)}
+    file = arrow(tmp_path, "x.feather", {**columns, "path": IDS, "n": [1] * 5}, stream=False)
+    table = read_vectors(file)
+    np.testing.assert_allclose(table.rows(slice(None), unit=False), np.tile(X, 3) + np.arange(12), rtol=1e-6)
+    assert table.source == "vectors from column 'emb_0 to emb_11', ids from column 'path' of x.feather"
+    file = arrow(tmp_path, "y.feather", {**columns, "area": X[:, 0], "path": IDS}, stream=False)
+    with pytest.raises(ValueError, match=r"y\.feather: holds no vectors; it has 'emb_11'"):
+        read_vectors(file)

@@ -46,7 +46,18 @@ def test_steps_of_an_interrupted_command_took_no_time(clock, capsys):
         clock[0] += 30
         phase.advance_to(60, 100)
         work(phase, clock, 60, 90, 100)
-    assert capsys.readouterr().err.splitlines()[1:-1] == ["training: 60 %", "training: 90 %, 20.0 s left"]
+    assert capsys.readouterr().err.splitlines()[1:-1] == ["training: 60 %", "training: 90 %, 10.0 s left"]
+
+
+@pytest.mark.parametrize("bars", [False, True])
+def test_the_first_step_compiles_and_does_not_count_for_the_time_left(clock, capsys, monkeypatch, bars):
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    with Console(progress=bars).phase("extracting", 1000) as phase:
+        clock[0] += 40
+        phase.advance_to(1)
+        work(phase, clock, 1, 101, 1000)
+        shown = str(phase._bar) if bars else capsys.readouterr().err.splitlines()[-1]
+    assert ("14:59" if bars else "extracting: 9 %, 15 min 9 s left") in shown
 
 
 def test_without_a_total_there_is_no_time_left(clock, capsys):

@@ -216,7 +216,7 @@ def test_building_leaves_the_threads_of_faiss_as_they_were(gallery):
 
 def test_without_faiss_the_error_says_how_to_install_it(gallery, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"needs FAISS .*pip install 'visterm\[ann\]'"):
+    with pytest.raises(ImportError, match=r"needs FAISS .* -m pip install 'faiss-cpu>="):
         TwoStageIndex(Cosine().fit(gallery[0]), gallery[0])
 
 

@@ -24,7 +24,7 @@ def image_file(kind, orientation=1, **options):
     exif = Pillow.Exif()
     exif[0x010E] = SECRET.decode()
     exif[0x0112] = orientation
-    exif.get_ifd(0x8825)[2] = (52.0, 31.0, 7.0)
+    exif.get_ifd(0x8825).update({1: "N", 2: (52.0, 31.0, 7.0)})
     stream = io.BytesIO()
     if kind == "PNG":
         options["pnginfo"] = PngImagePlugin.PngInfo()
@@ -125,6 +125,8 @@ def test_originals(own, own_photos, serving, keep):
             client.get(f"/images/{next(i['id'] for i in images if i['path'] == path)}/original")
             for path in ("fig/1.jpg", "fig/2.jpg")
         )
+        assert ("latitude" in client.get("/api/run").json()["fields"]) == keep
+        assert client.get("/search", params={"id": 1, "where": "latitude>0"}).status_code == (200 if keep else 422)
     assert (SECRET in photo.content) == keep
     assert placed(photo.content)[2].shape == (60, 40, 3)
     assert photo.headers["content-type"] == "image/jpeg"

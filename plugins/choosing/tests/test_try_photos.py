@@ -25,7 +25,7 @@ def few_visterms(monkeypatch):
 @pytest.fixture
 def without_network(monkeypatch):
     def missing():
-        raise ImportError("features.kind=deep needs onnx: pip install 'visterm[deep]'")
+        raise ImportError("features.kind=deep needs onnx: python -m pip install onnx")
 
     monkeypatch.setattr(efficientnet, "cached_model", missing)
 
@@ -38,7 +38,11 @@ def test_the_best_pair_is_printed_with_its_commands_and_nothing_is_kept(
     monkeypatch.setattr(module.tempfile, "tempdir", None)
     names = [f"{label}/{i}.jpg" for label in CLASSES for i in range(20)]
     write_images(tmp_path / "my fruit", names)
+    steps, work = [], module.features
+    monkeypatch.setattr(module, "extract", lambda: steps.append("compile"))
+    monkeypatch.setattr(module, "features", lambda *arguments: steps.append("features") or work(*arguments))
     result = visterm("try", "my fruit", *QUICK, "--budget", "0.01s", cwd=tmp_path)
+    assert steps[:2] == ["compile", "features"]  # or compiling would be timed as the work of photos
     lines = result.stdout.splitlines()
     assert [line.split()[:2] for line in lines[1:4]] == [["visterms", name] for name in ("cosine", "oasis", "hier")]
     assert "best" in "".join(lines[1:4])

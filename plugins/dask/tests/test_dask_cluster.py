@@ -34,7 +34,7 @@ from visterm.pipeline.store.segments import write_segment
 from visterm.plugins.dask import dask_cluster as dask_cluster_stage
 from visterm.plugins.dask.dask_cluster import connected
 
-pytest.importorskip("distributed", reason="needs pip install 'visterm[dask]'")
+pytest.importorskip("distributed", reason="needs the extra dask")
 
 SETTINGS = (
     *("features.n_visterms=40", "compute.segment_size=4", "compute.n_jobs=1"),
@@ -365,7 +365,7 @@ def test_a_scheduler_that_is_not_there(fruit, tmp_path, monkeypatch):
 
 def test_dask_is_not_installed(fruit, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    assert "pip install 'visterm[dask]'" in refused("tcp://127.0.0.1:1", fruit, tmp_path)
+    assert "-m pip install 'distributed>=2025.1'" in refused("tcp://127.0.0.1:1", fruit, tmp_path)
 
 
 def test_the_command_line_says_it_in_one_line(fruit, tmp_path, monkeypatch):

@@ -18,11 +18,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from running import CLASSES, SMALL, counts_by_path, json_of, note, refused, set_all, visterm
+from typer.testing import CliRunner
 
 from visterm.features import VistermExtractor
 from visterm.learners import OASIS
 from visterm.pipeline import console
-from visterm.pipeline.cli.app import main
+from visterm.pipeline.cli.app import app, main
 from visterm.pipeline.stages import demo_images as demo_images_stage
 from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
@@ -30,10 +31,10 @@ from visterm.pipeline.store.catalogue import Collection
 FEW_FOR_A_FOREST = set_all(features={"codebook.kind": "forest", "n_visterms": 3})  # seen when the codebook is learned
 
 
-def in_a_process(*arguments, cwd):
+def in_a_process(*arguments, cwd, check=True):
     """Run the command as it is run for real."""
     command = [Path(sys.executable).with_name("visterm"), *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=check, stdin=subprocess.DEVNULL)
 
 
 def test_help_lists_the_commands(tmp_path):
@@ -43,6 +44,44 @@ def test_help_lists_the_commands(tmp_path):
     for command in ("features", "train", "evaluate", "search", "info", "demo"):
         assert f"\n  {command} " in text
         assert "Options:" in visterm(command, "-h", cwd=tmp_path).stdout
+
+
+def test_help_is_asked_for_in_any_way(tmp_path, monkeypatch, capsys):
+    for group in ("label", "feedback", "model"):
+        monkeypatch.setattr(sys, "argv", ["visterm", group])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 0
+        out, err = capsys.readouterr()
+        assert (out.splitlines()[0], err) == (f"Usage: visterm {group} [OPTIONS] COMMAND [ARGS]...", "")
+    for words in (["search"], ["label", "add"]):
+        assert visterm("help", *words, cwd=tmp_path).stdout == visterm(*words, "--help", cwd=tmp_path).stdout
+    assert visterm("help", cwd=tmp_path).stdout == visterm("--help", cwd=tmp_path).stdout
+
+
+def test_help_shows_no_types_of_python(tmp_path):
+    for command in ("search", "features", "tune", "serve", "explain", "label add", "model inspect", "judge export"):
+        text = visterm(*command.split(), "--help", cwd=tmp_path).stdout
+        assert re.findall(r"^  (?:-|[A-Z]+\b).*<(?:str|int|float|path|list).*", text, re.MULTILINE) == []
+
+
+def test_options_of_all_commands_may_follow_the_command(finished):
+    quiet = visterm("search", "fruit/pear/0.jpg", "-k", 1, "-q", cwd=finished)
+    assert quiet.stdout == visterm("search", "fruit/pear/0.jpg", "-k", 1, cwd=finished).stdout
+    assert quiet.stderr == ""
+    assert "Traceback" in in_a_process("info", "--run", "none", "--debug", cwd=finished, check=False).stderr
+    assert "no such file" in visterm("search", "--", "-q", cwd=finished, check=2).stderr.lower()
+
+
+def test_names_are_completed(finished):
+    def completed(words):
+        environment = os.environ | {"_VISTERM_COMPLETE": "complete_bash", "COMP_WORDS": words, "VISTERM_RUNS": "runs"}
+        environment["COMP_CWORD"] = str(len(words.split()) - 1)
+        command = [Path(sys.executable).with_name("visterm")]
+        return subprocess.run(command, cwd=finished, env=environment, capture_output=True, text=True).stdout.split()
+
+    assert completed("visterm info --run fr") == ["fruit"]
+    assert completed("visterm train --learner oasis,ws") == ["oasis,wsabie"]
 
 
 def test_mistakes_of_usage_are_one_line(finished, monkeypatch, capsys):
@@ -167,6 +206,7 @@ def test_search_finds_an_image_from_outside(finished, tmp_path, write_images):
     assert len(table) == 5
     rows = list(csv.DictReader(visterm("search", query, "--format", "csv", cwd=finished).stdout.splitlines()))
     assert [row["path"] for row in rows] == [result["path"] for result in answer["results"]]
+    assert [float(row["probability"]) for row in rows] == [result["probability"] for result in answer["results"]]
 
 
 def test_search_leaves_the_query_itself_out(finished):
@@ -324,6 +364,8 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
         assert "no image could be read" in told
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     assert "no image could be read" in refused("features", "none", cwd=tmp_path)
+    (tmp_path / "none/00000.tar").touch()
+    assert "those inside .tar files are not: unpack them" in refused("features", "none", cwd=tmp_path)
     refused("features", "missing", cwd=tmp_path)
     write_images(tmp_path / "fruit", ["a/1.jpg"])
     refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=tmp_path)
@@ -590,6 +632,26 @@ def test_demo_prints_the_path_of_its_report_last(tmp_path, monkeypatch):
     assert visterm("demo", cwd=tmp_path).stdout == "runs/demo/evaluations/oasis/report.html\n"
 
 
+def test_a_refused_first_command_leaves_the_folder_of_runs(tmp_path, write_images):
+    write_images(tmp_path, ["fruit/a/1.jpg"])
+    (tmp_path / "runs").mkdir()
+    refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=tmp_path)
+    assert os.listdir(tmp_path / "runs") == []
+    (tmp_path / "runs").rmdir()
+    refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_some_queries_are_answered(finished):
+    good, bad = "fruit/pear/0.jpg", "https://example.org/a.jpg"
+    for command in ("search", "annotate"):
+        line = "visterm: https://example.org/a.jpg: an address on the web; download the image first: curl -O https://"
+        result = visterm(command, good, bad, cwd=finished, check=1)
+        assert result.stdout.startswith(good)
+        assert line in result.stderr
+        assert line in visterm(command, bad, cwd=finished, check=2).stderr
+
+
 def test_what_cannot_be_used_does_not_stay(mine, write_images):
     refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=mine)
     write_images(mine / "elsewhere/fruit", ["a/1.jpg", "b/1.jpg"])
@@ -601,9 +663,45 @@ def test_what_cannot_be_used_does_not_stay(mine, write_images):
 def test_which_run(mine, write_images):
     write_images(mine / "other", ["a/1.jpg", "b/1.jpg"])
     visterm("features", "other", *SMALL, "--set", "features.n_visterms=4", cwd=mine)
-    assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of fruit, other"
+    current = "run {}, the last one used; --run NAME selects another one\n"
+    result = visterm("info", cwd=mine)  # the one that was made last
+    assert (result.stdout.splitlines()[0], result.stderr) == ("run:         other", current.format("other"))
+    assert visterm("info", "--run", "fruit", cwd=mine).stderr == ""
+    assert visterm("info", cwd=mine).stderr == current.format("fruit")  # the one that was used last
+    assert visterm("-q", "info", cwd=mine).stderr == ""
+    with pytest.MonkeyPatch.context() as patch:  # another person, with whom the folder is shared
+        patch.setattr(os, "getuid", lambda: 12345)
+        assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of fruit, other"
+    visterm("features", "other", cwd=mine)
+    assert visterm("info", cwd=mine).stderr == current.format("other")
+    shutil.rmtree(mine / "runs/other")  # the only one that there is
+    assert visterm("info", cwd=mine).stderr == ""
+    assert refused("info", "--run", "fruits", cwd=mine).startswith(
+        "visterm: no run fruits in runs (did you mean fruit?)"
+    )
     line = refused("info", cwd=mine / "fruit")
     assert line == "visterm: no run given; use --run NAME: runs is empty, run 'visterm features IMAGES' first"
+
+
+def test_a_named_run_that_was_never_used_is_asked_for(mine):
+    for name in ("one", "two"):
+        (mine / "runs" / name).mkdir()
+        (mine / "runs" / name / "config.yaml").touch()
+    shutil.rmtree(mine / "runs/fruit")
+    (mine / "runs/.current").write_text("fruit")
+    assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of one, two"
+
+
+def test_the_variable_names_the_run(mine, monkeypatch):
+    shutil.copytree(mine / "runs/fruit", mine / "runs/copy")
+    monkeypatch.chdir(mine)
+    for name in ("copy", "fruit", "copy"):
+        monkeypatch.setenv("VISTERM_RUN", name)
+        result = CliRunner().invoke(app, ["info", "--json"], prog_name="visterm")
+        assert json.loads(result.stdout)["run"] == name
+        assert result.stderr == ""
+    result = CliRunner().invoke(app, ["info", "--json", "--run", "fruit"], prog_name="visterm")
+    assert json.loads(result.stdout)["run"] == "fruit"
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_the_cause_is_said_whether_or_not_there_is_a_run(tmp_path, monkeypatch, 
     with pytest.raises(typer.Exit) as ended:
         work(run=run)
     line = "visterm: internal error: RuntimeError: cannot cache function; 'visterm --debug ...' shows where\n"
-    assert (ended.value.exit_code, capsys.readouterr().err) == (1, line)
+    assert (ended.value.exit_code, capsys.readouterr().err) == (70, line)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])

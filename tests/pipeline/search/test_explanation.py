@@ -367,7 +367,7 @@ def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
 
 
 def test_vectors_from_elsewhere_have_no_blocks(searcher, monkeypatch):
-    monkeypatch.setattr(searcher, "extractor", object())
+    monkeypatch.setattr(searcher.gallery, "extractor", object())
     with pytest.raises(UserError, match="run fruit: its vectors are not made of blocks"):
         explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
 
@@ -391,7 +391,7 @@ def test_an_image_that_has_changed_since_is_refused(tmp_path, write_images):
         explain_pair(searcher, "apple/0.jpg", "pear/2.jpg", "cosine")
 
 
-def test_the_command_prints_a_table_or_json_and_draws(folder, outside, searcher, tmp_path):
+def test_the_command_prints_a_table_or_json_and_draws(folder, outside, searcher, tmp_path, few_suffice):
     lines = visterm("explain", outside, "pear/1.jpg", "--pairs", 3, cwd=folder).stdout.splitlines()
     explanation = explain_pair(searcher, outside, "pear/1.jpg", "oasis")
     assert lines[:2] == [explanation["neighbours"]["sentence"], explanation["sentence"]]

@@ -140,7 +140,7 @@ def test_without_faiss_search_is_exact_and_says_how_to_get_the_index(of_vectors,
     assert type(index) is ExactIndex
     (line,) = told
     assert line.startswith("cosine searches exactly, without an index")
-    assert "pip install 'visterm[ann]'" in line
+    assert "-m pip install 'faiss-cpu>=1.12'" in line
 
 
 @pytest.mark.slow

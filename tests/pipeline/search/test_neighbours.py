@@ -11,6 +11,8 @@ from visterm.pipeline.search.explanation import explain_pair
 from visterm.pipeline.search.neighbours import explain_neighbours
 from visterm.retrieval import Neighbours
 
+pytestmark = pytest.mark.usefixtures("few_suffice")
+
 
 def results_of(searcher, query="pear/3.jpg", k=29, **options):
     return [(row["path"], row["score"]) for row in searcher.search(query, k, **options)[0]["results"]]
@@ -73,6 +75,7 @@ def test_a_graph_belongs_to_its_similarity(mine, said):
 
 
 def test_neighbours_can_be_left_out(mine):
+    visterm("train", "--learner", "oasis", "--set", "oasis.C=0.01", cwd=mine)
     with_them = results_of(Searcher(mine / "runs/fruit"))
     visterm("features", "fruit", "--set", "search.neighbours=none", cwd=mine)
     searcher = Searcher(mine / "runs/fruit")

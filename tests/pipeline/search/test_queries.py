@@ -129,7 +129,7 @@ def test_many_kinds_of_queries_at_once(finished, outside):
     assert [answer["query"] for answer in answers] == [*files, "id:1", "plum/2.jpg"]
     assert all(len(answer["results"]) == 2 for answer in answers)
     rows = visterm("search", "id:1", "id:2", "-k", "1", "--format", "csv", cwd=finished).stdout.splitlines()
-    assert rows[0] == "query,rank,id,path,score,labels"
+    assert rows[0] == "query,rank,id,path,score,labels,probability"
     assert [row.split(",")[:2] for row in rows[1:]] == [["id:1", "1"], ["id:2", "1"]]
     assert visterm("annotate", "id:1", "-k", "1", cwd=finished).stdout.startswith("id:1\n")
     assert "give images or --label, not both" in refused("annotate", "id:1", "--label", "pear", cwd=finished)

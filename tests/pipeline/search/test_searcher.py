@@ -7,17 +7,22 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from running import visterm
+from scipy import sparse
 
+from visterm import LabelEditor, Searcher, open_run
 from visterm.learners import Blend, KNNAnnotator, load_learner
 from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
-from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search import opened
 from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.run import run_at
 
 
 def test_as_many_results_as_there_are(searcher):
@@ -27,6 +32,32 @@ def test_as_many_results_as_there_are(searcher):
     assert len(answer["results"]) == 30
     with pytest.raises(UserError, match="k 0: give a number of at least 1"):
         searcher.annotate("id:1", k=0)
+
+
+def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
+    monkeypatch.chdir(finished)
+    for run in ("fruit", "runs/fruit", finished / "runs/fruit"):
+        assert len(Searcher(run).images) == len(open_run(run).paths) == 30
+    with monkeypatch.context() as patch:  # images in a folder that looks like a run
+        patch.setattr(Path, "is_dir", lambda path: path.name == "collection" or os.path.isdir(path))
+        assert run_at("fruit").folder == Path("runs/fruit")
+    monkeypatch.chdir(finished / "fruit")
+    monkeypatch.setenv("VISTERM_RUNS", "../runs")
+    assert len(Searcher("fruit").images) == len(open_run("fruit").paths) == 30
+    for opener in (Searcher, open_run, LabelEditor):
+        with pytest.raises(UserError, match=r"no run fruits in \.\./runs \(did you mean fruit\?\)"):
+            opener("fruits")
+
+
+def test_a_query_that_compiles_kernels_says_so(finished, outside, monkeypatch, capsys):
+    read = opened.read_queries
+    monkeypatch.setattr(opened, "read_queries", lambda *arguments: numba.njit(lambda x: x + 1)(1) and read(*arguments))
+    searcher = Searcher(finished / "runs/fruit", console=Console())
+    capsys.readouterr()
+    searcher.queries(["id:1", "pear/0.jpg"])  # of the run, whose vectors are there
+    assert capsys.readouterr().err == ""
+    searcher.queries([str(outside / "pear/new.jpg")])
+    assert capsys.readouterr().err.startswith("compiling kernels, up to half a minute")
 
 
 def test_every_learner_answers_as_the_command_does(searcher, finished):
@@ -129,7 +160,7 @@ def test_of_a_model_that_was_saved_before_there_were_shares_all_counts(mine):
     searcher = Searcher(mine / "runs/fruit")
     for name in ("oasis", "wsabie"):
         learner = searcher.learner(name)
-        assert (searcher.share(name), learner.whiten, learner.is_whitened()) == (1, False, False)
+        assert (searcher.share(name), learner.is_whitened()) == (1, False)
         assert searcher.blend(name) is learner
         assert searcher.index(name).learner is learner
         (answer,) = searcher.search("id:8", k=29, learner=name)
@@ -205,8 +236,31 @@ def test_the_nearest_labels_need_no_training(searcher, outside, mine, capsys):
     assert [answer["labels"][0]["label"] for answer in by_default] == ["apple", "pear", "plum"]
     assert by_default == told.annotate(outside, learner="knn") == searcher.annotate(outside, learner="knn")
     assert capsys.readouterr().err.count("by knn, which needs no training; no learner of run fruit") == 1
-    with pytest.raises(UserError, match="no trained wsabie"):
-        told.search_label("plum")
+
+
+def test_without_a_learner_of_labels_the_labelled_photos_rank(mine, capsys):
+    shutil.rmtree(mine / "runs/fruit/learners/wsabie")
+    searcher = Searcher(mine / "runs/fruit", console=Console())
+    (answer,) = searcher.search_label("plum", k=30)
+    assert answer["query"] == "plum"
+    assert [result["labels"] for result in answer["results"][:10]] == [["plum"]] * 10
+    line = "by oasis, similarity to the mean of the images labelled plum: no learner that ranks labels is used"
+    assert capsys.readouterr().err.splitlines()[-1] == line
+    plums = [row for row, image in enumerate(searcher.images) if "plum" in image.labels]
+    mean = np.asarray(searcher.X[plums].mean(axis=0), np.float32)
+    Q = sparse.csr_matrix(mean / np.linalg.norm(mean))
+    expected = searcher.ranking_index("oasis").search(Q, k=30)
+    assert [searcher.place[result["id"]] for result in answer["results"]] == expected.indices[0].tolist()
+    np.testing.assert_allclose([result["score"] for result in answer["results"]], expected.scores[0], rtol=1e-4)
+
+    (both,) = searcher.search_label(["plum", "pear"], k=3, learner="cosine", not_label="plum", offset=1)
+    assert [result["labels"] for result in both["results"]] == [["pear"]] * 3
+    assert [result["rank"] for result in both["results"]] == [2, 3, 4]
+    with pytest.raises(UserError, match="no label 'plumb'; did you mean plum"):
+        searcher.search_label("plumb")
+    with pytest.raises(UserError, match="no trained wsabie"):  # it was asked for
+        searcher.search_label("plum", learner="wsabie")
+    assert line in visterm("search", "--label", "plum", "-k", 1, cwd=mine).stderr
 
 
 def test_the_nearest_labels_are_those_of_the_moment(run):

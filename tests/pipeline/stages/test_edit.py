@@ -156,11 +156,12 @@ def test_names_of_any_bytes(mine):
 
 def test_what_cannot_be_read_is_reported_and_the_rest_is_added(mine):
     (mine / "more/pear/broken.jpg").write_bytes(b"no image")
-    done = json.loads(visterm("add", "more/pear", "--json", cwd=mine, check=2).stdout)
+    done = json.loads(visterm("add", "more/pear", "--json", cwd=mine, check=1).stdout)
     assert (done["skipped"], done["n_images"]) == (1, 32)
     assert done["refused"] == [{"path": str(mine / "more/pear/broken.jpg"), "reason": "not an image"}]
-    result = visterm("add", "more/plum/new0.jpg", "more/pear/broken.jpg", cwd=mine, check=2)
+    result = visterm("add", "more/plum/new0.jpg", "more/pear/broken.jpg", cwd=mine, check=1)
     assert "33 in run fruit" in result.stderr
+    visterm("add", "more/pear/broken.jpg", cwd=mine, check=2)  # nothing was added
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_add_refuses_what_is_a_mistake(mine, arguments, message):
     os.mkfifo(mine / "pipe.jpg")
     shutil.copy(mine / "more/pear/new0.jpg", mine / "fruit/.hidden.jpg")
     before = catalogue_rows(mine)
-    assert refused("add", *arguments, cwd=mine) == f"visterm: {message}"
+    assert refused("add", *arguments, cwd=mine).startswith(f"visterm: {message}")
     assert catalogue_rows(mine) == before
 
 
@@ -300,7 +301,7 @@ def test_a_name_with_two_meanings_is_refused(mine):
     ],
 )
 def test_remove_refuses_what_is_a_mistake(mine, arguments, message):
-    assert refused("remove", *arguments, cwd=mine) == f"visterm: {message}"
+    assert refused("remove", *arguments, cwd=mine).startswith(f"visterm: {message}")
     assert len(counts_by_path(mine)) == 30
 
 

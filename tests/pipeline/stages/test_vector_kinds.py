@@ -320,7 +320,8 @@ def test_models_and_settings_that_are_refused_leave_nothing_behind(tmp_path, wri
 def test_a_missing_runtime_is_named(finished, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     load_extractor.cache_clear()  # as in a process of its own
-    needed = "visterm: features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'"
+    install = f"{sys.executable} -m pip install 'onnx>=1.17' 'onnxruntime>=1.21'"
+    needed = f"visterm: features.kind=onnx needs onnxruntime: {install}"
     shutil.copy(finished / "fruit/pear/3.jpg", tmp_path / "q.jpg")
     assert refused("search", tmp_path / "q.jpg", cwd=finished) == needed
     assert refused("features", "fruit", "--run", "new", "--config", "runs/fruit/config.yaml", cwd=finished) == needed
@@ -596,6 +597,46 @@ def test_labels_of_the_table_and_of_a_file(table):
     assert {path: own for path, own in found.items() if own} == {"<0>": {"x": 1.0, "y": 1.0}, "<1>": {"x": 1.0}}
     visterm(*arguments, "--set", "collection.labels=none", cwd=table)
     assert "no labelled training images" in refused("train", cwd=table)
+
+
+def test_a_folder_of_clip_retrieval_is_one_command(tmp_path, write_images):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    write_images(tmp_path / "photos/fruit", NAMES)
+    for folder in ("img_emb", "text_emb", "metadata"):
+        (tmp_path / "clip" / folder).mkdir(parents=True)
+    for i in range(4):
+        rows = slice(10 * i, 10 * i + 10)
+        np.save(tmp_path / f"clip/img_emb/img_emb_{i}.npy", made_up()[rows].astype(np.float16))
+        np.save(tmp_path / f"clip/text_emb/text_emb_{i}.npy", made_up(1)[rows].astype(np.float16))
+        ids = [f"photos/fruit/{name}" for name in NAMES[rows]]  # as the command line of clip-retrieval named them
+        pq.write_table(pa.table({"image_path": ids, "caption": ids}), tmp_path / f"clip/metadata/metadata_{i}.parquet")
+    told = visterm("features", "photos/fruit", "--vectors", "clip", *small(), cwd=tmp_path)
+    assert "vectors of 4 files, img_emb/img_emb_0.npy to img_emb/img_emb_3.npy; ids from column" in told.stderr
+    assert list(rows_by_path(tmp_path / "runs/fruit")) == sorted(NAMES)
+    for path, row in rows_by_path(tmp_path / "runs/fruit").items():
+        expected = unit(made_up().astype(np.float16).astype(np.float64))[NAMES.index(path)]
+        np.testing.assert_allclose(row, halved(expected), atol=1e-3)
+    patterns = ("--vectors", "clip/img_emb/*.npy", "--ids", "clip/metadata/*.parquet")
+    visterm("features", *patterns, *small(), cwd=tmp_path)  # the run is named after the folder of the pattern
+    assert len(rows_by_path(tmp_path / "runs/img_emb")) == 40
+    metadata = pa.table({"image_path": [str(tmp_path / "photos/fruit" / name) for name in NAMES]})
+    pq.write_table(metadata, tmp_path / "ids.parquet")
+    visterm("features", *patterns[:3], "ids.parquet", "--run", "absolute", *small(), cwd=tmp_path)
+    assert Searcher(tmp_path / "runs/absolute").root == tmp_path / "photos/fruit"
+
+
+def test_a_file_of_vectors_searches_a_run_of_a_network(mine):
+    rows = rows_by_path(mine / "runs/fruit")
+    np.save(mine / "query.npy", np.stack([rows["pear/3.jpg"], 2 * rows["pear/3.jpg"]]))
+    np.save(mine / "wide.npy", np.ones(17, np.float32))
+    answers = json_of("search", "query.npy", "fruit/plum/1.jpg", "--learner", "cosine", "-k", 3, cwd=mine)
+    assert [answer["query"] for answer in answers] == ["query.npy[0]", "query.npy[1]", "fruit/plum/1.jpg"]
+    assert answers[0]["results"][0]["path"] == "pear/3.jpg"
+    assert answers[0]["results"] == answers[1]["results"]
+    said = visterm("search", "wide.npy", "--learner", "cosine", cwd=mine, check=2).stderr
+    assert "wide.npy: vectors of 17 numbers; those of the run have 16" in said
 
 
 def test_parquet(table):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import cv2
@@ -136,13 +137,38 @@ def test_a_table_that_makes_no_sense_is_refused(read, tmp_path, name, content, m
     assert "\n" not in str(error.value)
 
 
-def write_photo(file: Path, taken: str | None):
+def write_photo(file: Path, taken: str | None, camera: str | None = None):
     pixels = np.random.default_rng(len(file.name)).integers(0, 256, (96, 128, 3), np.uint8)
     exif = Image.Exif()
     if taken is not None:
         exif[0x0132] = taken
+    if camera is not None:
+        exif[0x0110] = camera
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(cv2.resize(pixels[:24, :32], (128, 96))).save(file, exif=exif)
+
+
+def test_camera_and_place_are_fields_also_of_a_run_of_an_earlier_version(tmp_path):
+    for i, camera in enumerate(("X100", "D70", None)):
+        write_photo(tmp_path / f"photos/{i}.jpg", "2024:05:03 14:22:10", camera)
+    visterm("features", "photos", *SMALL, "--set", "features.n_visterms=4", cwd=tmp_path)
+
+    def paths(*options):
+        (answer,) = json_of("search", "id:3", "--learner", "cosine", *options, cwd=tmp_path)
+        return {result["path"]: result["fields"] for result in answer["results"]}
+
+    fields = {"date": "2024-05-03T14:22:10", "date_source": "exif"}
+    assert paths("--where", "camera=X100") == {"0.jpg": {"camera": "X100", **fields}}
+    with sqlite3.connect(tmp_path / "runs/photos/collection/catalogue.sqlite") as db:
+        db.execute("UPDATE fields SET taken = json_extract(taken, '$.date')")
+    db.close()
+    assert paths("--after", "2024-05-03") == {"0.jpg": fields, "1.jpg": fields}
+    visterm("features", "photos", cwd=tmp_path)  # reads EXIF once more
+    assert list(paths("--where", "camera!=X100")) == ["1.jpg"]
+    assert "reading dates" not in visterm("features", "photos", cwd=tmp_path).stderr
+    (tmp_path / "photos/metadata.csv").write_text("file_name,camera\n0.jpg,mine\n")  # the table comes first
+    visterm("features", "photos", *SETTINGS[-4:], cwd=tmp_path)
+    assert list(paths("--where", "camera=mine")) == ["0.jpg"]
 
 
 def test_from_a_manifest_to_filtered_searches(tmp_path):

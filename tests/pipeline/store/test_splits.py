@@ -48,6 +48,8 @@ def test_labels_and_splits_by_path(scan, extract, expected):
         (["2023/05/1.jpg", "2024/12/2.jpg"], "flat", (None, None)),
         (["2023-05-01/1.jpg", "20240517/2.jpg", "Photos from 2024/1.jpg"], "flat", (None, None)),
         (["DCIM/100CANON/1.jpg", "DCIM/101_FUJI/2.jpg"], "flat", (None, None)),
+        (["00000/000000004.jpg", "00001/000010002.jpg"], "flat", (None, None)),  # shards of img2dataset
+        (["00000/00000_00004.ppm", "00001/00001_00002.ppm"], "classes", ("00000", None)),
         (["2023/dog/1.jpg", "2024/cat/2.jpg", "2024/3.jpg"], "classes/1", ("dog", None)),
         (["Takeout/Google Photos/dog/1.jpg", "Takeout/Google Photos/cat/1.jpg"], "classes/2", ("dog", None)),
         (["0001/1.jpg", "1999/2.jpg", "2999/1.jpg"], "classes", ("0001", None)),  # numbers of products
@@ -82,7 +84,9 @@ def test_the_level_of_the_labels_can_be_chosen(level, labels):
 def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
     scan("2023/dog/1.jpg", "2024/cat/2.jpg")
     (line,) = collection.label_source()[1]
-    assert line.startswith("folders 2023, 2024 name no label: dates, cameras, or a folder that holds all others; --set")
+    assert line.startswith(
+        "folders 2023, 2024 name no label: dates, cameras, shards, or a folder that holds all others; --set"
+    )
     assert collection.label_sizes() == {"dog": 1, "cat": 1}
     scan(settings=["collection.label_level=1"])
     assert collection.label_source() == ("the folders", [])

@@ -10,6 +10,7 @@ import pytest
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.labels import read_labels
 from visterm.pipeline.store.splits import Layout
 
@@ -361,3 +362,23 @@ def test_a_damaged_table_is_read_or_refused_in_one_line(tmp_path):
             json.dumps([[read.labels(path) for path in PHOTOS], read.fields], ensure_ascii=False).encode()
     assert n_read > 50
     assert not [line for line in refusals if "\n" in line or len(line) > 1000]
+
+
+def test_a_folder_of_img2dataset_has_fields_and_no_labels(collection, tmp_path, scan, extract):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    photos = [f"{shard:05d}/{shard:05d}{i:04d}.jpg" for shard in range(2) for i in (0, 1, 3)]  # 2 was not downloaded
+    for shard in range(2):
+        keys = [f"{shard:05d}{i:04d}" for i in range(4)]
+        rows = {"key": keys, "status": ["success"] * 4, "caption": [f"a photo {key}" for key in keys], "width": [9] * 4}
+        pq.write_table(pa.table(rows), tmp_path / f"{shard:05d}.parquet")
+    settings = [f"collection.labels={tmp_path}/*.parquet", "collection.label_column=none"]
+    scan(*photos, settings=settings)
+    images = extract()
+    assert [image.path for image in images] == photos
+    assert not any(image.labels for image in images)
+    lines = collection.label_source()[1]
+    assert any("1 row without an image of the collection, such as 000000002" in line for line in lines)
+    fields = read_fields(collection)
+    assert [fields[image.id].given["caption"] for image in images] == [f"a photo {path[6:15]}" for path in photos]
