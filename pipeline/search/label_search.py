@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from visterm.pipeline.console import one_line
@@ -33,7 +33,7 @@ class SearchOutcome:
     queries: Queries  # as they were searched with
     ranked: dict[int, Ranked]  # best first, by the position of each query that could be read
     calibration: Calibration | str  # how likely results share a label with the query, or why it is not known
-    probabilities: dict[int, list[float]]  # of these results, where it is known
+    probabilities: dict[int, list[float]] = field(default_factory=dict)  # of these results, where it is known
 
 
 class LabelSearcher(RunLearners):
@@ -67,7 +67,7 @@ class LabelSearcher(RunLearners):
             there = self._first_there(best, request.offset + request.k)[request.offset :]
             ranked = list(zip(best[there].tolist(), scores[order[there]].tolist(), strict=True))
         query = Queries([" + ".join(labels)], self.X[:0], [], [], {}, [None])
-        return SearchOutcome(replace(request, learner=name), query, {0: ranked}, calibration, {})
+        return SearchOutcome(replace(request, learner=name), query, {0: ranked}, calibration)
 
     def _find_as_labelled(self, labels: Sequence[str], request: SearchRequest) -> SearchOutcome:
         """Rank the images by their similarity to the mean of those with each label."""

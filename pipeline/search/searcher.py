@@ -151,7 +151,7 @@ class Searcher(LabelSearcher):
         ranked = rank(self, read.Q, read.rows, request, skipped=skipped, contents=contents) if read.place else []
         results = dict(zip(read.place, ranked, strict=True))
         if isinstance(calibration, str):
-            return SearchOutcome(request, read, results, calibration, {})
+            return SearchOutcome(request, read, results, calibration)
         likely = self._probabilities(calibration, read, request, ranked)
         for place, of_query in likely.items():
             n_likely = sum(one >= (request.min_probability or 0) for one in of_query)  # they never rise along a ranking
