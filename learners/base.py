@@ -85,6 +85,11 @@ class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, Base
         """Whether the class replaces a method that `_sides` would otherwise serve."""
         return getattr(type(self), method) is not getattr(SimilarityLearner, method)
 
+    @property
+    def has_teachers(self) -> bool:
+        """Whether the fitted learner has recorded which images taught it, in `teachers_`."""
+        return "teachers_" in vars(self)
+
     def _check_fitted(self) -> None:
         check_is_fitted(self)
 

@@ -18,7 +18,8 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from .checks import check_share
 from .maps import Map, SideBySide, scaled

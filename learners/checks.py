@@ -7,7 +7,8 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 
 def check_integer(name: str, value: Any, *, minimum: int) -> None:

@@ -65,13 +65,7 @@ def load_learner(
     ValueError
         No learner there, one of an unknown class or another format version, or a missing or damaged file.
     """
-    return restored(folder, *storage.load(folder, mmap_mode=mmap_mode, verify=verify))
-
-
-def restored(
-    folder: str | os.PathLike[str], name: str, params: dict[str, Any], state: dict[str, Any]
-) -> SimilarityLearner:
-    """Learner of what `storage.load` read from `folder`; errors as of `load_learner`."""
+    name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
     try:
         kind: Any = LEARNERS[name]
         if "whiten" not in params and "whiten" in kind().get_params():
@@ -110,7 +104,7 @@ def load_similarity(folder: str | os.PathLike[str], *, mmap_mode: str | None = N
     ValueError
         As `load_learner`.
     """
-    saved = name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
+    name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify, tables=False)
     kind = BilinearSimilarity
     if (
         name == "OASIS"
@@ -123,4 +117,4 @@ def load_similarity(folder: str | os.PathLike[str], *, mmap_mode: str | None = N
         with contextlib.suppress(Exception):  # load_learner says what is wrong
             similarity._check_state()
             return similarity
-    return restored(folder, *saved)
+    return load_learner(folder, mmap_mode=mmap_mode, verify=verify)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from .maps import Affine, Map, Unit
 from .sums import product, row_lengths, unit_rows

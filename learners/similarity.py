@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from .maps import Map
 from .sides import UNIT_ROWS, VECTORS, Side, Sides, Whitening, bilinear, dense, scores_of, space_of
@@ -86,11 +87,6 @@ class Similarity:
 
     def _check_fitted(self) -> None:
         """Refuse a learner that has not learned."""
-
-    @property
-    def has_teachers(self) -> bool:
-        """Whether the fitted learner has recorded which images taught it, in `teachers_`."""
-        return "teachers_" in vars(self)
 
     def is_whitened(self) -> bool:
         """Whether the fitted learner has learned in whitened vectors."""
@@ -267,7 +263,8 @@ class Similarity:
 
     def _fit_as_they_are(self, X: Any) -> bool:
         """Whether images need no more checks: of one query, those of scikit-learn take as long as a product with W."""
-        if type(X) not in (np.ndarray, sp.csr_array, sp.csr_matrix) or X.ndim != 2:
+        plain = (sp.csr_array, sp.csr_matrix) if sp.issparse(X) else (np.ndarray,)
+        if type(X) not in plain or X.ndim != 2:
             return False
         return (
             X.dtype == np.float32
@@ -315,3 +312,9 @@ class BilinearSimilarity(Similarity):
 
     def _matrix(self) -> np.ndarray:
         return np.asarray(self.W_)
+
+    def _check_state(self) -> None:
+        d, whitening = self.n_features_in_, self._whitening
+        shapes = [self.W_.shape] if whitening is None else [self.W_.shape, whitening.matrix.shape]
+        if any(shape != (d, d) for shape in shapes) or (whitening and whitening.shift.shape != (d,)):
+            raise ValueError("its matrices do not fit its vectors")

@@ -17,7 +17,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from .rows import readonly
 
@@ -94,8 +95,8 @@ def inner_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def _blas() -> Any:
-    """The controller of BLAS, made once: it looks through all libraries of the process."""
+def _blas(with_scipy: bool) -> Any:
+    """The controller of BLAS, made once with the library of NumPy, and once SciPy has loaded its own with both."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -103,7 +104,7 @@ def _blas() -> Any:
 
 def one_thread() -> AbstractContextManager:
     """Context in which BLAS takes one thread, since its sums depend on how many there are."""
-    return _blas().limit(limits=1, user_api="blas")
+    return _blas("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from . import plain
 from .compiled import Imported, njit

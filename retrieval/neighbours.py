@@ -34,7 +34,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from . import plain
 from .compiled import njit

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from . import plain
 from .compiled import njit

@@ -45,8 +45,7 @@ def make_index(
     `trained_from` identifies the training of the learner; `is_current` says whether the run still holds the gallery.
     With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus cannot be updated now.
     """
-    from scipy import sparse
-
+    from visterm import sparse
     from visterm.retrieval import ExactIndex
 
     settings = config.index
@@ -174,7 +173,7 @@ def forget_index(run: Run, config: Config, name: str) -> None:
 
 def _milliseconds(gallery: Any) -> float:
     """Estimated time of an exact query on one core, measured with a million sparse and 100,000 dense images."""
-    from scipy import sparse
+    from visterm import sparse
 
     if not sparse.issparse(gallery):
         return 0.3e-6 * gallery.size
