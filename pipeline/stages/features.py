@@ -187,8 +187,8 @@ def _changed_here(run: Run, config: Config) -> str:
     saved, asked = (
         flat(
             {
-                # Only learners depend on triplets.
-                "collection": configuration.collection.model_dump(exclude={"triplets"}),
+                # Only learners depend on triplets, and on which of their rows are skipped.
+                "collection": configuration.collection.model_dump(exclude={"triplets", "skip_bad_rows"}),
                 "split": configuration.split.model_dump(),
                 "features": configuration.features.model_dump(),
             }
