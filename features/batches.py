@@ -9,13 +9,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import joblib
 import numpy as np
 
-from .decoding import enlarge_to_side, shrink_to_side, side_of
+from .decoding import as_rgb, enlarge_to_side, shrink_to_side, side_of
 from .depth import RULES, Rules
-from .descriptors import as_rgb
 from .images import ImageError, read_picture
+from .parameters import effective_n_jobs
 
 BATCH = 32  # images whose blocks are assigned to visterms together
 DISTRIBUTED_BATCH = 128  # images per task of `distribute`, which carries the codebook of some MB
@@ -91,7 +90,7 @@ def run_batches(
     if distribute is not None:
         yield from distribute(function, ((start, list(batch)) for start, batch in _batches(images, DISTRIBUTED_BATCH)))
         return
-    n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+    n_jobs = 1 if n_jobs is None else effective_n_jobs(n_jobs)
     if n_jobs == 1:
         yield from (function(*batch) for batch in _batches(images))
         return

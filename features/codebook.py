@@ -14,11 +14,9 @@ from typing import Any, Self
 
 import numba
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .nearest import NearestCenters, squared_distance
+from .parameters import Parameters, check_fitted, check_random_state
 
 MOST_SPREAD = 256  # clusters whose first centres are chosen by k-means++, which costs a pass over the points each
 
@@ -177,7 +175,7 @@ def kmeans(
     return centers
 
 
-class Codebook(BaseEstimator):
+class Codebook(Parameters):
     """k-means codebook of block descriptors.
 
     Parameters
@@ -272,7 +270,7 @@ class Codebook(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         if hasattr(self, "centers_"):
             self._search  # noqa: B018  # built once here, not by each worker that gets a copy
-        return super().__getstate__()
+        return dict(vars(self))
 
     def predict(self, descriptors: Any) -> np.ndarray:
         """Return the number of the nearest centre of every descriptor.
@@ -292,7 +290,7 @@ class Codebook(BaseEstimator):
         ValueError
             Another number of features than the centres'.
         """
-        check_is_fitted(self)
+        check_fitted(self, "centers_")
         descriptors = _as_points(descriptors)
         if descriptors.shape[1] != self.centers_.shape[1]:
             raise ValueError(f"descriptors have {descriptors.shape[1]} features, the codebook {self.centers_.shape[1]}")

@@ -11,10 +11,9 @@ from typing import Any, Self
 
 import numba
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from .codebook import kmeans
+from .parameters import Parameters, check_fitted
 
 
 @numba.njit(cache=True, nogil=True)
@@ -30,7 +29,7 @@ def color_rows(image: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
             target[x] = table[np.uint32((r & 248) << 7 | (g & 248) << 2 | b >> 3)]
 
 
-class Palette(BaseEstimator):
+class Palette(Parameters):
     """Typical colours of the training images, and the palette colour of every pixel.
 
     Parameters
@@ -137,7 +136,7 @@ class Palette(BaseEstimator):
         ValueError
             `image` is not RGB of 8 bits.
         """
-        check_is_fitted(self)
+        check_fitted(self, "colors_")
         image = np.asarray(image)
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise ValueError(f"image must be uint8 RGB of shape (H, W, 3), not {image.dtype} {image.shape}")

@@ -715,3 +715,29 @@ _PILLOW_REASONS = (
     ("no colours", "unsupported kind ({})"),  # see _Tiff
     ("not supported", "unsupported kind ({})"),
 )
+
+
+def as_rgb(image: np.ndarray) -> np.ndarray:
+    """Return an image as contiguous RGB, a grey one with three equal channels.
+
+    Parameters
+    ----------
+    image : ndarray of uint8, (H, W) or (H, W, 3)
+
+    Returns
+    -------
+    ndarray of uint8, (H, W, 3)
+
+    Raises
+    ------
+    ValueError
+        Another shape or type.
+    """
+    image = np.asarray(image)
+    if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
+        raise ValueError(
+            f"an image must be a uint8 array of shape (H, W, 3) or (H, W), not {image.dtype} {image.shape}"
+        )
+    if image.ndim == 2:
+        image = np.repeat(image[:, :, None], 3, axis=2)
+    return np.ascontiguousarray(image)

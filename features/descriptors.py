@@ -20,6 +20,7 @@ import numba
 import numpy as np
 
 from .blocks import blocks_in, check_grid, level_shapes, pad_to_block, shrink
+from .decoding import as_rgb
 from .texture import N_PATTERNS, UNIFORM_PATTERNS, lbp_patterns
 
 if TYPE_CHECKING:
@@ -124,32 +125,6 @@ def _count_blocks(
         n = ((height - block_size) // stride + 1) * ((width - block_size) // stride + 1)
         _sum_blocks(cells, block_size // cell, stride // cell, out[row : row + n])
         row += n
-
-
-def as_rgb(image: np.ndarray) -> np.ndarray:
-    """Return an image as contiguous RGB, a grey one with three equal channels.
-
-    Parameters
-    ----------
-    image : ndarray of uint8, (H, W) or (H, W, 3)
-
-    Returns
-    -------
-    ndarray of uint8, (H, W, 3)
-
-    Raises
-    ------
-    ValueError
-        Another shape or type.
-    """
-    image = np.asarray(image)
-    if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
-        raise ValueError(
-            f"an image must be a uint8 array of shape (H, W, 3) or (H, W), not {image.dtype} {image.shape}"
-        )
-    if image.ndim == 2:
-        image = np.repeat(image[:, :, None], 3, axis=2)
-    return np.ascontiguousarray(image)
 
 
 def describe(

@@ -17,9 +17,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .batches import Distribute, Failure, Limits, check_images, read_pixels, run_batch, run_batches
 from .blocks import block_grid, check_grid
@@ -32,7 +29,9 @@ from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
 from .images import MAX_PIXELS, read_file
-from .visterms import TERM_FREQUENCIES, VistermWeighting, co_occurrence_order, count_visterms
+from .parameters import Transformer, check_fitted, check_random_state
+from .visterms import VistermWeighting, co_occurrence_order, count_visterms
+from .weights import TERM_FREQUENCIES
 
 Progress = Callable[[int, int], object]  # called with the number of images read, and of all
 
@@ -129,7 +128,7 @@ class _Layout(NamedTuple):
 # ---------------------------------------------------------------------------------------------------------------
 
 
-class VistermExtractor(TransformerMixin, BaseEstimator):
+class VistermExtractor(Transformer):
     """Turn images into sparse visterm vectors.
 
     Parameters
@@ -475,7 +474,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ValueError
             The codebook is a forest, or `random_state` is not an integer: the sampled blocks are unknown.
         """
-        check_is_fitted(self)
+        check_fitted(self, "weighting_")
         if self.palette_ is None or not isinstance(self.random_state, Integral):
             raise ValueError("counting training images as new needs a k-means codebook and an integer random_state")
         images = self._checked(images)
@@ -630,7 +629,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ImageError
             A path cannot be read, unless `on_error` is "skip".
         """
-        check_is_fitted(self)
+        check_fitted(self, "weighting_")
         return self.weighting_.transform(self.count(images))
 
     def count(self, images: Iterable[Any]) -> sp.csr_matrix:
@@ -651,7 +650,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ImageError
             A path cannot be read, unless `on_error` is "skip".
         """
-        check_is_fitted(self, ["codebook_"])
+        check_fitted(self, "codebook_")
         self._check_on_error()
         counts, failures = self._count(check_images(images))
         _warn(failures, counts.shape[0])
@@ -702,7 +701,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     def _describe_blocks(self, image: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Return boxes, cells (n_blocks, n_grids) or None, and visterms in the codebook (n_blocks, 1 or n_trees)."""
-        check_is_fitted(self, ["codebook_"])
+        check_fitted(self, "codebook_")
         if isinstance(image, (str, os.PathLike)):
             image = self.read(image)
         if not isinstance(image, Picture):
@@ -770,7 +769,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             Gets ``palette.npy`` and ``codebook.npy``, or ``filters.npy``, ``nodes.npy`` and ``roots.npy`` of a forest;
             ``idf.npy``; and ``extractor.json`` (settings, format version and checksums), written last.
         """
-        check_is_fitted(self)
+        check_fitted(self, "weighting_")
         save_extractor(self, folder)
 
     @classmethod

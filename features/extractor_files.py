@@ -16,13 +16,7 @@ from .decoding import StrPath
 from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
-
-FORMAT = 6  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
-_FORMATS = {5: {"reading": 1}, FORMAT: {}}  # that can be read, with settings that they lack
-ARRAYS = {
-    "palette": np.float32, "codebook": np.float32, "idf": np.float64,
-    "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
-}  # fmt: skip
+from .weights import ARRAYS, FORMAT, FORMATS, read_array, read_saved
 
 
 def save_extractor(extractor: Any, folder: StrPath) -> None:
@@ -53,16 +47,11 @@ def save_extractor(extractor: Any, folder: StrPath) -> None:
 
 def load_extractor(cls: type, folder: StrPath) -> Any:
     """Read an extractor as an object of the class; see `VistermExtractor.load`."""
-    folder = pathlib.Path(folder)
+    folder, record = read_saved(folder)
     try:
-        record = json.loads((folder / "extractor.json").read_text(encoding="utf-8"))
-        version = record["format"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{folder} holds no readable extractor: {error!r}") from error
-    if version not in _FORMATS:
-        raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
-    try:
-        extractor = cls(**_FORMATS[version] | record["settings"] | {"cells": tuple(record["settings"]["cells"])})
+        extractor = cls(
+            **FORMATS[record["format"]] | record["settings"] | {"cells": tuple(record["settings"]["cells"])}
+        )
         n_centers = extractor._layout().per_cell
         shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
         if extractor.codebook == "forest":
@@ -72,7 +61,7 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
                 "palette": (extractor.n_colors, 3),
                 "codebook": (None, extractor.n_colors + N_PATTERNS),  # fewer than n_centers of few blocks
             }
-        arrays = {name: _load_array(folder, name, record["crc32"][name], shapes[name]) for name in shapes}
+        arrays = {name: read_array(folder, name, record["crc32"][name], shapes[name]) for name in shapes}
         if extractor.codebook == "forest":
             extractor.palette_ = None
             extractor.codebook_ = extractor._forest().set_trees(arrays["filters"], arrays["nodes"], arrays["roots"])
@@ -93,16 +82,3 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
 def _plain(value: Any) -> Any:
     """Convert NumPy numbers for JSON."""
     return value.item() if isinstance(value, np.generic) else str(value)
-
-
-def _load_array(folder: pathlib.Path, name: str, crc32: int, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Read one array; None in the shape stands for any length."""
-    path = folder / f"{name}.npy"
-    if zlib.crc32(path.read_bytes()) != crc32:
-        raise ValueError(f"{path.name} does not have the checksum it was saved with")
-    array = np.load(path, allow_pickle=False)
-    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
-        raise ValueError(f"{path.name} has shape {array.shape}, not {shape}")
-    if array.dtype != ARRAYS[name]:
-        raise ValueError(f"{path.name} holds {array.dtype}, not {np.dtype(ARRAYS[name])}")
-    return array

@@ -18,18 +18,14 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import cv2
-import joblib
 import numba
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
-from sklearn.tree import ExtraTreeClassifier
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .blocks import check_grid, pad_to_block, pyramid
-from .descriptors import as_rgb
+from .decoding import as_rgb
 from .haar import CELLS, N_CHANNELS, N_COLORS, haar_filters, respond, response, sum_cells
+from .parameters import Parameters, check_fitted, check_random_state
 
 N_FILTERS = 500  # drawn for colours, and as many for gradients; the nodes choose among them
 
@@ -87,7 +83,7 @@ def _preorder(tree: Any) -> np.ndarray:
     return nodes
 
 
-class ForestCodebook(BaseEstimator):
+class ForestCodebook(Parameters):
     """Random trees over Haar-like filters, each node of which is a visterm.
 
     Parameters
@@ -251,6 +247,8 @@ class ForestCodebook(BaseEstimator):
         seeds = check_random_state(random_state).randint(2**31 - 1, size=self.n_trees)
         n_leaves = (self.n_visterms // self.n_trees + 1) // 2  # a tree has one leaf more than inner nodes
 
+        from sklearn.tree import ExtraTreeClassifier
+
         def grow_tree(t: int) -> np.ndarray:
             first = 0 if t < (self.n_trees + 1) // 2 else N_FILTERS
             tree = ExtraTreeClassifier(
@@ -260,6 +258,8 @@ class ForestCodebook(BaseEstimator):
             nodes = _preorder(tree.tree_)
             nodes[nodes[:, 0] >= 0, 0] += first
             return nodes
+
+        import joblib
 
         trees = joblib.Parallel(self.n_jobs, prefer="threads")(
             joblib.delayed(grow_tree)(t) for t in range(self.n_trees)
@@ -327,7 +327,7 @@ class ForestCodebook(BaseEstimator):
         ndarray of float32, (n_blocks, n_filters)
             Whole numbers. The rows are in the order of `block_grid`.
         """
-        check_is_fitted(self, ["filters_"])
+        check_fitted(self, "filters_")
         levels = []
         for table, ys, xs in self._levels(image):
             levels.append(np.empty((len(ys) * len(xs), len(self.filters_)), dtype=np.float32))
@@ -336,7 +336,7 @@ class ForestCodebook(BaseEstimator):
 
     def _walk(self, image: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the counts of all visterms, and the leaves of all blocks."""
-        check_is_fitted(self, ["nodes_"])
+        check_fitted(self, "nodes_")
         counts, levels = np.zeros(self.n_visterms, dtype=np.int32), []
         for table, ys, xs in self._levels(image):
             levels.append(np.empty((len(ys) * len(xs), len(self.roots_)), dtype=np.int32))
@@ -402,6 +402,8 @@ def check_labels(y: Any, n_images: int) -> np.ndarray:
         raise ValueError("the forest codebook learns from labels: give one for each training image, fit(images, y)")
     if sp.issparse(y):
         raise ValueError("the forest codebook learns from one label an image; with several, use the k-means codebook")
+    from sklearn.utils.validation import column_or_1d
+
     y = column_or_1d(y)
     if len(y) != n_images:
         raise ValueError(f"{len(y)} labels do not fit {n_images} images: the forest codebook needs one for each")

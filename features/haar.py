@@ -13,9 +13,9 @@ from typing import Any
 
 import numba
 import numpy as np
-from sklearn.utils import check_random_state
 
 from .descriptors import _nearest_pixels
+from .parameters import check_random_state
 
 CELLS = 16  # along a side of a block
 N_COLORS = 3  # channels 0 ... 2: L, u, v

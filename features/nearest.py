@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import joblib
 import numba
 import numpy as np
+
+from .parameters import effective_n_jobs
 
 N_AXES = 16  # written out in `_lower_bounds`; a head has two numbers more
 LANES = 16  # float32 numbers in a vector register; groups are filled up to whole ones
@@ -300,10 +301,12 @@ class NearestCenters:
             bounds, to_groups = _aligned(self.largest_group), _aligned(self.arrays[4].size // 18)
             _nearest(padded[a:b], heads[a:b], self.arrays, slack, bounds, to_groups, labels[a:b], distances[a:b])
 
-        n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+        n_jobs = 1 if n_jobs is None else effective_n_jobs(n_jobs)
         if n_jobs == 1:
             search_rows(0, len(padded))
         else:
+            import joblib
+
             cuts = np.linspace(0, len(padded), 4 * n_jobs + 1).astype(int)
             joblib.Parallel(n_jobs=n_jobs, prefer="threads")(
                 joblib.delayed(search_rows)(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True)

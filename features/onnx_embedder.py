@@ -13,13 +13,10 @@ from typing import Any, Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from .batches import check_images
-from .decoding import Picture, decode_picture
+from .decoding import Picture, as_rgb, decode_picture
 from .depth import RULES, Rules
-from .descriptors import as_rgb
 from .images import MAX_PIXELS, StrPath, printable, read_file
 from .onnx_files import ModelFile, read_model
 from .onnx_graph import before_classifier, cells_of, inputs_of, suggest, with_output
@@ -37,6 +34,7 @@ from .onnx_session import (
     open_session,
     run_within,
 )
+from .parameters import Transformer, check_fitted
 from .presets import POOLS, PRESETS, RESIZES, mean_and_scale
 from .resizing import VERSION, resize, resize_as_before
 from .vector_tables import MAX_FEATURES, unit_rows
@@ -48,7 +46,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class ModelDescription(TypedDict):
-    """A model and the settings that an `OnnxEmbedder` uses with it; ready for JSON."""
+    """A model and the settings that an embedder uses with it; ready for JSON."""
 
     model: str
     size: list[int]  # height and width of the input
@@ -66,7 +64,7 @@ class ModelDescription(TypedDict):
     cells: list[int] | None  # rows and columns of the map whose mean the vector is
 
 
-class OnnxEmbedder(TransformerMixin, BaseEstimator):
+class OnnxEmbedder(Transformer):
     """Turn images into dense vectors with an ONNX image model, run by ONNX Runtime.
 
     Parameters
@@ -224,7 +222,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         ImportError
             As in `fit`.
         """
-        check_is_fitted(self)
+        check_fitted(self, "n_features_out_")
         remaining, rows = iter(check_images(images)), [np.empty((0, self.n_features_out_), np.float32)]
         while batch := [self._prepare(self._picture(image).pixels) for image in islice(remaining, self.batch)]:
             rows.append(self._run(np.stack(batch)))
@@ -275,7 +273,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         ImportError
             The package ``onnx`` is not installed.
         """
-        check_is_fitted(self)
+        check_fitted(self, "n_features_out_")
         picture = self._picture(image)
         prepared = self._prepare(picture.pixels)[None]
         vector = self._run(prepared)[0]
@@ -294,7 +292,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         ModelDescription
             A dictionary, ready for JSON.
         """
-        check_is_fitted(self)
+        check_fitted(self, "n_features_out_")
         cells, layer, classified = None, None, None
         with contextlib.suppress(ImportError, ValueError):  # no package onnx; no cells
             graph = self._read_model().parsed()
@@ -563,9 +561,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         return canvas.transpose(2, 0, 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in super().__getstate__().items() if name not in ("_network", "_only", "_map")
-        }
+        return {name: value for name, value in vars(self).items() if name not in ("_network", "_only", "_map")}
 
     # -----------------------------------------------------------------------------------------------------------
     # On disk
@@ -584,7 +580,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         ValueError
             The model has changed since `fit`.
         """
-        check_is_fitted(self)
+        check_fitted(self, "n_features_out_")
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self._read_model().copy_to(folder)
@@ -599,7 +595,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         (folder / "embedder.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: StrPath) -> OnnxEmbedder:
+    def load(cls, folder: StrPath) -> Self:
         """Read an embedder that `save` wrote. The model is read and checked at its first use.
 
         Parameters

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import joblib
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +17,7 @@ from visterm.extras import how_to_install
 
 from .images import printable
 from .onnx_files import ModelFile, n_nodes
+from .parameters import effective_n_jobs
 
 _PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 _FOLDER = "session.model_external_initializers_file_folder_path"  # where a model that is given as bytes has its weights
@@ -50,7 +50,7 @@ def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None
     if (n := n_nodes(model.data)) > MAX_NODES:
         raise ValueError(f"a graph of {n:,} nodes; at most {MAX_NODES:,} are supported")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+    options.intra_op_num_threads = 1 if n_jobs is None else effective_n_jobs(n_jobs)
     # Idle threads wait instead of spinning, which would take the cores from those that decode the next images.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.use_deterministic_compute = True

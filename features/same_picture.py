@@ -12,7 +12,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-from scipy.spatial import cKDTree
 
 from .resizing import resize
 
@@ -181,6 +180,8 @@ def _n_shared_keypoints(one: np.ndarray, other: np.ndarray) -> int:
     (places, descriptors), (others, of_others) = (
         (np.array([point.pt for point in points]), rows) for points, rows in sides
     )
+    from scipy.spatial import cKDTree  # a third of a second, which a service need not wait for
+
     near = cKDTree(others).query_ball_point(places, _KEYPOINT_SHIFT)
     return sum(
         bool(close) and bool((np.linalg.norm(of_others[close] - row, axis=1) < _KEYPOINT_DISTANCE).any())

@@ -12,18 +12,16 @@ block of a visterm adds less than the first.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numba
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+
+from .weights import TERM_FREQUENCIES, VistermWeights, as_counts
 
 LINE = 16  # float32 numbers in a cache line
-ROWS_AT_ONCE = 10_000
-TERM_FREQUENCIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"count": lambda counts: counts, "sqrt": np.sqrt}
 
 
 def count_visterms(ids: Any, n_blocks: Any, n_visterms: int) -> sp.csr_matrix:
@@ -187,7 +185,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
 
 
-class VistermWeighting(TransformerMixin, BaseEstimator):
+class VistermWeighting(VistermWeights):
     """tf-idf weights with rows of unit length.
 
     Parameters
@@ -220,9 +218,6 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
     array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float32)
     """
-
-    def __init__(self, *, tf: str = "count") -> None:
-        self.tf = tf
 
     def fit(self, counts: Any, y: Any = None) -> Self:
         """Learn the inverse document frequencies.
@@ -266,7 +261,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         if self.tf not in TERM_FREQUENCIES:
             raise ValueError(f"tf must be 'count' or 'sqrt', not {self.tf!r}")
         n_images, containing = 0, np.zeros(1, np.int64)
-        for counts in map(_as_counts, blocks):
+        for counts in map(as_counts, blocks):
             n_images += counts.shape[0]
             containing = containing + np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
         if n_images == 0:
@@ -276,74 +271,6 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         self.idf_ = np.array([_log(share) for share in shares.tolist()])[places]
         return self
 
-    def transform(self, counts: Any) -> sp.csr_matrix:
-        """Weight counts and scale each row to unit length.
-
-        Parameters
-        ----------
-        counts : sparse matrix of int, (n, n_visterms)
-
-        Returns
-        -------
-        csr_matrix of float32, (n, n_visterms)
-            Without stored zeros.
-
-        Raises
-        ------
-        ValueError
-            Another number of visterms than at `fit`.
-        """
-        counts = self._check_counts(counts)
-        data = np.empty(counts.nnz, np.float32)
-        # By blocks: double precision for all images at once would take four times the memory of the vectors.
-        for first in range(0, counts.shape[0], ROWS_AT_ONCE):
-            indptr = counts.indptr[first : first + ROWS_AT_ONCE + 1]
-            part, n = slice(indptr[0], indptr[-1]), len(indptr) - 1
-            weights = TERM_FREQUENCIES[self.tf](counts.data[part]) * self.idf_[counts.indices[part]]
-            rows = np.repeat(np.arange(n), np.diff(indptr))
-            lengths = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n))
-            lengths[lengths == 0] = 1
-            data[part] = weights / lengths[rows]
-        weighted = sp.csr_matrix((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
-        weighted.eliminate_zeros()
-        return weighted
-
-    def transform_parts(self, counts: Any) -> sp.csr_matrix:
-        """Weight the parts of one image, such as its blocks: rows that sum to the image's row of `transform`.
-
-        Parameters
-        ----------
-        counts : sparse matrix of int, (n_parts, n_visterms)
-
-        Returns
-        -------
-        csr_matrix of float32, (n_parts, n_visterms)
-            Without stored zeros. The sum has unit length, the rows have not.
-
-        Raises
-        ------
-        ValueError
-            Another number of visterms than at `fit`.
-        """
-        counts = self._check_counts(counts)
-        whole = np.bincount(counts.indices, weights=counts.data, minlength=counts.shape[1])
-        weights = TERM_FREQUENCIES[self.tf](whole) * self.idf_
-        length = np.linalg.norm(weights) or 1
-        each = weights / (np.maximum(whole, 1) * length)  # of one occurrence: all those of a visterm weigh the same
-        parts = sp.csr_matrix(
-            ((counts.data * each[counts.indices]).astype(np.float32), counts.indices.copy(), counts.indptr.copy()),
-            shape=counts.shape,
-        )
-        parts.eliminate_zeros()
-        return parts
-
-    def _check_counts(self, counts: Any) -> sp.csr_matrix:
-        check_is_fitted(self)
-        counts = _as_counts(counts)
-        if counts.shape[1] != len(self.idf_):
-            raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
-        return counts
-
 
 def _log(number: float) -> float:
     """Natural logarithm, correctly rounded: those of NumPy and C differ in the last bit between processors."""
@@ -351,11 +278,3 @@ def _log(number: float) -> float:
 
 
 _DIGITS = decimal.Context(prec=25)
-
-
-def _as_counts(counts: Any) -> sp.csr_matrix:
-    counts = sp.csr_matrix(counts)  # no copy if it is one
-    if not counts.has_canonical_format:
-        counts = counts.copy()
-        counts.sum_duplicates()
-    return counts

@@ -12,7 +12,8 @@ from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .onnx_maps import to_onnx
 from .pamir import PAMIR
-from .saved import LEARNERS, load_learner
+from .saved import LEARNERS, load_learner, load_similarity
+from .similarity import Similarity
 from .teachers import Teachers
 from .triplets import TripletSampler
 from .warp import LinearWARP
@@ -34,6 +35,7 @@ __all__ = [
     "OneVsRestPA",
     "PAMIR",
     "RCA",
+    "Similarity",
     "SimilarityLearner",
     "SimilarityNeighbors",
     "Teachers",
@@ -41,5 +43,6 @@ __all__ = [
     "WSABIE",
     "Xing",
     "load_learner",
+    "load_similarity",
     "to_onnx",
 ]

@@ -33,6 +33,7 @@ from .checks import check_choice, check_integer
 from .given_triplets import FitsTriplets
 from .loop import StepCost, Training
 from .online import OnlineLearner
+from .row_sums import difference, row_dot, squared_norm, widest_row
 from .rows import (
     FASTMATH,
     Arrays,
@@ -40,12 +41,8 @@ from .rows import (
     Int,
     Rows,
     dense_rows,
-    difference,
     entry_cost,
     mean_entries,
-    row_dot,
-    squared_norm,
-    widest_row,
 )
 from .sides import Sides, bilinear
 from .sums import inner_products, product, tasks_at_once
@@ -721,7 +718,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
     def _start(self) -> None:
         d = self.n_features_in_
         factored = self.covariance == "factored"
-        self.distribution_ = np.zeros((3, d, d) if factored else (d, d, 2), np.float32)
+        self.distribution_ = self._zeros("distribution_", (3, d, d) if factored else (d, d, 2))
         if factored:
             for covariance in self.distribution_[1:]:
                 np.fill_diagonal(covariance, 1.0)

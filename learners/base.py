@@ -6,9 +6,7 @@ import inspect
 import itertools
 import os
 import warnings
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,32 +17,12 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from . import storage, validation
 from .checks import check_share, plain_supervision
 from .given_triplets import GivenTriplets
-from .maps import Map
 from .metric import Metric, positive_part
 from .options import Callback, Distribute, FitOptions
 from .rows import blocks, is_dense, is_mapped, writable
-from .sides import VECTORS, Side, Sides, dense, scores_of, space_of
+from .sides import VECTORS
+from .similarity import Similarity
 from .triplets import related_images
-from .whitening import Whitening
-
-# Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
-_QUERY_ROWS = 1024
-_FEW_IMAGES = 64  # checked here in a twentieth of the time that scikit-learn takes
-
-
-def inner_products(query_side: Callable[[Any], Any], Q: Any, gallery: Any) -> np.ndarray:
-    """Inner product of every query's side with every gallery side: float32 (n_queries, n_images)."""
-    out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
-    for start in range(0, Q.shape[0], _QUERY_ROWS):
-        out[start : start + _QUERY_ROWS] = scores_of(query_side(Q[start : start + _QUERY_ROWS]), gallery)
-    return out
-
-
-def ratio_of_spreads(cosine: np.ndarray, learned: np.ndarray) -> float:
-    """How many times more the first similarities vary than the second; 1 if that is not finite."""
-    spread = float(np.std(learned)) if learned.size else 0.0
-    ratio = float(np.std(cosine)) / spread if spread > 0 else 1.0
-    return ratio if 0 < ratio < np.inf else 1.0
 
 
 def _annotated(kind: type) -> list[str]:
@@ -52,15 +30,14 @@ def _annotated(kind: type) -> list[str]:
     return [name for name in inspect.get_annotations(kind) if name.endswith("_")]
 
 
-class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Base of all learners.
 
     A learner brings `_fit`, and `_sides` where a side is not the vectors themselves, or overrides `transform` or
     `transform_query`. The constructor only stores its keywords, as that of a dataclass does; what is learned ends in an
     underscore, and is annotated in the class: by this it is saved.
 
-    Images are rows: CSR or dense, float32 or float64; they come out as float32. What a method returns for an image does
-    not depend on the other images of the batch, to the last bit: products come from `sums`, not from BLAS.
+    The fitted learner is a `Similarity`.
     """
 
     # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
@@ -70,35 +47,14 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     # State that is the model. A search keeps the best of each under the name with "best_" in front.
     _learned: tuple[str, ...] = ()
 
-    # State whose numbers are places in other state: an array, or so many.
-    _points_into: dict[str, str] = {}  # nobody writes to it
-
     # What a learner can. Callers read these, and look for no methods.
     learns_triplets: bool = False  # has `fit_triplets`, also as `fit` of GivenTriplets
     one_label: bool = False  # learns from one label per image, not from several, nor from clicks
-    ranks_labels: bool = False  # has what `AnnotatorMixin` has
-    labels_have_vectors: bool = False  # has `similar_labels`
     validates: bool = False  # holds images out of a fit, stops early, and chooses the weight of the learner
     resumes: bool = False  # reports progress while it learns, and resumes from a checkpoint
     distributes: bool = False  # has parts of a fit done elsewhere
     reads_rows: bool = False  # `fit` reads dense images that lie in files some rows at a time: see `rows.is_mapped`
-    by_category: bool = False  # the gallery side depends on an image's category; has what `MuSL` has
     needs_labels: bool = True  # `fit` takes y
-
-    # What learning begins at: "vectors", their similarity, so that its scale is that of the learner; "model", another
-    # similarity; or "nothing", as weights of zero and random vectors are no model.
-    begins_at: str = "model"
-
-    # Whether each side of an image is the sum of what its parts add to it; then `transform_parts` gives those.
-    linear: bool = False
-
-    # Whether the gallery side begins with the columns of the vectors.
-    keeps_columns: bool = True
-
-    # Weight of the learner against cosine, and the factor that gives both the same spread; set by learners that choose
-    # them on held-out images. See `Blend`.
-    learned_weight_: float = 1.0
-    scale_: float | None = None
 
     # What a fit says of itself, of learners that have it; see `OnlineLearner`.
     validation_measure: str = "mAP"
@@ -118,23 +74,12 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     click_cutoff: float | str | None = None
     n_jobs: int | None = None
 
-    _is_prepared = False  # while a fit measures its state: vectors come whitened
-
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "_state" not in vars(cls):
             bases = [vars(base).get("_state", _annotated(base)) for base in reversed(cls.__bases__)]
             best = [f"best_{name}" for name in cls._learned]
             cls._state = tuple(dict.fromkeys(itertools.chain(*bases, _annotated(cls), best)))
-
-    def _sides(self) -> Sides:
-        """The two sides of the similarity, by default the vectors themselves."""
-        return Sides()
-
-    @property
-    def gallery_is_vectors(self) -> bool:
-        """Whether the gallery side is the vectors as they are, so that one index serves all such learners."""
-        return not self._overrides("transform") and self._sides().gallery is VECTORS
 
     def _overrides(self, method: str) -> bool:
         """Whether the class replaces a method that `_sides` would otherwise serve."""
@@ -145,72 +90,8 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Whether the fitted learner has recorded which images taught it, in `teachers_`."""
         return "teachers_" in vars(self)
 
-    def is_whitened(self) -> bool:
-        """Whether the fitted learner has learned in whitened vectors."""
-        return "whitening_" in vars(self)
-
-    @cached_property
-    def _whitening_learned(self) -> Whitening:
-        return Whitening(vars(self)["mean_"], vars(self)["whitening_"])
-
-    @property
-    def _whitening(self) -> Whitening | None:
-        """The whitening that images are still to pass through, if any."""
-        return self._whitening_learned if self.is_whitened() and not self._is_prepared else None
-
-    def whitened(self, X: Any) -> Any:
-        """Whitened vectors of images, of unit length: dense float32 (n, d); X itself where nothing is whitened."""
-        X = self._check_images(X)
-        return X if self._whitening is None else self._whitening.of(X)
-
-    def whitened_parts(self, parts: Any, whole: Any) -> Any:
-        """Contributions of parts of an image to its whitened vector; arguments as of `transform_parts`."""
-        return space_of(self._whitening).parts(self._check_images(parts), self._check_images(whole))
-
-    def _cosine_side(self, Q: Any) -> Any:
-        """Query side, for images as they are, of the similarity before anything was learned.
-
-        The vectors themselves, or the whitened ones where the learner whitens.
-        """
-        return self._sides().cosine.of(self._check_images(Q))
-
-    def _cosine_parts(self, parts: Any, whole: Any) -> Any:
-        """Contributions of parts of an image to `_cosine_side`; arguments as of `transform_parts`."""
-        return self._sides().cosine.parts(self._check_images(parts), self._check_images(whole))
-
-    def _mixed(self, cosine: Any, learned: Any, *, differences: bool = False) -> Side:
-        """Weighted sum of `_cosine_side` and `transform_query`, dense; of learners whose gallery side is the vectors.
-
-        With `differences`, of differences of vectors; see `linear_query`.
-        """
-        mixed = self._sides().mixed
-        weights = np.float32(cosine), np.float32(learned)
-        if mixed is not None:
-            side = mixed(*weights, differences=differences)
-            return side._replace(of=lambda Q: side.of(self._check_images(Q)))
-
-        def of(Q: Any) -> np.ndarray:
-            return weights[0] * dense(self._cosine_side(Q)) + weights[1] * dense(self.transform_query(Q))
-
-        return Side(of, self._no_map)
-
-    def linear_query(self, P: Any) -> np.ndarray:
-        """Query sides of differences of vectors, such as directions; for learners that are `linear`.
-
-        That of a difference is the difference of the images' own before they are scaled to unit length.
-        """
-        return self._mixed(0, 1, differences=True).of(P)
-
-    def center(self) -> np.ndarray | None:
-        """Vector (n_features_in_,) that a whitening learner subtracts from images; None where nothing is subtracted."""
-        return np.asarray(vars(self)["mean_"]) if self.is_whitened() else None
-
-    def _scorer(self, queries: Any, gallery: Any) -> Callable[[], np.ndarray]:
-        """Function that gives the similarity of the present state: (n_queries, n_images), to measure it many times."""
-        scorer = self._sides().scorer
-        if scorer is not None:
-            return scorer(queries, gallery)
-        return lambda: scores_of(self.transform_query(queries), self._gallery_side(gallery))
+    def _check_fitted(self) -> None:
+        check_is_fitted(self)
 
     def fit(
         self,
@@ -370,8 +251,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         CSR or dense float32 of shape (n, size of a side)
         """
         check_is_fitted(self)
-        X, side = self._check_images(X), self._sides().gallery
-        return side.of(X, y) if self.by_category else side.of(X)
+        return super().transform(X, y)
 
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
         """`fit`, and the gallery side of the same images; options as of `fit`.
@@ -419,14 +299,6 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         space = self._sides().space
         return self._gallery_side(X) if space is None else space(self._check_images(X))
 
-    def transform_query(self, Q: Any) -> Any:
-        """Query side of the images, by default the same as the gallery side; CSR or dense float32."""
-        side = self._sides().query
-        if side is None:
-            return self._gallery_side(Q)
-        check_is_fitted(self)
-        return side.of(self._check_images(Q))
-
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of `transform`: those of the vectors where it leaves these as they are, else numbered.
 
@@ -446,76 +318,6 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names = names if self.keeps_columns else names[:0]
         new = [f"{type(self).__name__.lower()}{i}" for i in range(width - len(names))]
         return np.concatenate([names, np.array(new, dtype=object)])
-
-    def _gallery_side(self, X: Any, y: Any = None) -> Any:
-        """`transform` without the DataFrame that `set_output` may ask for."""
-        transform = type(self).transform
-        return getattr(transform, "__wrapped__", transform)(self, X, y)
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """Contribution of each part of an image, such as a block, to its gallery side.
-
-        With it the similarity of two images is a sum over pairs of their parts. Only for learners that are `linear`.
-        The parts' sides; of a learner whose side is not a linear map of the vector, because it scales images to unit
-        length or adds a square, those by the map that is linear once the image is known.
-
-        Parameters
-        ----------
-        parts : CSR or dense of shape (n_parts, n_features_in_)
-            Some or all of the parts; all of them sum to the image's vector.
-        whole : CSR or dense of shape (1, n_features_in_)
-            The image's vector, not zero.
-
-        Returns
-        -------
-        CSR or dense float32 of shape (n_parts, size of a side)
-
-        Raises
-        ------
-        NotImplementedError
-            The learner is not linear.
-        """
-        if not self.linear:
-            raise NotImplementedError(f"a side of {type(self).__name__} is not the sum of what parts of the image add")
-        if self._overrides("transform"):
-            return self._gallery_side(parts)
-        return self._sides().gallery.parts(self._check_images(parts), self._check_images(whole))
-
-    def transform_query_parts(self, parts: Any, whole: Any) -> Any:
-        """Contribution of each part of an image to its query side, by default as on the gallery side."""
-        side = self._sides().query
-        if side is None or not self.linear:
-            return self.transform_parts(parts, whole)
-        return side.parts(self._check_images(parts), self._check_images(whole))
-
-    def query_map(self) -> Map:
-        """`transform_query` as a few steps, for programs that do not have visterm: see `visterm.learners.maps`.
-
-        By default those of the gallery side, for learners that treat both sides alike.
-
-        Raises
-        ------
-        NotImplementedError
-            The similarity is not the inner product of such maps.
-        """
-        side = self._sides().query
-        if self._overrides("transform_query"):
-            self._no_map()
-        return self.gallery_map() if side is None else side.steps()
-
-    def gallery_map(self) -> Map:
-        """`transform` as a few steps; none where the gallery side is the vectors."""
-        if self._overrides("transform"):
-            self._no_map()
-        return self._sides().gallery.steps()
-
-    def _no_map(self) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
-
-    def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
-        """Similarity of every query to every gallery image, y as in `transform`: float32 (n_queries, n_images)."""
-        check_is_fitted(self)
-        return inner_products(self.transform_query, self._check_images(Q), self._gallery_side(X, y))
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision of the images, each as a query among the others, for model selection.
@@ -545,18 +347,6 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             params["random_state"] = int(vars(self).get("seed_", params["random_state"]))
         state = {name: vars(self)[name] for name in self._state if name in vars(self)}
         storage.save(folder, type(self).__name__, params, state)
-
-    def _check_state(self) -> None:
-        """Fail, with whatever exception, where pieces of a loaded state are missing or do not fit together."""
-        for name, held in self._points_into.items():
-            numbers, end = getattr(self, name), getattr(self, held)
-            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < (end if np.isscalar(end) else len(end)):
-                raise ValueError("it names images or labels that it does not hold")
-        nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)
-        self.similarity(nothing, nothing)
-        annotator: Any = self
-        if self.ranks_labels and annotator.label_scores(nothing).shape != (1, len(annotator.classes_)):
-            raise ValueError("labels and vectors do not fit together")
 
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """Images, CSR, or dense if the learner reads them by rows; and labels, checked."""
@@ -599,18 +389,6 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not reset and self._fit_as_they_are(X):
             return X
         return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
-
-    def _fit_as_they_are(self, X: Any) -> bool:
-        """Whether images need no more checks: of one query, those of scikit-learn take as long as a product with W."""
-        if type(X) not in (np.ndarray, sp.csr_array, sp.csr_matrix) or X.ndim != 2:
-            return False
-        return (
-            X.dtype == np.float32
-            and 0 < X.shape[0] <= _FEW_IMAGES
-            and X.shape[1] == vars(self).get("n_features_in_")
-            and "feature_names_in_" not in vars(self)
-            and bool(np.isfinite(X.data if sp.issparse(X) else X).all())
-        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

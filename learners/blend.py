@@ -18,12 +18,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from .base import SimilarityLearner, inner_products, ratio_of_spreads
+from visterm import sparse as sp
+
 from .checks import check_share
 from .maps import Map, SideBySide, scaled
 from .sides import dense, scores_of
+from .similarity import Similarity, inner_products, ratio_of_spreads
 
 _SAMPLE = 300  # images whose similarities tell the scale
 
@@ -36,7 +37,7 @@ class Blend:
 
     Parameters
     ----------
-    learner : SimilarityLearner
+    learner : Similarity
         Fitted.
     learned_weight : float, optional
         From 0 (how images look: cosine, or that of whitened vectors) to 1 (the learner alone); by default
@@ -73,9 +74,7 @@ class Blend:
     array([[0.8]], dtype=float32)
     """
 
-    def __init__(
-        self, learner: SimilarityLearner, learned_weight: float | None = None, *, scale: float | None = None
-    ) -> None:
+    def __init__(self, learner: Similarity, learned_weight: float | None = None, *, scale: float | None = None) -> None:
         self.learner = learner
         self.learned_weight = check_share(learner.learned_weight_ if learned_weight is None else learned_weight)
         self.scale = _check_scale((learner.scale_ or 1.0) if scale is None else scale)
@@ -155,7 +154,7 @@ def _side_by_side(X: Any, side: Any) -> Any:
     return np.hstack([X, side])
 
 
-def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
+def scale_of(learner: Similarity, X: Any, y: Any = None) -> float:
     """How many times the similarities of some images vary more by their vectors than by a learner.
 
     Multiplied by it, the learner weighs as much as cosine. 1 for a learner that started
@@ -163,7 +162,7 @@ def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
 
     Parameters
     ----------
-    learner : SimilarityLearner
+    learner : Similarity
         Fitted.
     X : CSR or dense of shape (n, n_features_in_)
         Images, of which 300 in even steps are compared.
@@ -183,7 +182,7 @@ def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     return ratio_of_spreads(scores_of(learner._cosine_side(images), images)[others], learned[others])
 
 
-def effective(learner: SimilarityLearner, learned_weight: float | None = None, scale: float | None = None) -> Any:
+def effective(learner: Similarity, learned_weight: float | None = None, scale: float | None = None) -> Any:
     """The learner where all of it counts, else a `Blend`; arguments as there."""
     share = learner.learned_weight_ if learned_weight is None else learned_weight
     return learner if share == 1 else Blend(learner, share, scale=scale)

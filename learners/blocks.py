@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from .rows import FASTMATH, Arrays, Float, Int, Rows, dense_rows, difference
+from .row_sums import difference
+from .rows import FASTMATH, Arrays, Float, Int, Rows, dense_rows
 
 Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
 

@@ -7,8 +7,8 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.utils.validation import column_or_1d
+
+from visterm import sparse as sp
 
 
 def check_integer(name: str, value: Any, *, minimum: int) -> None:
@@ -52,6 +52,8 @@ def plain_supervision(y: Any) -> Any:
     if y.ndim < 2:
         return y
     if y.ndim == 2 and y.shape[1] == 1:
+        from sklearn.utils.validation import column_or_1d
+
         return column_or_1d(y, warn=True)
     if y.ndim > 2 or y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
         raise ValueError(

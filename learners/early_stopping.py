@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from . import validation
-from .base import SimilarityLearner, ratio_of_spreads
+from .base import SimilarityLearner
 from .rows import is_dense, take_rows
 from .sides import scores_of
+from .similarity import ratio_of_spreads
 from .sums import unit_rows
 from .triplets import related_images
 

@@ -31,19 +31,16 @@ from .loop import StepCost, Training
 from .mahalanobis import mahalanobis
 from .metric import positive_part
 from .online import OnlineLearner
+from .row_sums import difference, row_dot, squared_norm, widest_row
 from .rows import (
     FASTMATH,
     Float,
     Int,
     Rows,
     dense_rows,
-    difference,
     entry_cost,
     mean_entries,
     readonly,
-    row_dot,
-    squared_norm,
-    widest_row,
     writable,
 )
 from .sides import Sides, bilinear
@@ -379,7 +376,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
                 )
 
     def _start(self) -> None:
-        W = np.zeros((self.n_features_in_, self.n_features_in_), np.float32)
+        W = self._zeros("W_", (self.n_features_in_, self.n_features_in_))
         if self.init == "identity":
             np.fill_diagonal(W, 1.0)
         self.W_ = W

@@ -9,6 +9,8 @@ from typing import Any
 Callback = Callable[[Any], None]
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
 
+MAX_QUERIES = 500  # of a validation: see `validation`
+
 
 @dataclass(frozen=True)
 class FitOptions:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import UserDict
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import storage
-from .base import SimilarityLearner
+from .similarity import BilinearSimilarity, Similarity
+
+if TYPE_CHECKING:
+    from .base import SimilarityLearner
 
 _MODULES = {
     "Cosine": "cosine",
@@ -26,6 +30,8 @@ _MODULES = {
     "Xing": "baselines.xing",
     "MuSL": "musl",
 }
+# Those that rank labels: `ranks_labels` of their classes, without importing them.
+ANNOTATORS = frozenset({"HIER", "KNNAnnotator", "LinearWARP", "OneVsRestPA", "PAMIR", "WSABIE"})
 
 
 class _Learners(UserDict[str, Any]):
@@ -79,3 +85,35 @@ def load_learner(
     except Exception as error:  # of any kind: any part may be missing or wrong
         raise ValueError(f"{folder}: the saved parts do not fit together ({error}); train again") from None
     return learner
+
+
+def load_similarity(folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True) -> Similarity:
+    """Similarity of the learner that `SimilarityLearner.save` wrote to `folder`.
+
+    That of `OASIS` is loaded without scikit-learn; of other learners, and of what is no whole OASIS, `load_learner`
+    gives the learner itself, or says what is wrong.
+
+    Parameters
+    ----------
+    folder, mmap_mode, verify
+        As of `load_learner`.
+
+    Raises
+    ------
+    ValueError
+        As `load_learner`.
+    """
+    name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify, tables=False)
+    kind = BilinearSimilarity
+    if (
+        name == "OASIS"
+        and params.get("variant") is None
+        and params.keys() <= kind.settings
+        and state.keys() <= kind.state
+    ):
+        similarity = kind()
+        vars(similarity).update(state)
+        with contextlib.suppress(Exception):  # load_learner says what is wrong
+            similarity._check_state()
+            return similarity
+    return load_learner(folder, mmap_mode=mmap_mode, verify=verify)

@@ -1,6 +1,6 @@
 """The two sides of a similarity, whose inner product it is, as functions of images that were checked.
 
-A learner says by `SimilarityLearner._sides` which ones it has. The functions read its arrays when they are called, so
+A learner says by `Similarity._sides` which ones it has. The functions read its arrays when they are called, so
 that they are always of its present state.
 """
 
@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from .maps import Affine, Map, Unit
 from .sums import product, row_lengths, unit_rows
-from .whitening import Whitening
+
+_ROWS = 4096  # images that are whitened at a time
 
 
 def no_parts(parts: Any, whole: Any) -> NoReturn:
@@ -53,7 +55,7 @@ class Sides(NamedTuple):
         Vectors of the labels, (n_labels, D).
     mixed : callable or None
         For sides whose gallery is the vectors: the weighted sum of `cosine` and `query` as one side, for the two
-        weights and whether images are differences; see `SimilarityLearner.linear_query`.
+        weights and whether images are differences; see `Similarity.linear_query`.
     scorer : callable or None
         For queries and a gallery: a function that gives their similarity in the present state, to measure it often.
     """
@@ -76,6 +78,44 @@ def dense(X: Any) -> np.ndarray:
 def scores_of(queries: Any, gallery: Any) -> np.ndarray:
     """Inner products of query sides and gallery sides: dense float32 (n_queries, n_images)."""
     return dense(product(queries, gallery.T))
+
+
+class Whitening:
+    """x -> A (x - m) / |A (x - m)|, and the way back: query sides of whitened vectors as those of images as they are.
+
+    Parameters
+    ----------
+    mean : float32 array of shape (d,)
+    matrix : float32 array of shape (d, d)
+        A: symmetric, positive definite.
+    """
+
+    def __init__(self, mean: np.ndarray, matrix: np.ndarray) -> None:
+        self.matrix = matrix
+        self.shift: np.ndarray = product(np.asarray(mean)[None], matrix)[0]
+
+    def of(self, X: Any) -> np.ndarray:
+        """Whitened vectors, of unit length: dense float32 (n, d)."""
+        parts = [product(X[i : i + _ROWS], self.matrix) for i in range(0, X.shape[0], _ROWS)]
+        return unit_rows(np.concatenate(parts) - self.shift)
+
+    def parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """Contributions of parts of an image to its whitened vector; see `Similarity.transform_parts`.
+
+        The mean is shared out by the parts' shares of the image's squared length.
+        """
+        x = (whole.toarray() if sp.issparse(whole) else np.asarray(whole)).ravel()
+        length = np.linalg.norm(product(x[None], self.matrix)[0] - self.shift) or np.float32(1)
+        shares = product(parts, np.ascontiguousarray(x[:, None] / (x @ x)))
+        return (product(parts, self.matrix) - shares * self.shift) / length
+
+    def back(self, sides: Any) -> np.ndarray:
+        """Query sides for images as they are, from those for images times A."""
+        return product(sides, self.matrix)
+
+    def steps(self) -> Map:
+        """`of` as a few steps."""
+        return (Affine(np.asarray(self.matrix), -self.shift), Unit())
 
 
 def cosine_of(whitening: Whitening | None) -> Side:

@@ -18,7 +18,8 @@ from tokenize import TokenError
 from typing import Any, TypedDict
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 FORMAT = 1
 _FILE = "learner.json"
@@ -71,9 +72,9 @@ def save(folder: str | os.PathLike[str], name: str, params: dict[str, Any], stat
 
 
 def load(
-    folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True
+    folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True, tables: bool = True
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Class name, parameters and state as given to `save`.
+    """Class name, parameters and state as given to `save`; without sparse arrays unless `tables`.
 
     Raises
     ------
@@ -95,7 +96,7 @@ def load(
         state = dict(record["state"])
         for key, entry in record["arrays"].items():
             state[key] = _read_array(folder, entry, mmap_mode, verify)
-        for key, table in record.get("tables", {}).items():
+        for key, table in record.get("tables", {}).items() if tables else ():
             try:
                 parts = [_read_array(folder, table[part], mmap_mode, verify) for part in _CSR]
                 state[key] = sp.csr_array(tuple(parts), shape=tuple(table["shape"]))

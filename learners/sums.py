@@ -10,110 +10,20 @@ sparse rows with a dense matrix is here once more, in the same order, since four
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import joblib
 import numpy as np
-import scipy.sparse as sp
-from numba import njit
-from sklearn.preprocessing import normalize
-from threadpoolctl import ThreadpoolController
 
-from .rows import Arrays, Int, readonly
+from visterm import sparse as sp
 
-# A tile of B, 128 KB, stays in the cache while all rows of A pass over it.
-_COLUMNS = 512
-_DEPTH = 64
+from .rows import readonly
 
-
-# No fastmath: sums must keep their order. The vector units work across columns. Rows of a C-contiguous array are
-# cut one at a time: of a cut of two dimensions Numba would not know that its rows are contiguous.
-@njit(cache=True, nogil=True)
-def _add_one_row(a: np.ndarray, B: np.ndarray, top: Int, bottom: Int, left: Int, right: Int, out: np.ndarray) -> None:
-    """Out += a[top:bottom] B[top:bottom, left:right] for one row."""
-    k = top
-    while k + 3 < bottom:  # four at a time: the sums are loaded and stored a quarter as often
-        a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
-        b0, b1, b2, b3 = B[k, left:right], B[k + 1, left:right], B[k + 2, left:right], B[k + 3, left:right]
-        for j in range(right - left):
-            out[j] = (((out[j] + a0 * b0[j]) + a1 * b1[j]) + a2 * b2[j]) + a3 * b3[j]
-        k += 4
-    while k < bottom:
-        a0, b0 = a[k], B[k, left:right]
-        for j in range(right - left):
-            out[j] += a0 * b0[j]
-        k += 1
-
-
-@njit(cache=True, nogil=True)
-def _add_four_rows(rows: Arrays, B: np.ndarray, top: Int, bottom: Int, left: Int, right: Int, out: Arrays) -> None:
-    """The same for four rows at once, of an even number of entries: what is loaded of B serves all of them."""
-    (a, b, c, d), (a_out, b_out, c_out, d_out) = rows, out
-    for k in range(top, bottom, 2):
-        a0, b0, c0, d0 = a[k], b[k], c[k], d[k]
-        a1, b1, c1, d1 = a[k + 1], b[k + 1], c[k + 1], d[k + 1]
-        B0, B1 = B[k, left:right], B[k + 1, left:right]
-        for j in range(right - left):
-            a_out[j] = (a_out[j] + a0 * B0[j]) + a1 * B1[j]
-            b_out[j] = (b_out[j] + b0 * B0[j]) + b1 * B1[j]
-            c_out[j] = (c_out[j] + c0 * B0[j]) + c1 * B1[j]
-            d_out[j] = (d_out[j] + d0 * B0[j]) + d1 * B1[j]
-
-
-@njit(cache=True, nogil=True)
-def _multiply(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
-    """Out = A B for C-contiguous A and B; every entry is summed in the order of A's columns."""
-    (n, depth), width = A.shape, B.shape[1]
-    out[:] = 0
-    if n == 1:  # no row of B is read twice: whole ones are read, as they lie in memory, in two thirds of the time
-        _add_one_row(A[0], B, 0, depth, 0, width, out[0])
-        return
-    for left in range(0, width, _COLUMNS):
-        right = min(left + _COLUMNS, width)
-        for top in range(0, depth, _DEPTH):
-            bottom = min(top + _DEPTH, depth)
-            even = bottom - (bottom - top) % 2
-            for i in range(0, n - 3, 4):
-                a, b, c, d = out[i], out[i + 1], out[i + 2], out[i + 3]
-                sums = a[left:right], b[left:right], c[left:right], d[left:right]
-                _add_four_rows((A[i], A[i + 1], A[i + 2], A[i + 3]), B, top, even, left, right, sums)
-                if even < bottom:
-                    for row in range(i, i + 4):
-                        _add_one_row(A[row], B, even, bottom, left, right, out[row, left:right])
-            for row in range(n - n % 4, n):
-                _add_one_row(A[row], B, top, bottom, left, right, out[row, left:right])
-
-
-@njit(cache=True, nogil=True)
-def _multiply_sparse(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
-    """Out = A B for a CSR array A and a C-contiguous B; the rows of B are read four at a time, in the order of A's."""
-    out[:] = 0
-    for i in range(len(out)):
-        sums, k, end = out[i], indptr[i], indptr[i + 1]
-        while k + 3 < end:
-            a0, a1, a2, a3 = data[k], data[k + 1], data[k + 2], data[k + 3]
-            b0, b1, b2, b3 = B[indices[k]], B[indices[k + 1]], B[indices[k + 2]], B[indices[k + 3]]
-            for j in range(len(sums)):
-                sums[j] = (((sums[j] + a0 * b0[j]) + a1 * b1[j]) + a2 * b2[j]) + a3 * b3[j]
-            k += 4
-        while k < end:
-            a0, b0 = data[k], B[indices[k]]
-            for j in range(len(sums)):
-                sums[j] += a0 * b0[j]
-            k += 1
-
-
-@njit(cache=True, nogil=True)
-def _inner_products(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
-    """out[i] = the inner product of row i of A and row i of B, summed in double precision."""
-    for i in range(A.shape[0]):
-        total = 0.0
-        for k in range(A.shape[1]):
-            total += np.float64(A[i, k]) * np.float64(B[i, k])
-        out[i] = total
+_ROWS = 10_000  # scaled at a time
+_FEW = 8_000_000  # multiply-adds, some 10 ms in NumPy: without Numba in memory, loading it takes longer
 
 
 def product(A: Any, B: Any) -> Any:
@@ -134,31 +44,67 @@ def product(A: Any, B: Any) -> Any:
 def _sparse_product(A: Any, B: np.ndarray) -> np.ndarray:
     if A.shape[1] != len(B):
         raise ValueError(f"shapes {A.shape} and {B.shape} do not match")
+    if _is_few(A.nnz * B.shape[1]):
+        out = np.zeros((A.shape[0], B.shape[1]), B.dtype)
+        for row, first, last in zip(out, A.indptr[:-1], A.indptr[1:], strict=True):
+            _add_rows(A.data[first:last], B, A.indices[first:last].tolist(), row)
+        return out
+    from .sum_kernels import multiply_sparse
+
     out = np.empty((A.shape[0], B.shape[1]), B.dtype)
     indices = readonly(A.indices)
-    _multiply_sparse(readonly(A.indptr.astype(np.int64, copy=False)), indices, readonly(A.data), readonly(B), out)
+    multiply_sparse(readonly(A.indptr.astype(np.int64, copy=False)), indices, readonly(A.data), readonly(B), out)
     return out
 
 
 def _dense_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    out = np.empty((A.shape[0], B.shape[1]), np.result_type(A, B))
-    _multiply(readonly(A), readonly(B), out)
+    out = np.zeros((A.shape[0], B.shape[1]), np.result_type(A, B))
+    if A.shape[1] == len(B) and _is_few(A.size * B.shape[1]):
+        for row, weights in zip(out, A, strict=True):
+            _add_rows(weights, B, range(len(B)), row)
+        return out
+    from .sum_kernels import multiply
+
+    multiply(readonly(A), readonly(B), out)
     return out
+
+
+def _is_few(work: int) -> bool:
+    """Whether NumPy, which gives the same bytes, is to do the work, as loading Numba takes longer."""
+    return work <= _FEW and "numba" not in sys.modules
+
+
+def _add_rows(weights: np.ndarray, B: np.ndarray, rows: Iterable[int], out: np.ndarray) -> None:
+    """Add rows of B times their weights, one after the other."""
+    added = np.empty_like(out)
+    for weight, row in zip(weights, rows, strict=True):
+        np.multiply(B[row], weight, out=added)
+        out += added
 
 
 def inner_products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Inner product of each row of A with the same row of B: float32 (n,)."""
+    """Inner product of each row of A with the same row of B: float32 (n,), summed in double precision."""
+    if A.size > 0 and _is_few(A.size):
+        products = np.multiply(A, B, dtype=np.float64)
+        return (np.add.accumulate(products, axis=1, out=products)[:, -1] + 0.0).astype(np.float32)
+    from .sum_kernels import inner_products_of
+
     out = np.empty(len(A), np.float32)
-    _inner_products(readonly(A), readonly(B), out)
+    inner_products_of(readonly(A), readonly(B), out)
     return out
 
 
-_blas = functools.cache(ThreadpoolController)  # made once: it looks through all libraries of the process
+@functools.cache
+def _blas(with_scipy: bool) -> Any:
+    """The controller of BLAS, made once with the library of NumPy, and once SciPy has loaded its own with both."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager:
     """Context in which BLAS takes one thread, since its sums depend on how many there are."""
-    return _blas().limit(limits=1, user_api="blas")
+    return _blas("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
 
 
 @contextmanager
@@ -167,6 +113,8 @@ def tasks_at_once(n_jobs: int | None) -> Iterator[Callable[..., Iterable[Any]]]:
 
     Tiles then give the same sums whatever the number of threads, which BLAS does not promise.
     """
+    import joblib
+
     n_threads = joblib.effective_n_jobs(n_jobs)
     with one_thread(), ThreadPoolExecutor(n_threads) as pool:
         yield map if n_threads == 1 else pool.map
@@ -186,7 +134,19 @@ def row_lengths(X: Any) -> np.ndarray:
 def unit_rows(X: Any) -> Any:
     """Rows scaled to unit length; rows of zeros stay zero."""
     if sp.issparse(X):
-        return normalize(X)
+        return _sparse_unit_rows(X.tocsr(copy=True))
     lengths = row_lengths(X)
     lengths[lengths == 0] = 1
     return X / lengths[:, None]
+
+
+def _sparse_unit_rows(X: Any) -> Any:
+    """As `sklearn.preprocessing.normalize` rounds: squares are summed, and lengths divide, in double precision."""
+    for start in range(0, X.shape[0], _ROWS):
+        indptr = X.indptr[start : start + _ROWS + 1]
+        part = X.data[indptr[0] : indptr[-1]]
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        lengths = np.sqrt(np.bincount(rows, part * part, len(indptr) - 1))
+        lengths[lengths == 0] = 1
+        part[:] = part / lengths[rows]
+    return X

@@ -25,9 +25,9 @@ import scipy.sparse as sp
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
-from .base import SimilarityLearner
 from .rows import FASTMATH, Float, Int
 from .sides import dense
+from .similarity import Similarity
 
 _CHECKED = 16  # images whose similarities by the table are compared with those of the learner
 _TOLERANCE = 1e-3  # of the largest similarity; rounding stays far below
@@ -187,7 +187,7 @@ class TeacherTable:
     """
 
     def __init__(self, learner: Any, X: Any) -> None:
-        self._learner: Any = learner if isinstance(learner, SimilarityLearner) else learner.learner
+        self._learner: Any = learner if isinstance(learner, Similarity) else learner.learner
         check_is_fitted(self._learner)
         table = getattr(self._learner, "teachers_", None)
         if table is None:
@@ -224,7 +224,7 @@ class TeacherTable:
 
     def _weigh(self, learner: Any) -> None:
         """Set the weights of the two terms to those of a learner, or of a share of it."""
-        cosine, learned = (0.0, 1.0) if isinstance(learner, SimilarityLearner) else learner._weights()
+        cosine, learned = (0.0, 1.0) if isinstance(learner, Similarity) else learner._weights()
         self._similarity: Any = learner
         self._learned = float(learned)
         self._unlearned = float(cosine) + (self._learned if self._learner.begins_at == "vectors" else 0.0)

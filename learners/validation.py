@@ -17,12 +17,12 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.special import stdtrit
 
+from .options import MAX_QUERIES
 from .rows import Int, readonly
 
 # Enough for a standard error of the mean well below 0.01; more would take longer than the training between validation
 # checks.
 MAX_IMAGES = 5000
-MAX_QUERIES = 500
 
 WORLDS = ("seen", "open", "unseen")  # what a similarity is for: classes that it was trained on, any, others
 SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # weights of the learner, among which one is chosen

@@ -27,8 +27,8 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from .given_triplets import GivenTriplets
-from .maps import Affine, Map, Unit
 from .rows import RowsOf, blocks, is_dense
+from .sides import Whitening
 from .sums import one_thread, product, unit_rows
 
 MAX_FEATURES = 4096  # the root of a matrix of so many dimensions takes a minute, and 500 MB beside it
@@ -37,7 +37,7 @@ _SHRINKAGE = 0.01  # s: 0.003 to 0.03 are as good on vectors of photos
 _SHRINKAGE_OF_SMALL, _SMALL = 0.001, 4
 _NEIGHBOURS, _MOST_COMPARED = 5, 5_000  # of an image, among so many images at most
 WHITENING_STATE = ("mean_", "whitening_")  # of a learner that has whitened vectors
-_ROWS = 4096  # images that are whitened at a time
+_ROWS = 4096  # images that are compared at a time
 
 
 def _sums(X: Any, groups: sp.csr_array, rows: np.ndarray) -> np.ndarray:
@@ -112,44 +112,6 @@ def check_whiten(whiten: Any) -> None:
     """Refuse anything but True, False and "auto"."""
     if not isinstance(whiten, bool | np.bool_) and whiten != "auto":
         raise ValueError(f"whiten must be True, False or 'auto', got {whiten!r}")
-
-
-class Whitening:
-    """x -> A (x - m) / |A (x - m)|, and the way back: query sides of whitened vectors as those of images as they are.
-
-    Parameters
-    ----------
-    mean : float32 array of shape (d,)
-    matrix : float32 array of shape (d, d)
-        A: symmetric, positive definite.
-    """
-
-    def __init__(self, mean: np.ndarray, matrix: np.ndarray) -> None:
-        self.matrix = matrix
-        self.shift: np.ndarray = product(np.asarray(mean)[None], matrix)[0]
-
-    def of(self, X: Any) -> np.ndarray:
-        """Whitened vectors, of unit length: dense float32 (n, d)."""
-        parts = [product(X[i : i + _ROWS], self.matrix) for i in range(0, X.shape[0], _ROWS)]
-        return unit_rows(np.concatenate(parts) - self.shift)
-
-    def parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """Contributions of parts of an image to its whitened vector; see `SimilarityLearner.transform_parts`.
-
-        The mean is shared out by the parts' shares of the image's squared length.
-        """
-        x = (whole.toarray() if sp.issparse(whole) else np.asarray(whole)).ravel()
-        length = np.linalg.norm(product(x[None], self.matrix)[0] - self.shift) or np.float32(1)
-        shares = product(parts, np.ascontiguousarray(x[:, None] / (x @ x)))
-        return (product(parts, self.matrix) - shares * self.shift) / length
-
-    def back(self, sides: Any) -> np.ndarray:
-        """Query sides for images as they are, from those for images times A."""
-        return product(sides, self.matrix)
-
-    def steps(self) -> Map:
-        """`of` as a few steps."""
-        return (Affine(np.asarray(self.matrix), -self.shift), Unit())
 
 
 def asks_for_whitening(whiten: bool | str, X: Any) -> bool:

@@ -25,7 +25,11 @@ _GALLERY = 200  # images, so that few of them are candidates
 
 def delete_stale_kernels(room: Path) -> None:
     """Delete the compiled kernels of a module that imports from a module of its room that changed after compiling."""
-    sources = {file.stem: text for file in room.glob("*.py") if "numba" in (text := file.read_text(encoding="utf-8"))}
+    sources = {
+        file.stem: text
+        for file in room.glob("*.py")
+        if re.search("numba|njit", text := file.read_text(encoding="utf-8"))
+    }
     imports = {name: set(re.findall(r"^from \.(\w+) import", text, re.MULTILINE)) for name, text in sources.items()}
 
     def called(name: str) -> set[str]:
@@ -62,16 +66,23 @@ def learn(name: str, kind: str) -> None:
 
 
 def search() -> None:
-    """Search a few dense vectors, in memory and stored."""
+    """Search a few vectors, in memory and stored, also by neighbours, with compiled kernels alone."""
+    import scipy.sparse as sp
+
     from visterm.learners import Cosine
-    from visterm.retrieval import ExactIndex, StoredVectors
+    from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, StoredVectors, compiled
+
+    compiled.Kernel.spent = compiled.WORTH_COMPILING
 
     X = np.random.default_rng(0).random((_GALLERY, _FEATURES), np.float32)
     halves, rows = X.astype(np.float16), np.arange(_GALLERY)
     halves.flags.writeable = False  # as mapped files are
-    for gallery in (X, StoredVectors([halves], np.zeros(_GALLERY, int), rows)):
+    for gallery in (sp.csr_matrix(X), X, StoredVectors([halves], np.zeros(_GALLERY, int), rows)):
+        index = ExactIndex(Cosine().fit(X), gallery)
         for k in (5, _GALLERY - 1):  # few of the gallery, and nearly all
-            ExactIndex(Cosine().fit(X), gallery).search(X[:8], k, exclude=rows[:8])
+            index.search(X[:8], k, exclude=rows[:8])
+        by = NeighbourIndex(index, Neighbours.of(index, gallery), gallery)
+        by.search(gallery[:2], 5, exclude=rows[:2])
 
 
 def extract() -> None:

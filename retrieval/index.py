@@ -11,21 +11,23 @@ again in a fixed order, and they hold the best k if the last of them lies furthe
 ways of rounding can be off, which is checked.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
-from joblib import effective_n_jobs
-from numba import njit
-from threadpoolctl import ThreadpoolController
 
-from .intrinsics import LANES, LINES, sum_row
-from .ranking import Ranking
+from visterm import sparse as sp
+
+from . import plain
+from .compiled import Imported, njit
+from .ranking import Ranking, best_first
 from .stored import ROWS, StoredVectors, gallery_sides
 
+LANES = 16  # float32 numbers per cache line, and per widest vector register
+LINES = 2  # cache lines of queries that one pass over a sparse gallery serves; their sums stay in registers
 QUERIES_PER_TRANSFORM = 256  # dense queries held at once: 10 MB at d = 10,000
 QUERIES_PER_BLOCK = 64  # queries that one pass over a dense gallery serves; beyond that the block leaves the cache
 ROWS_AT_ONCE = 64  # gallery rows scored before the best are picked: 16 KB of scores, in the first-level cache
@@ -34,6 +36,8 @@ SPARE = 32  # candidates beyond k that BLAS chooses
 CANDIDATES_SHARE = 0.25  # of the gallery; where k asks for more of it, all rows are scored in a fixed order
 BLOCK_BYTES = 4 << 20  # of scores that BLAS computes before the best are picked
 WORK_FOR_THREADS = 10_000_000  # multiply-adds, some 7 ms, below which threads cost more than they gain
+
+sum_row: Any = Imported(".intrinsics", "sum_row")
 
 
 class SupportsSimilarity(Protocol):
@@ -74,7 +78,7 @@ def _score_sparse(
     """``scores[r, q] = sum_p data[p] * queries[indices[p], q]`` over the entries p of row first + r."""
     for r in range(scores.shape[0]):
         start, stop = np.int64(indptr[first + r]), np.int64(indptr[first + r + 1])
-        sum_row(indices, data, start, stop, queries, scores, r)  # type: ignore[call-arg]  # Numba passes the context
+        sum_row(indices, data, start, stop, queries, scores, r)
 
 
 @njit(cache=True, nogil=True)
@@ -167,7 +171,7 @@ def _keep_best(
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.search_sparse)
 def _search_sparse(
     gallery: tuple[np.ndarray, np.ndarray, np.ndarray],
     first: int,
@@ -198,7 +202,7 @@ def _search_sparse(
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.search_dense)
 def _search_dense(
     X: np.ndarray,
     first: int,
@@ -221,7 +225,7 @@ def _search_dense(
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.keep_candidates)
 def _keep_candidates(
     block: np.ndarray,
     first: int,
@@ -258,7 +262,7 @@ def _keep_candidates(
                 bar[q] = kept_scores[0]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.score_rows)
 def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
     """Scores (n,) of some rows of a dense gallery for a query (d,), the same bits as of ``_score_dense``."""
     scores = np.empty(len(rows), np.float32)
@@ -276,7 +280,7 @@ def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray
     return scores
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.score_rows_sparse)
 def score_rows_sparse(
     indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, query: np.ndarray
 ) -> np.ndarray:
@@ -292,22 +296,6 @@ def score_chosen(gallery: Any, rows: np.ndarray, query: np.ndarray) -> np.ndarra
     if isinstance(gallery, StoredVectors):
         return score_rows(gallery[rows], np.arange(len(rows)), query)
     return score_rows(gallery, rows, query)
-
-
-def best_first(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort each row (n_queries, m): score descending, then index ascending, filling (-inf, -1) last.
-
-    Score and index become one 64-bit integer, so that one fast sort without stability settles both: the bits of
-    a float32 order like integers once negative numbers are inverted, and here all is turned round, as large
-    scores come first. -0.0 is 0.0.
-    """
-    bits = (scores + np.float32(0)).view(np.uint32)
-    descending = np.where(bits >> 31, bits, ~bits & 0x7FFFFFFF)
-    keys = descending.astype(np.uint64) << 32 | indices.view(np.uint32)
-    keys.sort(axis=1)
-    descending = (keys >> 32).astype(np.uint32)
-    bits = np.where(descending >> 31, descending, ~descending & 0x7FFFFFFF)
-    return bits.view(np.float32), keys.astype(np.uint32).view(np.int32)
 
 
 def in_threads(function: Callable[..., Any], tasks: Iterable[Sequence[Any]], n_threads: int) -> list[Any]:
@@ -499,7 +487,7 @@ class ExactIndex:
         step = max(ROWS_AT_ONCE, BLOCK_BYTES // (4 * n_queries))
         if isinstance(gallery, StoredVectors):
             step = min(step, ROWS)
-        with _blas.limit(limits=n_threads, user_api="blas"):
+        with _blas().limit(limits=n_threads, user_api="blas"):
             for first in range(0, self.n_gallery, step):
                 block = queries @ gallery[first : first + step].T
                 _keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
@@ -549,7 +537,21 @@ class ExactIndex:
         return queries
 
 
-_blas = ThreadpoolController()  # created once: it searches all libraries of the process
+@functools.cache
+def _blas() -> Any:
+    """The controller of BLAS, made once: it searches all libraries of the process."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def effective_n_jobs(n_jobs: int | None) -> int:
+    """Number of threads that `n_jobs` stands for, as in joblib."""
+    if n_jobs == 1:
+        return 1
+    import joblib  # a tenth of a second
+
+    return joblib.effective_n_jobs(n_jobs)
 
 
 def _length(X: np.ndarray) -> np.ndarray:

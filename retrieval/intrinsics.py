@@ -13,8 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 16  # float32 numbers per cache line, and per widest vector register
-LINES = 2  # cache lines of queries that one pass over a sparse gallery serves; their sums stay in registers
+from .index import LANES, LINES
 
 
 @intrinsic

@@ -34,11 +34,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
-from joblib import effective_n_jobs
-from numba import njit
 
-from .index import ExactIndex, best_first, in_threads
+from visterm import sparse as sp
+
+from . import plain
+from .compiled import njit
+from .index import ExactIndex, best_first, effective_n_jobs, in_threads
 from .ranking import Ranking
 
 SCALES = (6, 20)  # k
@@ -65,7 +66,7 @@ _GROUPS = sum(k // 3 for k in SCALES)  # R in a mean, at most
 # Kernels
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.link)
 def _link(near: np.ndarray, k: int) -> np.ndarray:
     """(n, k): 1 if a photo and its neighbour are among each other's k nearest, 2 if among their k // 2; else 0."""
     links = np.zeros((len(near), min(k, near.shape[1])), np.uint8)
@@ -171,7 +172,7 @@ def _encode(
             weights[columns[e]] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _code_of_query(
     first: np.ndarray,
     scores: np.ndarray,
@@ -213,7 +214,7 @@ def _code_of_query(
     return columns[:n], shares
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _overlap(
     entries: np.ndarray,
     query: np.ndarray,

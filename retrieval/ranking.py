@@ -40,3 +40,19 @@ class Ranking:
     def k(self) -> int:
         """Number of ranked images per query."""
         return self.indices.shape[1]
+
+
+def best_first(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort each row (n_queries, m): score descending, then index ascending, filling (-inf, -1) last.
+
+    Score and index become one 64-bit integer, so that one fast sort without stability settles both: the bits of
+    a float32 order like integers once negative numbers are inverted, and here all is turned round, as large
+    scores come first. -0.0 is 0.0.
+    """
+    bits = (scores + np.float32(0)).view(np.uint32)
+    descending = np.where(bits >> 31, bits, ~bits & 0x7FFFFFFF)
+    keys = descending.astype(np.uint64) << 32 | indices.view(np.uint32)
+    keys.sort(axis=1)
+    descending = (keys >> 32).astype(np.uint32)
+    bits = np.where(descending >> 31, descending, ~descending & 0x7FFFFFFF)
+    return bits.view(np.float32), keys.astype(np.uint32).view(np.int32)

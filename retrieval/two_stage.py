@@ -25,12 +25,11 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
-from numba import njit
 
 from . import index as exact
+from .compiled import njit
 from .graph import Graph
-from .index import ExactIndex, SupportsSimilarity
+from .index import ExactIndex, SupportsSimilarity, _sift_down, effective_n_jobs
 
 COLUMNS = 128  # visterms summed for a query; fewer find as much at d = 10,000, but not at d = 1,000
 MANY_IMAGES = 100_000  # below, a query is done sooner than a thread is started
@@ -58,7 +57,7 @@ def _largest(sums: np.ndarray, n: int) -> np.ndarray:
     """Rows of the n largest of ``sums`` (n_gallery,), ascending; of equal ones those that come first."""
     top, rows = sums[:n].copy(), np.arange(n, dtype=np.int32)
     for hole in range(n // 2 - 1, -1, -1):
-        exact._sift_down(top, rows, hole)
+        _sift_down(top, rows, hole)
     for start in range(n, len(sums), exact.ROWS_AT_ONCE):
         stop = min(start + exact.ROWS_AT_ONCE, len(sums))
         over = 0  # of all rows at once, by vector units: most hold none of the largest
@@ -69,7 +68,7 @@ def _largest(sums: np.ndarray, n: int) -> np.ndarray:
         for row in range(start, stop):
             if sums[row] > top[0]:
                 top[0], rows[0] = sums[row], row
-                exact._sift_down(top, rows, 0)
+                _sift_down(top, rows, 0)
     rows.sort()
     return rows
 

@@ -124,7 +124,8 @@ class Snapshot:
         return self._metrics[learner]
 
     def load(self) -> None:
-        """Load all learners now (memory-mapped): their files may be replaced later."""
+        """Load the extractor and all learners now (memory-mapped): their files may be replaced later."""
+        _ = self.searcher.gallery.extractor
         for name in self.searcher.learners:
             try:
                 self.searcher.learner(name)

@@ -80,8 +80,8 @@ def open_teachers(searcher: Searcher, name: str) -> tuple[Teachers, list[dict[st
     def load() -> tuple[Teachers, list[dict[str, Any]]]:
         from visterm.learners import Teachers
 
-        learner: Any = searcher.learner(name)
         with searcher.unchanged(name):
+            learner: Any = LearnerVersions(searcher.run).load_in_force(name)
             table = check_table(searcher.run, name, learner)
             taught = LearnerVersions(searcher.run).load_teachers(name, table)
         learner = copy.copy(learner)

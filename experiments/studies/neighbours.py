@@ -24,7 +24,7 @@ from benchmarks.vectors import CACHE
 from visterm.learners import Cosine
 from visterm.learners.blend import effective
 from visterm.retrieval import ExactIndex, evaluate_index, with_neighbours
-from visterm.retrieval.evaluate import relevance_from_labels
+from visterm.retrieval.evaluation import relevance_from_labels
 
 from .open import KINDS, SETS, SPLITS, Split, class_splits, fitted, title_of
 

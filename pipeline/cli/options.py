@@ -277,13 +277,15 @@ def open_run(
     return place, place.configure(file, settings or [])
 
 
-def open_searcher(name: str | None) -> tuple[Searcher, Console]:
-    """Open a run for searching; keep decoders of images from writing to standard error."""
-    from visterm.features import silence_decoders
+def open_searcher(name: str | None, *, reads_images: bool = True) -> tuple[Searcher, Console]:
+    """Open a run for searching; keep decoders of images from writing to standard error, where images are read."""
     from visterm.pipeline.search.searcher import Searcher
 
     place, _ = open_run(name, None, None)
-    silence_decoders()
+    if reads_images:
+        from visterm.features import silence_decoders
+
+        silence_decoders()
     console = make_console()
     return Searcher(place, console=console), console
 

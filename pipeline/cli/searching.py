@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,11 @@ import typer
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
-from visterm.pipeline.search.request import FILTERS, OF_IMAGES, OPTIONS, SearchRequest
+from visterm.pipeline.search.request import FILTERS, IMAGE_ID, OF_IMAGES, OPTIONS, SearchRequest
 
 from .errors import command
 from .options import (
+    Format,
     FormatOption,
     JsonFormatOption,
     JsonOption,
@@ -33,6 +35,7 @@ from .options import (
 )
 from .output import print_rows, report_errors
 
+_LINES = "-"  # in place of a query: standard input
 _PAIRS = 8  # of blocks, or of teachers on each side
 
 
@@ -59,11 +62,13 @@ def search(
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
     learner: the one that held-out training images recommend; cosine if none is trained.
-    Unreadable images are reported and skipped; the exit code is then 1, or 2 if none could be read.
+    Unreadable images are reported and skipped; the exit code is then 1, or 2 if none could be read. For - each line of
+    standard input is a query, answered by a line of JSON before the next one is read.
 
     \b
     Examples:
       visterm search a.jpg
+      visterm search - < names.txt > results.jsonl
       visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
       visterm search a.jpg --learned-weight 0.2
       visterm search holiday/ --html results.html
@@ -74,8 +79,6 @@ def search(
       visterm search a.jpg -k 100 --min-probability 0.8
       visterm search a.jpg --example b.jpg --example id:12@-0.5 --region 0.2,0.1,0.5,0.6
     """
-    from visterm.pipeline.search.results_page import write_results_page
-
     form, chosen = chosen_format(output, as_json), one_name(learner)
     if page is not None:
         check_file("--html", page, "page", ".html", ".htm")
@@ -89,19 +92,28 @@ def search(
         by_itself = "a learner ranks images for a label by itself"
         why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
-    searcher, console = open_searcher(run)
+    by_line = asked == [_LINES] and not query_label
+    if by_line and (page is not None or output not in (None, Format.json)):
+        raise UserError(f"search {_LINES} prints JSON, a line per query: leave out --html and --format")
+    by_id = query_label or by_line or all(map(IMAGE_ID.fullmatch, asked))
+    searcher, console = open_searcher(run, reads_images=not by_id or page is not None or not request.of_whole_images)
     chosen = chosen or searcher.default_learner(of_labels=bool(query_label and searcher.annotators))
     conditions = {name: options[name] for name in FILTERS if name in options}
     if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
         raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")
     options["learner"] = chosen
     find: Any = searcher.search_label if query_label else searcher.search
-    answers = find(asked, **options)
+    answers = [] if by_line else find(asked, **options)
     if "k" in options and request.k > len(searcher.images):
         console.warn(
             f"-k {request.k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked"
         )
+    if by_line:
+        _answer_lines(lambda query: find([query], **options))
+        return
     if page is not None:
+        from visterm.pipeline.search.results_page import write_results_page
+
         share = 1.0 if query_label else searcher.share(chosen, request.learned_weight)
         by = chosen if share == 1 else f"{chosen}, {share:.0%} of the learned similarity"
         write_results_page(page, searcher, answers, learner=by, of_labels=bool(query_label))
@@ -119,6 +131,25 @@ def search(
     if not print_rows(answers, columns, rows, form):
         _print_tables(answers, "results", "path", with_probability=request.min_probability is not None)
     report_errors(answers)
+
+
+def _answer_lines(find: Callable[[str], Sequence[Mapping[str, Any]]]) -> None:
+    """Answer each line of standard input by lines of JSON, one per image, as they come."""
+    unread: list[Mapping[str, Any]] = []
+    answered: list[Mapping[str, Any]] = []  # one of them, or none
+    sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # names of files are bytes
+    for query in filter(None, (line.rstrip("\r\n") for line in sys.stdin)):
+        if not IMAGE_ID.fullmatch(query):
+            from visterm.features import silence_decoders
+
+            silence_decoders()
+        for answer in find(query):
+            print(json.dumps(answer), flush=True)
+            if "error" in answer:
+                unread.append(answer)
+            else:
+                answered = [answer]
+    report_errors([*unread, *answered])
 
 
 @command

@@ -7,14 +7,14 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
-from scipy import sparse
+from typing import TYPE_CHECKING
 
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.tables import read_rows, readable
-from visterm.retrieval import siblings_from_parents
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 def read_is_a(file: Path) -> dict[str, set[str]]:
@@ -59,6 +59,11 @@ def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], spa
 
     UserError as `read_is_a`, or if the table names none of the labels.
     """
+    import numpy as np
+    from scipy import sparse
+
+    from visterm.retrieval import siblings_from_parents
+
     table = read_is_a(file)
     names = sorted(set(labels))
     unknown = [name for name in names if name not in table]

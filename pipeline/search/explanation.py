@@ -277,8 +277,7 @@ def _image(searcher: Searcher, given: Any) -> _Image:
     from PIL.Image import Image
 
     from visterm.features import ImageError, decode_image, read_image
-    from visterm.features.decoding import pillow_pixels
-    from visterm.features.descriptors import as_rgb
+    from visterm.features.decoding import as_rgb, pillow_pixels
 
     given = contents_of(given)
     if isinstance(given, np.ndarray | Image | bytes):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +22,10 @@ from visterm.pipeline.store.vectors import extractor_content, extractor_of, sear
 
 from .filters import AlbumRows, Fields, Filter
 from .names import NameIndex
+from .request import IMAGE_ID
 
 if TYPE_CHECKING:
     import numpy as np
-
-IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 
 
 class Gallery:
@@ -60,12 +58,16 @@ class Gallery:
             self.pending: set[int] = {number for number, _ in collection.pending()}
             if self.pending:
                 tell(f"{count(len(self.pending), 'image')} not extracted yet, and not searchable until then")
-            self.extractor: Any = extractor_of(run)
             self.X: Any = searched_vectors(run, collection, self.images)
         self.place: RowOfId = self.images.place
         changes = "" if fields_changes is None else str(fields_changes)
         self.fingerprint = fingerprint(changes, self.images.fingerprint)
         self._name_indexes: dict[str, NameIndex] = {}
+
+    @cached_property
+    def extractor(self) -> Any:
+        """What makes vectors of images; loaded at the first query that is no image of the run."""
+        return extractor_of(self.run, self.content)
 
     @cached_property
     def training_images(self) -> list[Image]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from visterm.learners import SimilarityLearner
+    from visterm.learners import Similarity
     from visterm.retrieval import ExactIndex, TwoStageIndex
 
 VECTORS = "vectors"  # the index of the vectors themselves, in the run
@@ -31,7 +31,7 @@ _COMPARED = 100  # gallery sides and vectors
 
 def make_index(
     name: str,
-    learner: SimilarityLearner,
+    learner: Similarity,
     labels: np.ndarray | None,
     *,
     gallery: Gallery,
@@ -45,9 +45,8 @@ def make_index(
     `trained_from` identifies the training of the learner; `is_current` says whether the run still holds the gallery.
     With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus cannot be updated now.
     """
-    from scipy import sparse
-
-    from visterm.retrieval import ExactIndex, TwoStageIndex
+    from visterm import sparse
+    from visterm.retrieval import ExactIndex
 
     settings = config.index
     exact = ExactIndex(learner, gallery.X, labels, n_jobs=config.compute.n_jobs)
@@ -64,6 +63,8 @@ def make_index(
             "labels": fingerprint(None if labels is None else labels.tolist()),
         }
         return _graph_index(name, exact, labels, inputs, gallery=gallery, config=config, console=console)
+    from visterm.retrieval import TwoStageIndex
+
     # The inverted file of sparse vectors is not worth saving; the run keeps the measured recall.
     run = gallery.run
     folder = run.folder / "index" / name
@@ -172,7 +173,7 @@ def forget_index(run: Run, config: Config, name: str) -> None:
 
 def _milliseconds(gallery: Any) -> float:
     """Estimated time of an exact query on one core, measured with a million sparse and 100,000 dense images."""
-    from scipy import sparse
+    from visterm import sparse
 
     if not sparse.issparse(gallery):
         return 0.3e-6 * gallery.size

@@ -21,9 +21,9 @@ class UnknownLabel(UserError):
 
 def ranking_labels(names: Iterable[str] = TRAINED) -> list[str]:
     """Return those of some learners, by default of all, that rank labels."""
-    from visterm.learners import LEARNERS
+    from visterm.learners.saved import ANNOTATORS
 
-    return [name for name in names if LEARNERS[TRAINED[name]].ranks_labels]
+    return [name for name in names if TRAINED[name] in ANNOTATORS]
 
 
 def with_label_vectors() -> list[str]:

@@ -23,7 +23,7 @@ from .state import learner_inputs
 if TYPE_CHECKING:
     import numpy as np
 
-    from visterm.learners import Blend, SimilarityLearner
+    from visterm.learners import Blend, Similarity
     from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours
 
 FEW = 5_000  # photos whose graph takes a second: it is made for any weight of a learner
@@ -32,7 +32,7 @@ FEW = 5_000  # photos whose graph takes a second: it is made for any weight of a
 class LoadedLearner(NamedTuple):
     """A learner, the names of its labels by number, and its calibration or why there is none."""
 
-    learner: SimilarityLearner
+    learner: Similarity
     labels: list[str]
     calibration: Calibration | str
 
@@ -61,8 +61,11 @@ class RunLearners(SearchableRun):
 
         return self._once(("default", "of labels" if of_labels else "of images"), choose)
 
-    def learner(self, name: str) -> SimilarityLearner:
-        """Load a learner of the run, with its relevance feedback, once; its arrays are memory-mapped.
+    def learner(self, name: str) -> Similarity:
+        """Load a learner of the run, as it is used, with its relevance feedback, once; its arrays are memory-mapped.
+
+        Of most learners the estimator itself; of cosine and oasis their `Similarity`, which loads faster and does not
+        learn.
 
         Raises
         ------
@@ -75,7 +78,7 @@ class RunLearners(SearchableRun):
         def load() -> LoadedLearner:
             check_learners([name])
             with self.unchanged(name):
-                learner = LearnerVersions(self.run).load_in_force(name)
+                learner = LearnerVersions(self.run).load_in_force(name, learns=False)
                 labels = trained_record(self.run, name).get("labels", [])
                 loaded = LoadedLearner(learner, labels, calibration_in_force(self.run, name))
             if name in TRAINED:
@@ -100,7 +103,7 @@ class RunLearners(SearchableRun):
         """Weight of a learner against cosine: `learned_weight`, or by default the one chosen in training."""
         return self.learner(name).learned_weight_ if learned_weight is None else learned_weight
 
-    def blend(self, name: str, learned_weight: float | None = None) -> SimilarityLearner | Blend:
+    def blend(self, name: str, learned_weight: float | None = None) -> Similarity | Blend:
         """Combine a learner with cosine, weighted as `share` says; see `visterm.learners.Blend`.
 
         A weight of 1 gives the learner itself.

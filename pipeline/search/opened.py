@@ -60,7 +60,6 @@ class SearchableRun:
         gallery = self.gallery
         self.filtered = RecentCache(len(gallery.images))  # indexes of images that pass filters, with their rows
         self.root: Path = gallery.root
-        self.extractor: Any = gallery.extractor
         self.images: Images = gallery.images
         self.X: Any = gallery.X
         self.place: RowOfId = gallery.place
@@ -79,6 +78,11 @@ class SearchableRun:
             for name in list(like._exact_since):
                 for kind in ("index", "sides", "sides with look"):
                     self._once.drop((kind, name))
+
+    @property
+    def extractor(self) -> Any:
+        """What makes vectors of images, loaded when it is first needed; None if the vectors were imported."""
+        return self.gallery.extractor
 
     def is_current(self) -> bool:
         """Whether this searcher is up to date: `is_as_on_disk`, and no index in Milvus waits for another try.

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,8 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.segments import as_stored, stacked
 from visterm.pipeline.store.vectors import embed
 
-from .gallery import IMAGE_ID, Gallery
+from .gallery import Gallery
+from .request import IMAGE_ID
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,11 +51,6 @@ class KnownImage(NamedTuple):
 def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     """Turn images, folders, ids and files of vectors into query vectors; see `Searcher.queries`."""
     import numpy as np
-    from PIL.Image import Image
-
-    from visterm.features import ImageError, decode_image, read_query_vectors
-    from visterm.features.decoding import pillow_pixels
-    from visterm.features.vector_files import VECTOR_SUFFIXES
 
     names: list[str] = []
     images: list[Any] = []
@@ -64,13 +61,16 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     options = config.collection.vectors.model_dump(include={"unit", "vector_column"})
     if config.collection.vectors.file is None and config.features.kind == "onnx":
         options["unit"] = config.features.onnx.unit
-    one = isinstance(queries, str | os.PathLike | np.ndarray | Image | bytes | bytearray | int | np.integer)
-    for query in [queries] if one or hasattr(queries, "read") else queries:
+    one = isinstance(queries, str | os.PathLike | np.ndarray | bytes | bytearray | int | np.integer)
+    for query in [queries] if one or _is_pillow(queries) or hasattr(queries, "read") else queries:
         position = len(names)
         query = contents_of(query)
-        if isinstance(query, np.ndarray | Image | bytes):
+        if isinstance(query, np.ndarray | bytes) or _is_pillow(query):
+            from visterm.features import ImageError, decode_image
+            from visterm.features.decoding import pillow_pixels
+
             names.append(f"image {position + 1}")
-            if isinstance(query, Image):
+            if _is_pillow(query):
                 try:
                     query = pillow_pixels(query)
                 except ImageError as error:
@@ -102,7 +102,9 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
             errors[position] = f"an address on the web; download the image first: curl -O {shlex.quote(name)}"
         elif gallery.extractor is None and (copy := gallery.row_of_file(name)) >= 0:
             rows[position] = copy
-        elif name.lower().endswith(VECTOR_SUFFIXES):
+        elif _holds_vectors(name):
+            from visterm.features import read_query_vectors
+
             try:
                 names[position:], imported[position] = read_query_vectors(name, gallery.X.shape[1], **options)
             except ValueError as error:
@@ -128,9 +130,9 @@ def contents_of(query: Any) -> Any:
 
 def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config) -> tuple[Any, list[int], dict]:
     """Vectors of the files that can be read, their positions, and why the others cannot."""
+    if not files:
+        return gallery.X[:0], [], {}
     from concurrent.futures import ThreadPoolExecutor
-
-    from joblib import effective_n_jobs
 
     from visterm.features import ImageError
 
@@ -161,13 +163,29 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
         return embed(extractor, readable()), done
 
     parts = [files[i : i + _FILES_PER_TASK] for i in range(0, len(files), _FILES_PER_TASK)] or [[]]
-    n_threads = min(effective_n_jobs(config.compute.n_jobs), len(parts))
+    n_threads = 1
+    if len(parts) > 1:
+        from joblib import effective_n_jobs
+
+        n_threads = min(effective_n_jobs(config.compute.n_jobs), len(parts))
     if n_threads == 1:
         made = [vectors_of(part) for part in parts]
     else:
         with ThreadPoolExecutor(n_threads) as pool:
             made = list(pool.map(vectors_of, parts))
     return stacked([rows for rows, _ in made]), [position for _, done in made for position in done], errors
+
+
+def _holds_vectors(name: str) -> bool:
+    from visterm.features.vector_files import VECTOR_SUFFIXES
+
+    return name.lower().endswith(VECTOR_SUFFIXES)
+
+
+def _is_pillow(query: Any) -> bool:
+    """Whether a query is an image of Pillow, which need not be imported to see that."""
+    pillow = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(query, pillow.Image)
 
 
 def _images_below(folder: str) -> list[str]:

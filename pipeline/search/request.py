@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RESULTS = 10  # per query, by default
 MAX_WEIGHT = 10  # of an image of a query
+IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 _WEIGHTED = re.compile(r"(.+)@(-?[0-9]{1,2}(?:\.[0-9]{1,3})?)", re.DOTALL)
 
 

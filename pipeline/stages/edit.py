@@ -16,7 +16,7 @@ from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
 from visterm.pipeline.store.label_edits import check_label
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import extractor_content, extractor_of, reading_of
+from visterm.pipeline.store.vectors import extractor_content, is_imported, reading_of
 
 from .dates import read_dates
 from .extraction import ImageSource, check_cluster, extract, report_skipped
@@ -73,7 +73,7 @@ def add(
             raise UserError(
                 f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
             )
-        if extractor_of(run) is None:
+        if is_imported(run):
             raise UserError(
                 f"run {run.name} has precomputed vectors: add new ones to "
                 f"{config.collection.vectors.file} and run 'visterm features --run {run.name}'"

@@ -17,7 +17,7 @@ from visterm.pipeline.errors import UserError
 from .images import Image
 from .records import repair_hint
 from .run import Run
-from .vectors import extractor_of
+from .vectors import weights_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,7 @@ def counts_as_new(run: Run, images: Sequence[Image], n_visterms: int) -> tuple[n
 
 def measure_as_new(run: Run, learner: Any, images: Sequence[Image]) -> None:
     """Let a learner measure those of its images that it holds out as new ones; nothing where they are so anyway."""
-    weighting = getattr(extractor_of(run), "weighting_", None)
+    weighting = weights_of(run)
     if weighting is None or not learner.validates:
         return
     places, counts = counts_as_new(run, images, len(weighting.idf_))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.errors import UserError
@@ -18,7 +18,7 @@ from .teachers import is_explaining
 from .vectors import extractor_content, identity, n_features
 
 if TYPE_CHECKING:
-    from visterm.learners import SimilarityLearner
+    from visterm.learners import Similarity, SimilarityLearner
     from visterm.pipeline.console import Console
 
 
@@ -62,14 +62,29 @@ def load_trained(run: Run, name: str, *, verify: bool = True) -> SimilarityLearn
     return load_files(run, name, verify=verify)
 
 
-def load_files(run: Run, name: str, *, mmap_mode: str = "r", verify: bool = False) -> SimilarityLearner:
-    """Load the files of a trained learner, compared with their checksums; UserError if one is damaged.
+def load_similarity(run: Run, name: str) -> Similarity:
+    """Load the similarity of the trained learner of a run, without what learns; see `visterm.learners`."""
+    from visterm.learners import saved, similarity
+
+    check_trained(run, name)
+    if name == "cosine":
+        return similarity.CosineSimilarity(n_features(run))
+    return load_files(run, name, load=saved.load_similarity)
+
+
+def load_files(
+    run: Run, name: str, *, mmap_mode: str = "r", verify: bool = False, load: Callable[..., Any] | None = None
+) -> Any:
+    """Load the files of a trained learner by `load_learner`, compared with their checksums; UserError if damaged.
 
     A search reads only some rows of a large W, and checking all of it would take most of the time: without ``verify``,
     arrays of more than _WHOLE_BYTES together are not compared. They are memory-mapped, and smaller ones are not: a file
     that is cut short while it is mapped ends the process. See `check_uncut`.
     """
-    from visterm.learners import load_learner
+    if load is None:
+        from visterm.learners import load_learner
+
+        load = load_learner
 
     folder, crc32 = run.learner(name), trained_record(run, name).get("crc32", {})
     try:
@@ -79,13 +94,13 @@ def load_files(run: Run, name: str, *, mmap_mode: str = "r", verify: bool = Fals
         small = sum(sizes) < _WHOLE_BYTES
         whole = verify or small
         check_files(folder, {file: known for file, known in crc32.items() if whole or not file.endswith(".npy")})
-        return load_learner(folder / "files", mmap_mode=None if small else mmap_mode, verify=whole and not crc32)
+        return load(folder / "files", mmap_mode=None if small else mmap_mode, verify=whole and not crc32)
     except (OSError, ValueError) as error:
         where = "" if str(folder) in str(error) else f"{folder}: "
         raise UserError(f"{where}{error}; run '{how_to_train(run, name)} --force'") from None
 
 
-def check_uncut(run: Run, name: str, learner: SimilarityLearner) -> None:
+def check_uncut(run: Run, name: str, learner: Similarity) -> None:
     """Raise UserError if a mapped file of a loaded learner was cut short since."""
     from visterm.retrieval.stored import check_whole
 

@@ -35,7 +35,7 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
         ``learner``, ``for`` (the world), ``validation_map`` and ``validation_p1`` by name, cosine last, and
         ``not_validated``, the learners that could not be compared.
     """
-    from visterm.learners.validation import MAX_QUERIES
+    from visterm.learners.options import MAX_QUERIES
 
     worlds = {
         name: result.get("worlds", {}).get("for", "seen")

@@ -27,11 +27,14 @@ _valid: set[tuple[str, int]] = set()  # segments whose numbers were checked, wit
 def stacked(blocks: Sequence[Any]) -> Any:
     """Stack CSR matrices, or dense arrays, vertically."""
     import numpy as np
-    from scipy import sparse
 
     if len(blocks) == 1:
         return blocks[0]
-    return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else sparse.vstack(blocks, format="csr")
+    if isinstance(blocks[0], np.ndarray):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.vstack(blocks, format="csr")
 
 
 def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origin: str) -> None:
@@ -164,7 +167,6 @@ def read_segment(folder: Path) -> Any:
     The files are compared with their checksums, and their numbers are checked, once per process.
     """
     import numpy as np
-    from scipy import sparse
 
     record = read_segment_record(folder)
     shape = tuple(record["shape"])
@@ -180,6 +182,8 @@ def read_segment(folder: Path) -> Any:
             np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ("counts", "indices", "indptr")
         )
+        from scipy import sparse
+
         counts = sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
         if key not in _valid:  # compiled code does not look whether a column exists
             counts.check_format(full_check=True)

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
 
-    from visterm.features import OnnxEmbedder, VistermExtractor
+    from visterm.features import VistermExtractor
+    from visterm.features.onnx_embedder import OnnxEmbedder
+    from visterm.features.weights import VistermWeights
 
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
 IN_MEMORY = 500_000_000  # bytes as float32 of vectors that a search holds in memory, where they are stored as float16
@@ -40,27 +42,68 @@ def extractor_content(run: Run) -> str:
     return record["content"]
 
 
-@functools.lru_cache(maxsize=1)
-def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
-    """Load the saved extractor of a version, and cache the last one; None for imported vectors."""
-    from visterm import features
-
+def _opened(files: Path, read: Callable[[Path], Any]) -> Any:
+    """Compare the files of an extractor with their checksums, and read them; UserError if they are damaged."""
     try:
         record = read_record(files.parent) or {}
         check_files(files.parent, record.get("crc32", {}))
-        if (files / "vectors.json").exists():
-            return None
-        if (files / "embedder.json").exists():
-            return features.OnnxEmbedder.load(files)
-        return features.VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
+        return read(files)
     except (OSError, ValueError, TokenError) as error:
         where = "" if str(files.parent) in str(error) else f"{files.parent}: "
         raise UserError(f"{where}{error}; {repair_hint(files.parent)}") from None
 
 
-def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:
-    """Load the extractor of a run, whose ``transform`` turns images into vectors; None for imported vectors."""
-    return load_extractor((run.extractor / "files").absolute(), extractor_content(run))
+@functools.lru_cache(maxsize=1)
+def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
+    """Load the saved extractor of a version, and cache the last one; None for imported vectors."""
+    from visterm import features
+
+    def read(files: Path) -> Any:
+        if (files / "vectors.json").exists():
+            return None
+        if (files / "embedder.json").exists():
+            from visterm.features.onnx_embedder import OnnxEmbedder
+
+            return OnnxEmbedder.load(files)
+        return features.VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
+
+    return _opened(files, read)
+
+
+@functools.lru_cache(maxsize=1)
+def load_weights(files: Path, version: str) -> VistermWeights | None:
+    """Load the weights of the visterms of a version alone, and cache the last ones; None for other vectors."""
+
+    def read(files: Path) -> Any:
+        if any((files / name).exists() for name in ("vectors.json", "embedder.json")):
+            return None
+        from visterm.features import weights
+
+        return weights.load_weights(files)
+
+    return _opened(files, read)
+
+
+def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | OnnxEmbedder | None:
+    """Load the extractor of a run, whose ``transform`` turns images into vectors; None for imported vectors.
+
+    UserError if it is no longer the one with the fingerprint `content`.
+    """
+    version = extractor_content(run)
+    extractor = load_extractor((run.extractor / "files").absolute(), version)
+    if content is not None and not content == version == extractor_content(run):
+        raise UserError(f"the vectors of run {run.name} were made anew after it was opened; reopen the run")
+    return extractor
+
+
+def is_imported(run: Run) -> bool:
+    """Whether the vectors of a run were imported, so that nothing makes vectors of images."""
+    return _opened((run.extractor / "files").absolute(), lambda files: (files / "vectors.json").exists())
+
+
+def weights_of(run: Run) -> VistermWeights | None:
+    """Load the weights of a run's visterms; None for other vectors."""
+    return load_weights((run.extractor / "files").absolute(), extractor_content(run))
 
 
 def reading_of(run: Run, max_pixels: int) -> Read:
@@ -83,7 +126,7 @@ def n_features(run: Run) -> int:
 
 def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
     """Read the vectors of images, float32 with unit rows: weighted visterms in CSR (n, n_visterms), or others."""
-    stored, weighting = collection.counts(images), getattr(extractor_of(run), "weighting_", None)
+    stored, weighting = collection.counts(images), weights_of(run)
     return stored if weighting is None else weighting.transform(stored)
 
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import shlex
 import shutil
+from collections.abc import Callable
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import OWN, check_seal
 from visterm.pipeline.store.files import discard, publish, write_record
-from visterm.pipeline.store.models import check_trained, load_files, load_trained, trained_record
+from visterm.pipeline.store.models import check_trained, load_files, load_similarity, load_trained, trained_record
 from visterm.pipeline.store.records import damage, fingerprint, read_record, repair_hint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import TaughtImages, load_teachers, no_table, save_teachers, taught_images
@@ -170,14 +171,17 @@ class LearnerVersions:
             if taught is not None:
                 save_teachers(folder, taught)
 
-    def load(self, learner: str, version: int) -> Any:
-        """Load the base with the block of a version, mapped copy-on-write: writing to its arrays changes no file."""
+    def load(self, learner: str, version: int, load: Callable[..., Any] | None = None) -> Any:
+        """Load the base with the block of a version, mapped copy-on-write: writing to its arrays changes no file.
+
+        `load` is as of `load_files`.
+        """
         import numpy as np
 
         from visterm.learners.storage import load_array
 
         check_trained(self.run, learner)
-        model = load_files(self.run, learner, mmap_mode="c")
+        model = load_files(self.run, learner, mmap_mode="c", load=load)
         array = np.asarray(getattr(model, _ARRAY[learner]))
         setattr(model, _ARRAY[learner], array)
         if not version:
@@ -226,17 +230,27 @@ class LearnerVersions:
         whole = sparse.csr_array(sparse.block_diag([table, of_marks.table], format="csr"))
         return TaughtImages(sparse.csr_array(X) if sparse.issparse(X) else X, base.rows + of_marks.rows, whole)
 
-    def load_in_force(self, learner: str) -> Any:
-        """Load the version that is used; of a learner that has no versions, the trained one."""
+    def load_in_force(self, learner: str, *, learns: bool = True) -> Any:
+        """Load the version that is used; of a learner that has no versions, the trained one.
+
+        Unless it `learns`, its `Similarity` alone.
+        """
+
+        def base() -> Any:
+            return load_trained(self.run, learner, verify=False) if learns else load_similarity(self.run, learner)
+
         if learner not in _ARRAY:
-            return load_trained(self.run, learner, verify=False)
+            return base()
+        from visterm.learners.saved import load_similarity as read
+
         for _ in range(5):  # base and version are separate files: both must be of one state
             state = self.in_force(learner)
             try:
                 if state.version:
-                    model = self.load(learner, state.version)
+                    load = None if learns else read
+                    model = self.load(learner, state.version, load)
                 else:
-                    model = load_trained(self.run, learner, verify=False)
+                    model = base()
             except FileNotFoundError:
                 continue
             except UserError:

@@ -12,8 +12,7 @@ from visterm.features.onnx_pooling import channels_first, n_before_patches
 from visterm.features.onnx_session import image_input, open_session
 
 if TYPE_CHECKING:
-    from visterm.features import OnnxEmbedder
-    from visterm.features.onnx_embedder import ModelDescription
+    from visterm.features.onnx_embedder import ModelDescription, OnnxEmbedder
 
 _OLDEST_OPSET = 13  # whose operations, as used here, mean the same in all later ones
 _NUMBERS = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(float16)": 10}  # types as ONNX numbers them

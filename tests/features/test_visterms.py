@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from visterm.features import VistermWeighting, count_visterms, visterms
+from visterm.features import VistermWeighting, count_visterms, weights
 from visterm.features.visterms import co_occurrence_order
 
 COUNTS = hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=8), elements=st.integers(0, 3))
@@ -150,6 +150,6 @@ def test_weights_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):
     counts = (5 * counts).ceil().astype(np.int32)
     weighting = VistermWeighting().fit(counts)
     whole = weighting.transform(counts)
-    monkeypatch.setattr(visterms, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(weights, "ROWS_AT_ONCE", 7)
     parts = weighting.transform(counts)
     np.testing.assert_array_equal(parts.toarray(), whole.toarray())

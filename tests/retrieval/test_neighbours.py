@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from visterm.learners import Cosine
 from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, TwoStageIndex, evaluate_index, with_neighbours
 from visterm.retrieval import neighbours as module
-from visterm.retrieval.evaluate import relevance_from_labels
+from visterm.retrieval.evaluation import relevance_from_labels
 from visterm.retrieval.neighbours import ENTRIES, FEWEST, LISTED, SCALES, WEIGHT
 
 

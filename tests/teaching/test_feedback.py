@@ -294,10 +294,10 @@ def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
     assert trainer.update()["accepted"]
     load, config = LearnerVersions.load, run.configure(None, ["oasis.C=0.05"])
 
-    def exchanged(self, learner, version):
+    def exchanged(self, learner, version, *rest):
         monkeypatch.undo()
         train(run, config, "oasis", QUIET)
-        return load(self, learner, version)
+        return load(self, learner, version, *rest)
 
     monkeypatch.setattr(LearnerVersions, "load", exchanged)
     found = np.array(trainer.load("oasis").W_)

@@ -367,7 +367,7 @@ def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
 
 
 def test_vectors_from_elsewhere_have_no_blocks(searcher, monkeypatch):
-    monkeypatch.setattr(searcher, "extractor", object())
+    monkeypatch.setattr(searcher.gallery, "extractor", object())
     with pytest.raises(UserError, match="run fruit: its vectors are not made of blocks"):
         explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
 

@@ -24,10 +24,10 @@ def test_threads_share_one_index_and_get_the_same_answers(finished, monkeypatch)
     loads = []
     load = module.LearnerVersions.load_in_force
 
-    def load_slowly(trainer, name):
+    def load_slowly(versions, name, **options):
         loads.append(name)
         time.sleep(0.05)
-        return load(trainer, name)
+        return load(versions, name, **options)
 
     monkeypatch.setattr(module.LearnerVersions, "load_in_force", load_slowly)
     searcher = Searcher(finished / "runs/fruit")

@@ -1,0 +1,92 @@
+"""Kernels that are compiled when they are first needed.
+
+Importing Numba and loading a compiled kernel takes a third of a second, a hundred times as long as to rank a thousand
+images. So a kernel of a search has a plain form, too, in NumPy or as it is written: it gives the same bytes. A process
+uses plain forms until they have taken `WORTH_COMPILING` seconds, for small work alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+WORTH_COMPILING = 0.2  # seconds
+_lock = threading.RLock()
+
+
+class Kernel:
+    """A function that Numba compiles at its first call, unless its plain form does the work.
+
+    Parameters
+    ----------
+    function : function
+        Of its globals, those that are kernels are compiled with it.
+    options : dict
+        Of ``numba.njit``.
+    plain : callable, True or None
+        The plain form, which answers NotImplemented where the work is too large; True: `function` as it is written.
+    """
+
+    spent = 0.0  # seconds that plain forms took, of the process
+
+    def __init__(self, function: FunctionType, options: dict[str, Any], plain: Any) -> None:
+        self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
+        self._options, self._plain, self._compiled = options, plain, None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the plain form while that pays, else the compiled one."""
+        if self._plain is not None and Kernel.spent < WORTH_COMPILING:
+            begun = time.perf_counter()
+            answer = (self.interpreted if self._plain is True else self._plain)(*arguments)
+            if answer is not NotImplemented:
+                Kernel.spent += time.perf_counter() - begun
+                return answer
+        return self.compiled(*arguments)
+
+    @property
+    def compiled(self) -> Any:
+        """The dispatcher of Numba."""
+        if self._compiled is None:
+            from numba import njit
+
+            with _lock:
+                if self._compiled is None:
+                    self._compiled = njit(**self._options)(self._calling("compiled"))
+        return self._compiled
+
+    @property
+    def interpreted(self) -> Any:
+        """The function as it is written, without Numba."""
+        return self._calling("interpreted")
+
+    def _calling(self, form: str) -> FunctionType:
+        """The function with a form of the kernels that it calls."""
+        function = self.__wrapped__
+        names = dict(function.__globals__)
+        for name in function.__code__.co_names:
+            if isinstance(names.get(name), Kernel | Imported):
+                names[name] = getattr(names[name], form)
+        made = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+        made.__qualname__ = function.__qualname__
+        return made
+
+
+class Imported:
+    """What kernels use of a module that imports Numba."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    @property
+    def compiled(self) -> Any:
+        """What it is."""
+        return getattr(import_module(self._module, __package__), self._name)
+
+
+def njit(*, plain: Any = None, **options: Any) -> Callable[[Any], Any]:
+    """``numba.njit`` at the first call; see `Kernel`."""
+    return lambda function: Kernel(function, options, plain)

@@ -1,0 +1,111 @@
+"""What commands import: what they use, and not what learns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from running import copy_run, visterm
+
+from visterm.learners import LEARNERS, OASIS
+from visterm.learners.saved import ANNOTATORS
+from visterm.learners.similarity import BilinearSimilarity
+
+LARGE = {
+    *("sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "pandas", "pyarrow", "numba", "llvmlite", "joblib"),
+    *("matplotlib", "fastapi", "uvicorn", "jinja2", "onnxruntime", "onnx", "cv2", "PIL", "skimage", "dask", "pymilvus"),
+    *("rich", "visterm.learners.base", "visterm.retrieval.evaluation"),
+}
+READS = {"cv2", "PIL"}  # of what decodes images
+MEASURED = READS | {"numba", "llvmlite", "scipy.linalg"}  # of what makes visterms of them; numba looks for SciPy's BLAS
+PROGRAM = """
+import sys
+from visterm.pipeline.cli.app import main
+try:
+    main(ends_process=True)
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+# The arguments, which of the large modules are needed, and the most modules in all: a tenth above what there were.
+COMMANDS = {
+    "--help": (set(), 210),
+    "export --help": (set(), 320),
+    "label list": (set(), 390),
+    "info": (set(), 430),
+    "search id:5": (set(), 710),
+    "search id:5 --learner cosine": (set(), 710),
+    "search id:5 --label pear --json": (set(), 710),
+    "add ROOT/pear/1.jpg": (READS, 750),
+    "search fruit-new.jpg": (MEASURED, 1250),
+}
+
+
+def loaded(arguments, folder, stdin=""):
+    """Run a command in a process of its own; its lines, and the modules that it has imported at its end."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("VISTERM_RUN", "VISTERM_RUNS", "COV_CORE_SOURCE")}
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    ended = subprocess.run(command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[:3000]
+    return ended.stdout, set(ended.stderr.splitlines()[-1].split())
+
+
+@pytest.fixture(scope="module")
+def searched(finished, tmp_path_factory):
+    """A run that was searched before: what a first search makes once is there."""
+    folder = copy_run(finished, tmp_path_factory.mktemp("start"))
+    (folder / "fruit-new.jpg").write_bytes((folder / "fruit/pear/1.jpg").read_bytes())
+    visterm("search", "id:5", "--learner", "oasis", cwd=folder)
+    visterm("search", "id:5", "--learner", "cosine", cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_a_command_imports_what_it_uses(arguments, searched):
+    needed, most = COMMANDS[arguments]
+    root = json.loads(visterm("info", "--json", cwd=searched).stdout)["root"]
+    words = arguments.replace("ROOT", root).split()
+    if words[0] == "search" and "--learner" not in words:
+        words += ["--learner", "oasis"]
+    _, modules = loaded(words, searched)
+    assert not LARGE.intersection(modules) - needed
+    assert 0.5 * most < len(modules) <= most
+
+
+def test_all_of_an_oasis_is_known_to_its_similarity():
+    unfinished = {"ranker_W_", "best_W_", "best_teachers_"}
+    assert set(OASIS().get_params()) == BilinearSimilarity.settings
+    assert set(OASIS._state) - unfinished == BilinearSimilarity.state
+    assert BilinearSimilarity.linear == OASIS.linear
+
+
+def test_learners_that_rank_labels_are_known_without_them():
+    assert {name for name in LEARNERS if LEARNERS[name].ranks_labels} == ANNOTATORS
+
+
+def test_lines_of_standard_input_are_queries(searched):
+    names = ["id:5", "fruit/pear/1.jpg", "", "id:7"]
+    lines, _ = loaded(["search", "-", "--learner", "oasis", "-k", "3"], searched, "\n".join(names))
+    expected = visterm("search", *filter(None, names), "--learner", "oasis", "-k", "3", "--json", cwd=searched)
+    assert [json.loads(line) for line in lines.splitlines()] == json.loads(expected.stdout)
+
+
+def test_a_line_is_answered_before_the_next_one_comes(searched):
+    command = [sys.executable, "-c", PROGRAM, "search", "-", "--learner", "cosine"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=searched, text=True, **pipes) as process:
+        for name in ("id:5", "id:99", "id:6"):
+            process.stdin.write(f"{name}\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["query"] == name
+        process.stdin.close()
+        assert process.wait() == 1
+        assert "id:99: run fruit has no image of this id" in process.stderr.read()
+
+
+@pytest.mark.parametrize("option", ["--format=csv", "--html=page.html"])
+def test_lines_are_answered_by_json_alone(searched, option):
+    refused = visterm("search", "-", option, cwd=searched, check=2)
+    assert "search - prints JSON, a line per query: leave out --html and --format" in refused.stderr
