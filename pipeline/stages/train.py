@@ -352,7 +352,9 @@ class _Training:
             result["learned_weight"] = learner.learned_weight_
         if learner.worlds_ is not None:
             result["worlds"] = {"for": learner.world_} | learner.worlds_
-        record |= {"result": result, "calibration": measure_calibration(self.opened, self.name, learner)}
+        run = self.opened
+        calibration = measure_calibration(run, self.name, learner, run.catalogue, run.images())
+        record |= {"result": result, "calibration": calibration}
 
     def _say_unlearned_marks(self) -> None:
         """Warn where the model that was replaced had learned relevance marks."""
