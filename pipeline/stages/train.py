@@ -99,6 +99,8 @@ def train(
             return {"learner": "cosine", "up_to_date": True, "n_images": n_images, "steps": 0, "seconds": 0.0}
         training = _Training(it, learner_name, console, force=force, time_limit=time_limit)
         if training.is_done():
+            for line in it.training.warnings:
+                console.warn(line)
             return {"learner": learner_name, "up_to_date": True, **training.before["result"]}
         result = training.run(accept)
         run.save_config(config)
