@@ -357,8 +357,11 @@ class _Tiff(TiffImagePlugin.TiffImageFile):
         tags, n, extra = self.tag_v2, self.tag_v2.get(277, 1), self.tag_v2.get(338, ())
         if 1 < n < 1000 and tags.get(PHOTOMETRIC) in (0, 1) and (n > 2 or extra in ((), (0,))):
             raise ValueError(f"{n} channels that are no colours; save one of them, or RGB")
+        planar, bits = tags.get(284) == 2, tags.get(258, (8,))[0]
+        if planar and n > 1 and bits > 8 and tags.get(259, 1) == 1:  # Pillow takes each byte for a level
+            raise ValueError(f"{bits} bits in separate planes are not supported; save it interleaved, or compressed")
         n_unknown = len(extra) - len(bytes(extra).rstrip(b"\0"))
-        if tags.get(284) == 2 and 0 < n_unknown < n:
+        if planar and 0 < n_unknown < n:
             kept = n - n_unknown
             for tag in (273, 279, 324, 325):  # places and sizes of strips or tiles, plane by plane
                 if tag in tags:

@@ -13,7 +13,8 @@ _WHITES = (1, 255, 1023, 4095, 16383, 65535)  # of masks and fractions, and of 8
 _OLD_WHITES = 1, 255, 65535
 MAX_WHITE = _WHITES[-1]
 _ROWS = 256  # that are converted at a time
-BITS_PER_SAMPLE, PHOTOMETRIC, _MAX_SAMPLE, _EXTRA_SAMPLES, _S_MAX_SAMPLE = 258, 262, 281, 338, 341  # tags of TIFF
+# Tags of TIFF.
+BITS_PER_SAMPLE, PHOTOMETRIC, _MAX_SAMPLE, _PLANES, _EXTRA_SAMPLES, _S_MAX_SAMPLE = 258, 262, 281, 284, 338, 341
 
 
 class Rules(NamedTuple):
@@ -109,6 +110,7 @@ def deep_colors(image: Image.Image, data: bytes, max_bytes: int) -> npt.NDArray[
         tags = getattr(image, "tag_v2", {})
         deep = tags.get(BITS_PER_SAMPLE, (8,))[0] == 16 and image.mode in ("RGB", "RGBA", "LA")
         deep = deep and 1 not in tags.get(_EXTRA_SAMPLES, ())  # which has multiplied the colours: Pillow divides them
+        deep = deep and tags.get(_PLANES) != 2  # each colour in a plane of its own: OpenCV mixes them up
     if not deep or image.width * image.height * 8 > max_bytes:
         return None
     try:

@@ -163,7 +163,8 @@ def _is_hidden(name: str) -> bool:
 # Dot names, such as .Trash-1000 and .thumbnails, are hidden anyway. No plain words: "trash" is a class of waste.
 _SYSTEM_FOLDERS = re.compile(
     r"@eadir|@tmp|@recycle|@recently-snapshot|@__thumb|#recycle|#snapshot"  # of Synology and QNAP
-    r"|\$recycle\.bin|system volume information|lost\+found"  # of Windows and Linux
+    r"|\$recycle\.bin|recycler|found\.\d{3}|system volume information|lost\+found"  # of Windows and Linux
+    r"|~snapshot"  # of NetApp
     r"|.*\.lrdata|.*\.lrcat-data|ipod photo cache"  # previews of Lightroom, and of iPhoto for a device
     r"|appdata_oc.*|files_trashbin|files_versions",  # of Nextcloud
     re.IGNORECASE,

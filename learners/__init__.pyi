@@ -1,7 +1,7 @@
 # The public names of the room; __init__.py loads each from its file when it is first used.
 from .aroma import AROMA
 from .base import SimilarityLearner
-from .baselines import LEGO, MCML, RCA, Xing
+from .baselines import LEGO, MCML, RCA, LabelRidge, Xing
 from .blend import Blend
 from .cosine import Cosine
 from .hier import HIER
@@ -28,6 +28,7 @@ __all__ = [
     "KNNAnnotator",
     "LEARNERS",
     "LEGO",
+    "LabelRidge",
     "LinearWARP",
     "MCML",
     "MuSL",

@@ -27,6 +27,7 @@ _MODULES = {
     "LEGO": "baselines.lego",
     "MCML": "baselines.mcml",
     "RCA": "baselines.rca",
+    "LabelRidge": "baselines.label_ridge",
     "Xing": "baselines.xing",
     "MuSL": "musl",
 }

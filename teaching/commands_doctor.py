@@ -61,7 +61,8 @@ def doctor(
     if harmful is not None:
         known = f"the mAP of {name}, {harmful['map']:.4f} on {harmful['measured_on']}"
         if harmful["images"]:
-            print("\n".join([f"Images without which {known}, would be higher", *in_words(harmful)]))
+            shares = f"{harmful['share_harmful']:.0%} of all, by chance {harmful['share_by_chance']:.0%}"
+            print("\n".join([f"Images without which {known}, would be higher ({shares})", *in_words(harmful)]))
         else:
             print(f"No training image lowers {known}, by {LEAST_GAIN:.4f} or more")
     if labels:

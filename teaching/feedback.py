@@ -18,7 +18,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError, system_errors_explained
-from visterm.pipeline.evaluation.calibration import NO_CALIBRATION, calibrate
+from visterm.pipeline.evaluation.calibration import measure_calibration
 from visterm.pipeline.evaluation.held_out import FallFigures, HeldOutSet, largest_fall
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import locked
@@ -415,11 +415,8 @@ class FeedbackTrainer:
         result = {key: value for key, value in answer.items() if key not in unkept}
         record = make_record("feedback", {"steps_per_mark": STEPS_PER_MARK, **UPDATABLE[learner]}, {"base": state.base})
         record |= {"marks": sorted(n for batch in data.batches for n in batch.numbers), "result": result}
-        held_out = data.held_out
-        record["calibration"] = NO_CALIBRATION
-        if held_out is not None:
-            scores = held_out.ranking_scores(model, self.run.configure(None, []))
-            record["calibration"] = calibrate(held_out, *scores)
+        with Collection(self.run.collection) as collection:
+            record["calibration"] = measure_calibration(self.run, learner, model, collection, collection.images())
         if forgotten:
             record["forgotten"] = sorted(forgotten)
         taught = None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LISTED = 20
 LEAST_GAIN = 1e-4  # of mAP; what is less is no harm, and would be shown as 0.0000
 _CANDIDATES = 100  # at least; for each, all held-out images are ranked again: some 20 ms
+_DRAWN, _SIGNS = 200, 200  # images and signs that tell how many harm, and how many by chance
 
 
 def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) -> dict[str, Any]:
@@ -39,8 +40,10 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
     Returns
     -------
     dict
-        Ready for JSON: ``learner``, ``map`` of the held-out images, ``measured_on`` (these in words), and ``images``,
-        the most harmful first: ``id``, ``path`` (None if it is no longer in the run), ``labels``, ``gain`` (how much
+        Ready for JSON: ``learner``, ``map`` of the held-out images, ``measured_on`` (these in words),
+        ``share_harmful`` of images drawn at random, ``share_by_chance``, how many of these would harm if each change
+        of the queries of a class were as likely a gain as a loss, and ``images``, the most harmful first:
+        ``id``, ``path`` (None if it is no longer in the run), ``labels``, ``gain`` (how much
         higher the mAP would be without what the image taught, at least `LEAST_GAIN`), and ``did``, the step that
         lowered the margins most: ``image``, the other training image, ``together``, whether learning put the two
         together or kept them apart, and ``why``, their labels.
@@ -57,7 +60,7 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
     import numpy as np
     from scipy import sparse
 
-    from visterm.learners.validation import average_precisions, mean_of
+    from visterm.learners.validation import average_precisions
 
     teachers, rows = open_teachers(searcher, learner)
     model = searcher.blend(learner)
@@ -70,19 +73,42 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
     in_order = np.argsort(-harm, kind="stable")
     candidates = [row for row in in_order[: max(_CANDIDATES, 5 * k)].tolist() if harm[row] > 0 and "id" in rows[row]]
 
-    def measure(scores: np.ndarray) -> float:
-        return mean_of(average_precisions(scores, held_out.relevant, held_out.own))
-
     scores = model.similarity(X[held_out.own], X)
-    before = measure(scores)
-    parts = teachers.parts_of(candidates, X[held_out.own], X)
-    gains = {row: round(measure(scores - part) - before, 6) for row, part in zip(candidates, parts, strict=True)}
+    precisions = average_precisions(scores, held_out.relevant, held_out.own)
+    usable = ~np.isnan(precisions)
+    drawn = np.random.default_rng(0).permutation([row for row in range(len(rows)) if "id" in rows[row]])[:_DRAWN]
+    measured = list(dict.fromkeys([*candidates, *drawn.tolist()]))
+    changes = {}  # of the average precision of each query, without an image
+    for row, part in zip(measured, teachers.parts_of(measured, X[held_out.own], X), strict=True):
+        changed = average_precisions(scores - part, held_out.relevant, held_out.own)
+        changes[row] = (changed - precisions)[usable]
+    gains = {row: round(float(changes[row].mean()), 6) for row in candidates}
+    of_drawn = np.stack([changes[row] for row in drawn])
     worst = sorted((row for row in candidates if gains[row] >= LEAST_GAIN), key=lambda row: -gains[row])[:k]
     images = []
     for row in worst:
         image = shown(searcher, rows[row]) | {"id": rows[row]["id"]}
         images.append(image | {"gain": gains[row], "did": _did(searcher, teachers, terms, rows, row)})
-    return {"learner": learner, "map": round(before, 6), "measured_on": held_out.what, "images": images}
+    return {
+        "learner": learner,
+        "map": round(float(precisions[usable].mean()), 6),
+        "measured_on": held_out.what,
+        "share_harmful": round(float((of_drawn.mean(axis=1) >= LEAST_GAIN).mean()), 3),
+        "share_by_chance": share_by_chance(of_drawn, held_out.relevant[usable]),
+        "images": images,
+    }
+
+
+def share_by_chance(changes: np.ndarray, relevant: np.ndarray) -> float:
+    """Return the share of changes, (n_images, n_queries), that would be gains if signs were drawn, one for each class.
+
+    Queries with the same relevant images, (n_queries, n), are of one class, and no independent evidence.
+    """
+    import numpy as np
+
+    _, classes = np.unique(relevant, axis=0, return_inverse=True)
+    signs = np.random.default_rng(0).choice([-1, 1], (_SIGNS, classes.max() + 1))[:, classes.ravel()]
+    return round(float((signs @ changes.T / changes.shape[1] >= LEAST_GAIN).mean()), 3)
 
 
 def margin_terms(teachers: Teachers, held_out: HeldOutSet, X: Any) -> Any:

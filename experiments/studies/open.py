@@ -269,12 +269,15 @@ def _worst(figures: dict[tuple[str, str, str], list], figure: Callable[..., floa
 
 
 def of_both(results: Results) -> str:
-    """MAP of all test images in one gallery, deep vectors: a row for each learner."""
+    """MAP of all test images in one gallery, deep vectors: a row for each learner, and the whitening alone."""
     sets, rows = [name for name in SETS if (name, "deep", "oasis") in results], []
     for learner in ("cosine", *NAMES):
         key, which = ("oasis", "cosine") if learner == "cosine" else (learner, "now")
         found = [results.get((name, "deep", key)) for name in sets]
         rows.append([learner, *(f"{means(one, which)[2, 0]:.3f}" if one else "" for one in found)])
+        if learner == "cosine":  # the curve begins at the weight 0
+            alone = [np.mean(one["curve"], axis=0)[0, 2, 0] if one else np.nan for one in found]
+            rows.append(["whitening alone", *(f"{one:.3f}" for one in alone)])
     return table(("", *map(title_of, sets)), rows)
 
 

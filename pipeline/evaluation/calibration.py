@@ -1,82 +1,175 @@
-"""How sure a score is: the probability that two images share a label, by isotonic regression on held-out pairs.
+"""How sure a result is: the probability that it shares a label with the query, on the query's own scale.
 
-A score has no scale of its own. Test images, which nothing was trained on, are scored against each other, and the share
-of pairs with a common label is fitted as a function of the score that never falls (Zadrozny and Elkan, KDD 2002). It
-holds for a single query image, and for the weight of the learned similarity that training chose.
+A score has no scale of its own, and no scale that is the same for all queries: where a query's neighbours agree, all of
+its first results score high. So a logistic function takes three numbers: the mean of the query's `BEST` best scores,
+and the score of a result, up to the last of these and beyond it, as scores fall faster among the first results. Above
+the query's third best, scores count as that one: the first two are no likelier than the next, and one near copy tells
+nothing of the others.
+
+It is fitted to the rankings of test images, which nothing was trained on, among the images of the run. A result at rank
+r weighs r^-`FALL`: people look at the first ones, and nearly all pairs are far down and share nothing. It holds for a
+single query image, and for the weight of the learned similarity that training chose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.store.opened import OpenedRun
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import supervision, vectors
 from visterm.pipeline.store.versions import LearnerVersions
 
-from .held_out import TEST_IMAGES, HeldOutSet, NoHeldOutSet, draw_held_out
+from .held_out import MAX_QUERIES, cutoff_of, ranking_index
 
 if TYPE_CHECKING:
     import numpy as np
 
-_PRIOR_PAIRS = 5  # of the base rate, that each step of the function is averaged with
+    from visterm.retrieval import Ranking
+
+BEST = 10  # scores of a query that give its scale
+FALL = 1.25
+MAX_GALLERY = 5000  # images that are ranked
 NO_CALIBRATION = {"reason": "no labelled images were held out"}
 FEWEST_QUERIES = 10  # held-out images that have another one of their label
+_THIRD = 2  # place of the score at which those above it count
+_RANKS = 200  # of each query, close together at the top: enough to fit four numbers
 
 
 class Calibration(NamedTuple):
-    """Probabilities by score: between the scores that are listed, straight lines."""
+    """A logistic function of the score of a result, in two parts, and the mean of its query's best scores."""
 
-    scores: list[float]  # ascending
-    probabilities: list[float]
-    base_rate: float  # share of all held-out pairs that have a common label
-    n_pairs: int
+    weights: list[float]
+    intercept: float
+    base_rate: float  # share of all pairs of a query and another image that have a common label
+    n_queries: int  # that it was fitted to: nothing is surer than these allow
     neighbours: bool = False  # whether the scores are of rankings by neighbours
 
-    def of(self, scores: Any) -> np.ndarray:
-        """Probabilities of some scores, float64, to four places."""
+    def of(self, scores: Any, best: Any) -> np.ndarray:
+        """Probabilities of some results of a query, float64, to four places.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_results,)
+        best : array-like
+            The query's best scores among all images, best first: up to `BEST` count.
+        """
         import numpy as np
 
-        return np.interp(scores, self.scores, self.probabilities).round(4)
+        scores, best = np.asarray(scores, np.float64), np.asarray(best, np.float64)[:BEST]
+        if not scores.size:
+            return scores
+        odds = _features(scores[None], best[None])[0] @ np.array(self.weights) + self.intercept
+        likely = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
+        return np.minimum(likely, 1 - 1 / (self.n_queries + 2)).round(4)
 
 
-def calibrate(held_out: HeldOutSet, scores: np.ndarray, neighbours: bool = False) -> dict[str, Any]:
-    """Fit a calibration to the scores of held-out images, float32 (n_queries, n); see `HeldOutSet.ranking_scores`."""
+def _features(scores: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """What the weights are of, (n_queries, n_results, 3), from the scores of results and the best scores."""
     import numpy as np
-    from sklearn.isotonic import IsotonicRegression
 
-    if held_out.what != TEST_IMAGES:
-        return dict(NO_CALIBRATION)
-    others = np.arange(held_out.X.shape[0]) != held_out.own[:, None]
-    relevant, n_queries = held_out.relevant[others], int(((held_out.relevant & others).any(axis=1)).sum())
+    third = best[:, min(_THIRD, best.shape[1] - 1), None]
+    last = np.minimum(scores, best[:, -1:])
+    beyond = np.minimum(scores, third) - last
+    of_query = np.minimum(best, third).mean(axis=1, keepdims=True)
+    return np.dstack([beyond, last, np.broadcast_to(of_query, scores.shape)])
+
+
+def calibrate(
+    ranking: Ranking, relevant: np.ndarray, labelled: np.ndarray, *, neighbours: bool = False
+) -> Calibration | str:
+    """Fit a calibration to the rankings of all images for held-out ones.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        Without the queries themselves.
+    relevant : bool array of shape (n_queries, n_images)
+        Which images have a label in common with each query.
+    labelled : bool array of shape (n_images,)
+        Images whose labels are known: others are ranked, and not counted.
+    neighbours : bool
+        Whether neighbours count in the ranking.
+
+    Returns
+    -------
+    Calibration or str
+        The reason why there is none.
+    """
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    known = (ranking.indices >= 0) & labelled[ranking.indices]
+    related = np.take_along_axis(relevant, ranking.indices, axis=1) & known
+    n_queries = int(related.any(axis=1).sum())
     if n_queries < FEWEST_QUERIES:
-        return {"reason": f"{n_queries} held-out images have another one of their label; {FEWEST_QUERIES} are needed"}
-    # As sure as the pairs at hand allow, and no surer: the least and the largest, and where a step of the function
-    # stands on few pairs.
-    least, most = 1 / (np.count_nonzero(~relevant) + 2), 1 - 1 / (np.count_nonzero(relevant) + 2)
-    isotonic, known = IsotonicRegression(y_min=least, y_max=max(least, most)), scores[others].astype(np.float64)
-    _, step, n_of_step = np.unique(isotonic.fit_transform(known, relevant), return_inverse=True, return_counts=True)
-    n_relevant = np.bincount(step, relevant)
-    shares = (n_relevant + _PRIOR_PAIRS * relevant.mean()) / (n_of_step + _PRIOR_PAIRS)
-    fitted = isotonic.fit(known, shares[step])
-    return {
-        "scores": [float(f"{value:.7g}") for value in fitted.X_thresholds_],
-        "probabilities": [float(f"{value:.4g}") for value in fitted.y_thresholds_],
-        "base_rate": float(f"{relevant.mean():.4g}"),
-        "n_pairs": len(relevant),
-        "neighbours": neighbours,
-    }
+        return f"{n_queries} held-out images have another one of their label; {FEWEST_QUERIES} are needed"
+    base_rate = related.sum() / known.sum()
+    if base_rate == 1:
+        return "all held-out images have a label in common"
+    weights, places = _weights_of_ranks(ranking.k)
+    counted = known[:, places]
+    features = _features(ranking.scores[:, places], ranking.scores[:, :BEST])[counted].astype(np.float64)
+    answers = related[:, places][counted]
+    weights = np.broadcast_to(weights, counted.shape)[counted]
+    mean = np.average(features, axis=0, weights=weights)
+    spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights)) + 1e-9
+    fitted = LogisticRegression().fit((features - mean) / spread, answers, sample_weight=weights)
+    for part in (0, 1):  # never surer of a lower score
+        if fitted.coef_[0, part] < 0:
+            features[:, part] = mean[part]
+            fitted.fit((features - mean) / spread, answers, sample_weight=weights)
+    slopes = fitted.coef_[0] / spread
+    return Calibration(
+        [float(f"{slope:.6g}") for slope in slopes],
+        float(f"{fitted.intercept_[0] - slopes @ mean:.6g}"),
+        float(f"{base_rate:.4g}"),
+        n_queries,
+        neighbours,
+    )
 
 
-def measure_calibration(run: OpenedRun, learner: str, model: Any) -> Any:
+def _weights_of_ranks(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks of a list of `n` that stand for all, from 0, with the weights of those up to the next one."""
+    import numpy as np
+
+    places = np.unique(np.geomspace(1, n, _RANKS).round().astype(int)) - 1
+    return np.add.reduceat(np.arange(1, n + 1) ** -FALL, places), places
+
+
+def measure_calibration(
+    run: Run, learner: str, model: Any, collection: Collection, images: Sequence[Image]
+) -> dict[str, Any]:
     """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason``."""
+    import numpy as np
+
+    from visterm.learners.blend import effective
+    from visterm.learners.triplets import related_images
+    from visterm.retrieval import ExactIndex
+
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
-    try:
-        held_out = draw_held_out(run, learner, run.catalogue, run.images(), set(), decides=False)
-    except NoHeldOutSet:
+    rng = np.random.default_rng(0)
+    test = [image for image in images if image.labels and image.split == "test"]
+    queries = [test[i] for i in np.sort(rng.permutation(len(test))[:MAX_QUERIES])]
+    if not queries:
         return dict(NO_CALIBRATION)
-    return calibrate(held_out, *held_out.ranking_scores(model, run.config))
+    ids = {image.id for image in queries}
+    others = [image for image in images if image.id not in ids]
+    ranked = [*queries, *(others[i] for i in np.sort(rng.permutation(len(others))[: MAX_GALLERY - len(queries)]))]
+    if len(ranked) < 2:
+        return dict(NO_CALIBRATION)
+    config, own = run.configure(None, []), np.arange(len(queries))
+    X = vectors(run, collection, ranked)
+    exact = ExactIndex(effective(model), X, n_jobs=config.compute.n_jobs)
+    index = ranking_index(exact, X, config)
+    y, _ = supervision(ranked, clicks=config.collection.clicks is not None)
+    relevant = related_images(y, own, np.arange(len(ranked)), cutoff=cutoff_of(config, learner))
+    labelled = np.array([bool(image.labels) for image in ranked])
+    known = calibrate(index.search(X[own], exclude=own), relevant, labelled, neighbours=index is not exact)
+    return {"reason": known} if isinstance(known, str) else known._asdict()
 
 
 def calibration_in_force(run: Run, learner: str) -> Calibration | str:
@@ -89,4 +182,8 @@ def calibration_in_force(run: Run, learner: str) -> Calibration | str:
 def read_calibration(record: Mapping[str, Any]) -> Calibration | str:
     """Return the calibration in the record of a learner or a version, or why there is none."""
     kept = record.get("calibration", NO_CALIBRATION)
-    return kept["reason"] if "reason" in kept else Calibration(**kept)
+    if "reason" in kept:
+        return kept["reason"]
+    if "weights" not in kept:
+        return "it was measured by the scores alone, by an older version; train again"
+    return Calibration(**kept)

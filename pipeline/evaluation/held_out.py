@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from visterm.pipeline.config.models import Config
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 
-MAX_GALLERY = 5000  # images that a ranking by neighbours is calibrated among
 MAX_HELD_OUT = 2000  # images that are ranked
 MAX_QUERIES = 250  # of them are queries: half of an update's time at 10,000 visterms goes into these
 TEST_IMAGES = "test images"
@@ -41,7 +39,6 @@ class HeldOutSet(NamedTuple):
     relevant: np.ndarray  # bool (n_queries, n), each to itself, too
     unmarked: np.ndarray  # bool (n,), images that no mark names
     what: str  # name of these images, for messages
-    gallery: Callable[[], tuple[Any, np.ndarray]] | None = None  # vectors to search, and the rows of these images there
 
     def queries(self, among: np.ndarray) -> np.ndarray:
         """Queries that are among some of the images, bool (n,), and have another relevant one among these."""
@@ -67,21 +64,6 @@ class HeldOutSet(NamedTuple):
         from visterm.learners.blend import effective
 
         return effective(model).similarity(self.X[self.own], self.X)
-
-    def ranking_scores(self, model: Any, config: Config) -> tuple[np.ndarray, bool]:
-        """As `scores`, of what a search ranks by, and whether neighbours count; a query's score of itself is 0."""
-        import numpy as np
-
-        from visterm.learners.blend import effective
-        from visterm.retrieval import ExactIndex
-
-        X, rows = (self.X, np.arange(len(self.unmarked))) if self.gallery is None else self.gallery()
-        exact = ExactIndex(effective(model), X, n_jobs=config.compute.n_jobs)
-        index = ranking_index(exact, X, config)
-        ranking = index.search(X[rows[self.own]], exclude=rows[self.own])
-        scores = np.zeros((len(self.own), X.shape[0]), np.float32)
-        np.put_along_axis(scores, ranking.indices, ranking.scores, axis=1)
-        return scores[:, rows], index is not exact
 
     def digest(self) -> str:
         """Fingerprint of the images' vectors."""
@@ -167,23 +149,17 @@ def third_part(test: Sequence[Image]) -> list[Image]:
     return third if len(third) >= FEWEST_DECIDING else []
 
 
-def _gallery(run: Run, images: Sequence[Image], chosen: Sequence[Image]) -> tuple[Any, np.ndarray]:
-    """Return vectors of all images, or of so many as there is time for, and the rows of the chosen ones."""
-    import numpy as np
-
-    ids = {image.id for image in chosen}
-    others = [image for image in images if image.id not in ids]
-    drawn = np.random.default_rng(0).permutation(len(others))[: MAX_GALLERY - len(chosen)]
-    with Collection(run.collection) as collection:
-        return vectors(run, collection, [*chosen, *(others[i] for i in np.sort(drawn))]), np.arange(len(chosen))
+def cutoff_of(config: Config, learner: str) -> float | str | None:
+    """Clicks that two images must share to be relevant to each other for a learner; None for labels."""
+    return None if config.collection.clicks is None else getattr(getattr(config, learner), "click_cutoff", None)
 
 
 def draw_held_out(
-    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str], *, decides: bool = True
+    run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]
 ) -> HeldOutSet:
     """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split.
 
-    Of test images that `decides`, whether a model is taken, the third part where it is large enough.
+    Of test images the third part where it is large enough: these decide whether a model is taken.
 
     NoHeldOutSet if no two labelled images are relevant to each other.
     """
@@ -192,10 +168,9 @@ def draw_held_out(
     from visterm.learners.triplets import related_images
 
     config = run.configure(None, [])
-    clicks = config.collection.clicks is not None
     labelled = [image for image in images if image.labels]
     test = [image for image in labelled if image.split == "test"]
-    third = third_part(test) if decides else []
+    third = third_part(test)
     of_any = "labelled images, most of them trained on"
     for chosen, what in ((third, DECIDING), (test, TEST_IMAGES), (labelled, of_any)):
         if not chosen:
@@ -203,11 +178,9 @@ def draw_held_out(
         rng = np.random.default_rng(0)
         chosen = [chosen[row] for row in np.sort(rng.permutation(len(chosen))[:MAX_HELD_OUT])]
         queries = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
-        y, _ = supervision(chosen, clicks=clicks)
-        cutoff = getattr(getattr(config, learner), "click_cutoff", None) if clicks else None
-        relevant = related_images(y, queries, np.arange(len(chosen)), cutoff=cutoff)
+        y, _ = supervision(chosen, clicks=config.collection.clicks is not None)
+        relevant = related_images(y, queries, np.arange(len(chosen)), cutoff=cutoff_of(config, learner))
         if relevant.sum() > len(queries):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
-            gallery = functools.partial(_gallery, run, images, chosen)
-            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what, gallery)
+            return HeldOutSet(sparse_vectors(run, collection, chosen), queries, relevant, unmarked, what)
     raise NoHeldOutSet(f"run {run.name}: no two labelled images are relevant to each other, to measure {learner} on")

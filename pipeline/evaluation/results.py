@@ -100,8 +100,6 @@ def write_results(folder: Path, evaluated: Evaluated) -> None:
     evaluations = {name: system.evaluation for name, system in systems.items()}
     if (copies := evaluated.copies) is not None and copies.pairs:
         metrics["copies"] = copies.as_json(evaluations)
-        text = copies.in_words(evaluations, task.queries, run.images("train", "validation"))
-        evaluated = evaluated._replace(warnings=(text, *evaluated.warnings))
     if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
         metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")

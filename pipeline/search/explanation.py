@@ -16,6 +16,7 @@ from visterm.pipeline.store.segments import as_stored
 from .explanation_regions import RegionAnswer, cells_of_grid, cells_of_map, describe_regions, say_where
 from .matched_words import words_in_common
 from .neighbours import SharedNeighbours, explain_neighbours
+from .queries import contents_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -278,6 +279,7 @@ def _image(searcher: Searcher, given: Any) -> _Image:
     from visterm.features import ImageError, decode_image, read_image
     from visterm.features.decoding import as_rgb, pillow_pixels
 
+    given = contents_of(given)
     if isinstance(given, np.ndarray | Image | bytes):
         try:
             if isinstance(given, Image | bytes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from visterm.pipeline.console import one_line
@@ -41,7 +41,8 @@ class SearchOutcome:
     request: SearchRequest  # with the learner that ranked the images
     queries: Queries  # as they were searched with
     ranked: dict[int, Ranked]  # best first, by the position of each query that could be read
-    calibration: Calibration | str  # how likely a score is that of images that share a label, or why it is not known
+    calibration: Calibration | str  # how likely results share a label with the query, or why it is not known
+    probabilities: dict[int, list[float]] = field(default_factory=dict)  # of these results, where it is known
 
 
 class LabelSearcher(RunLearners):
@@ -134,10 +135,8 @@ class LabelSearcher(RunLearners):
         for i, ranked in outcome.ranked.items():
             results = self.results(*zip(*ranked, strict=True), offset=request.offset) if ranked else []
             answers[i]["results"] = results
-            if not isinstance(outcome.calibration, str):
-                known = outcome.calibration.of([result["score"] for result in results]).tolist()
-                for result, probability in zip(results, known, strict=True):
-                    result["probability"] = probability
+            for result, probability in zip(results, outcome.probabilities.get(i, ()), strict=False):
+                result["probability"] = probability
             for result in results if request.filter.where else ():
                 result["fields"] = self.gallery.fields.of(self.place[result["id"]])
         return Answers(answers, self.root, self.config.collection.max_pixels)

@@ -61,9 +61,10 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     options = config.collection.vectors.model_dump(include={"unit", "vector_column"})
     if config.collection.vectors.file is None and config.features.kind == "onnx":
         options["unit"] = config.features.onnx.unit
-    one = isinstance(queries, str | os.PathLike | np.ndarray | bytes | int | np.integer) or _is_pillow(queries)
-    for query in [queries] if one else queries:
+    one = isinstance(queries, str | os.PathLike | np.ndarray | bytes | bytearray | int | np.integer)
+    for query in [queries] if one or _is_pillow(queries) or hasattr(queries, "read") else queries:
         position = len(names)
+        query = contents_of(query)
         if isinstance(query, np.ndarray | bytes) or _is_pillow(query):
             from visterm.features import ImageError, decode_image
             from visterm.features.decoding import pillow_pixels
@@ -120,6 +121,11 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
     place = [place[i] for i in order]
     Q = as_stored(Q[order], config.features.precision)
     return Queries(names, Q, place, [all_rows.get(position, -1) for position in place], errors | unreadable, images)
+
+
+def contents_of(query: Any) -> Any:
+    """The bytes of an open file or a bytearray; any other query as it is."""
+    return bytes(query) if isinstance(query, bytearray) else query.read() if hasattr(query, "read") else query
 
 
 def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config) -> tuple[Any, list[int], dict]:

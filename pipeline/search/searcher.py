@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.calibration import Calibration
+from visterm.pipeline.evaluation.calibration import BEST, Calibration
 from visterm.pipeline.store.files import image_sha256
 
 from .answers import Answers, ImageRow, Pictures
@@ -18,7 +18,7 @@ from .examples import refined
 from .filters import Filter
 from .label_search import LabelSearcher, SearchOutcome
 from .labels import check_filter
-from .queries import KnownImage
+from .queries import KnownImage, Queries
 from .rank import Ranked, rank
 from .request import RESULTS, FilterOptions, SearchOptions, SearchRequest
 
@@ -149,9 +149,26 @@ class Searcher(LabelSearcher):
         elif request.exclude_duplicates:
             contents = [self._content(read.images[i], row) for i, row in zip(read.place, read.rows, strict=True)]
         ranked = rank(self, read.Q, read.rows, request, skipped=skipped, contents=contents) if read.place else []
-        if request.min_probability is not None and not isinstance(calibration, str):
-            ranked = [_likely(results, calibration, request.min_probability) for results in ranked]
-        return SearchOutcome(request, read, dict(zip(read.place, ranked, strict=True)), calibration)
+        results = dict(zip(read.place, ranked, strict=True))
+        if isinstance(calibration, str):
+            return SearchOutcome(request, read, results, calibration)
+        likely = self._probabilities(calibration, read, request, ranked)
+        for place, of_query in likely.items():
+            n_likely = sum(one >= (request.min_probability or 0) for one in of_query)  # they never rise along a ranking
+            results[place], likely[place] = results[place][:n_likely], of_query[:n_likely]
+        return SearchOutcome(request, read, results, calibration, likely)
+
+    def _probabilities(
+        self, calibration: Calibration, read: Queries, request: SearchRequest, ranked: list[Ranked]
+    ) -> dict[int, list[float]]:
+        """Probabilities of the results of each query, by its place, from its best scores among all images."""
+        whole, best = SearchRequest(BEST, request.learner), ranked
+        if read.place and (request.k < BEST or replace(request, k=BEST, min_probability=None) != whole):
+            best = rank(self, read.Q, read.rows, whole)
+        scores = ([score for _, score in results] for results in ranked)
+        of_query = ([score for _, score in results[:BEST]] for results in best)
+        likely = [calibration.of(*pair).tolist() for pair in zip(scores, of_query, strict=True)]
+        return dict(zip(read.place, likely, strict=True))
 
     def show(self, images: int | str | Iterable[int | str]) -> Pictures:
         """Show images of the run: in a notebook as pictures, with their ids and labels.
@@ -189,9 +206,3 @@ class Searcher(LabelSearcher):
         if isinstance(image, KnownImage):
             return self.gallery.known_by(image.sha256)
         return self.gallery.known_by(image_sha256(image) or "") if isinstance(image, str) else ""
-
-
-def _likely(ranked: Ranked, calibration: Calibration, least: float) -> Ranked:
-    """The results with at least this probability."""
-    likely = calibration.of([score for _, score in ranked]) >= least
-    return [result for result, keep in zip(ranked, likely, strict=True) if keep]

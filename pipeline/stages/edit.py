@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count
+from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
 from visterm.pipeline.store.label_edits import check_label
@@ -78,7 +78,7 @@ def add(
                 f"run {run.name} has precomputed vectors: add new ones to "
                 f"{config.collection.vectors.file} and run 'visterm features --run {run.name}'"
             )
-        files, in_folders = _find_files(paths, root)
+        files, in_folders, not_images = _find_files(paths, root)
         named, names = set(collection.names(files)), list(dict.fromkeys(collection.names([*files, *in_folders])))
         unfit = collection.unfit(names, config)
         for path in names:
@@ -107,6 +107,10 @@ def add(
                 f"{count(len(copies), 'added image')} already in the run under another name: {copy} is a copy of "
                 f"{original}"
             )
+        if not_images:
+            file, reason = next(iter(not_images.items()))
+            what = count(len(not_images), "other entry")
+            console.say(f"{what} of the folders skipped, such as {one_line(os.fspath(file))}: {one_line(reason)}")
         if unfit:
             path, reason = next(iter(unfit.items()))
             console.warn(f"{count(len(unfit), 'image')} not added, such as {path}: {reason}")
@@ -124,20 +128,21 @@ def add(
         }
 
 
-def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], list[Path]]:
-    """Return the files given, and the images in the folders given."""
+def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], list[Path], dict[Path, str]]:
+    """Return the files given, the images in the folders given, and why the other files there are skipped."""
     from visterm.features import find_images
     from visterm.features.images import EXTENSIONS
 
     files: list[str] = []
     in_folders: list[Path] = []
+    refused: dict[Path, str] = {}
     for given in paths:
         path = os.fspath(given)
         if path and not os.path.lexists(path) and os.path.lexists(root / path):
             path = os.path.join(root, path)  # as search and remove print paths
         if os.path.isdir(path):
             try:
-                images = find_images(path)
+                images = find_images(path, on_skip=refused.__setitem__)
             except OSError as error:
                 raise UserError(str(error)) from None
             if not images:
@@ -151,7 +156,7 @@ def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], lis
             files.append(path)
     if not files and not in_folders:
         raise UserError("no images given; give files or folders")
-    return files, in_folders
+    return files, in_folders, refused
 
 
 def remove(

@@ -203,6 +203,10 @@ def _evaluate(
         vectors = run.vectors(train) if train else task.Q[:0]
         root, most = run.catalogue.root or Path(), config.collection.max_pixels
         copies = find_copies(root, task.queries, train, task.Q, vectors, most)
+    if copies.pairs:
+        text = copies.in_words({name: system.evaluation for name, system in systems.items()}, task.queries, train)
+        console.warn(text)
+        warnings.insert(0, text)
     open_world = None
     if config.evaluate.protocol == "open":
         open_world = measure_class_splits(run, learners, console)

@@ -89,20 +89,7 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
         f"({changes.added:,} new, {changes.changed:,} changed, {changes.removed:,} removed"
         + (f", {changes.relabelled:,} with other labels" if changes.relabelled else "")
         + (f", {changes.retagged:,} with other tags in the file)" if changes.retagged else ")")
-        + (f"; {count(changes.left_out, 'image')} of other classes skipped" if changes.left_out else "")
-        + (f"; {count(changes.excluded, 'file')} skipped by collection.exclude" if changes.excluded else "")
-        + (f"; {count(changes.raw, 'raw file')} beside their photos skipped" if changes.raw else "")
-        + (
-            f"; {count(len(changes.system), 'folder')} of previews or deleted files skipped, such as "
-            f"{one_line(changes.system[0])}"
-            if changes.system
-            else ""
-        )
-        + (
-            f"; {count(changes.n_others, 'other file')} ignored, such as {one_line(changes.other)}"
-            if changes.other
-            else ""
-        )
+        + "".join(f"; {text}" for text in changes.not_used())
     )
     if changes.tables:
         console.say(one_line(changes.tables))
@@ -200,8 +187,8 @@ def _changed_here(run: Run, config: Config) -> str:
     saved, asked = (
         flat(
             {
-                # Only learners depend on triplets.
-                "collection": configuration.collection.model_dump(exclude={"triplets"}),
+                # Only learners depend on triplets, and on which of their rows are skipped.
+                "collection": configuration.collection.model_dump(exclude={"triplets", "skip_bad_rows"}),
                 "split": configuration.split.model_dump(),
                 "features": configuration.features.model_dump(),
             }

@@ -99,6 +99,8 @@ def train(
             return {"learner": "cosine", "up_to_date": True, "n_images": n_images, "steps": 0, "seconds": 0.0}
         training = _Training(it, learner_name, console, force=force, time_limit=time_limit)
         if training.is_done():
+            for line in it.training.warnings:
+                console.warn(line)
             return {"learner": learner_name, "up_to_date": True, **training.before["result"]}
         result = training.run(accept)
         run.save_config(config)
@@ -350,7 +352,9 @@ class _Training:
             result["learned_weight"] = learner.learned_weight_
         if learner.worlds_ is not None:
             result["worlds"] = {"for": learner.world_} | learner.worlds_
-        record |= {"result": result, "calibration": measure_calibration(self.opened, self.name, learner)}
+        run = self.opened
+        calibration = measure_calibration(run, self.name, learner, run.catalogue, run.images())
+        record |= {"result": result, "calibration": calibration}
 
     def _say_unlearned_marks(self) -> None:
         """Warn where the model that was replaced had learned relevance marks."""

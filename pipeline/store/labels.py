@@ -6,7 +6,6 @@ import functools
 import glob
 import json
 import os
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from .label_edits import as_text, changed, standing_edits, unquoted
 from .manifests import read_manifest
 from .notes import Notes
 from .paths import decoded
-from .splits import SPLIT_FIELD, Layout, split_named
+from .splits import SPLIT_FIELD, Layout, split_named, split_within
 from .tables import read_rows, readable
 
 WAYS_TO_LABEL = (
@@ -129,8 +128,7 @@ def _listed(files: Sequence[Path]) -> str:
 
 def _split_of(file: Path) -> str | None:
     """The split that the name of a table says, as in train.csv and instances_val2017.json, or that of its folder."""
-    words = [*re.split(r"[^a-z0-9]+", file.name.lower()), file.parent.name]
-    return next((split for word in words if (split := split_named(word))), None)
+    return split_within(file.name) or split_named(file.parent.name)
 
 
 def _read_clicks(

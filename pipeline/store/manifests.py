@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +45,8 @@ _OWN_OF_COCO = ("id", "file_name", "width", "height")
 _NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
 _BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
 _JOINED = re.compile(r"\s*[|;]\s*")
+_QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""")
+_FILE_OF_IMAGE = re.compile(r"\.(jpe?g|png|tiff?|webp|bmp|gif|jp2|heic)$", re.IGNORECASE)
 ONE_HOT = "0/1"  # in place of a column of labels: a column per label
 _KEEPS_FOLDERS = "--set collection.label_column=none keeps the labels of the folders"
 
@@ -195,7 +197,7 @@ class _Content:
                 values["date"] = parse_date(values["date"])[0].isoformat()
             except ValueError as error:
                 self._wrong_date = self._wrong_date or f"{entry.where}: {error}"
-                self._notes.add("date", "that is none", f"{entry.where}, {values['date']!r}")
+                self._notes.add("date", "that cannot be read", f"{entry.where}, {values['date']!r}")
                 del values["date"]
         if SPLIT_FIELD not in values:
             for name in [name for name in values if _key(name) in _SPLITS]:
@@ -211,19 +213,18 @@ class _Content:
             text = _text(value)
             if text is None:
                 if value not in (None, ""):
-                    self._notes.add("label", "that is no value", f"{entry.where}, {value!r}")
+                    self._notes.add("label", "without a value", f"{entry.where}, {value!r}")
                 continue
-            if self._separator == "auto":
-                parts = _JOINED.split(text) if entry.is_cell else [text]
-            else:
+            how = "of several"
+            if self._separator != "auto":
                 parts = [text] if self._separator == "none" else text.split(self._separator)
-            if len(parts) > 1:
-                self._notes.add(
-                    "label",
-                    "joined by | or ;" if self._separator == "auto" else "of several",
-                    text,
-                    "taken apart; --set collection.label_separator=none keeps such labels whole",
-                )
+            elif entry.is_cell and (listed := _listed_in(text)) is not None:
+                parts, how = listed, "written as a list"
+            else:
+                parts, how = _JOINED.split(text) if entry.is_cell else [text], "joined by | or ;"
+            if parts != [text]:
+                keep = "taken apart; --set collection.label_separator=none keeps such labels whole"
+                self._notes.add("label", how, text, keep)
             labels += [_checked(part) for part in map(str.strip, parts) if part]
         return labels
 
@@ -241,8 +242,14 @@ class _Content:
         if 0 < len(unsplit) < len(self.fields):
             what = "that the table puts neither into train, test nor validation"
             self._notes.add("image", what, unsplit[0], "neither trained on nor tested", n=len(unsplit))
+        elif unsplit:
+            named = {name: text for values in self.fields.values() for name, text in values.items()}
+            for name in (name for name in named if _key(name) in _SPLITS):
+                what = "that names neither train, test nor validation"
+                self._notes.add("column", what, f"{name} ({named[name]})", "a field; the split is drawn")
         if table.column is None:
             return Manifest(None, self.fields, None, example)
+        self._note_doubtful({label for labels in self.labels.values() for label in labels})
         n_without = sum(not self.labels.get(path) for path in self.fields)
         if self.fields and n_without == len(self.fields):
             raise UserError(f"{file}: gives no label to any image of the collection ({table.column}); {_KEEPS_FOLDERS}")
@@ -251,6 +258,29 @@ class _Content:
             self._notes.add("image", "that the table names without a label", path, "", n=n_without)
         labels = {path: self.labels.get(path, {}) for path in self.fields}
         return Manifest(labels, self.fields, table.column, example)
+
+    def _note_doubtful(self, labels: set[str]) -> None:
+        """Note labels that are probably one, as they differ in capitals, or several, as their parts recur."""
+        alike = defaultdict(list)
+        for label in sorted(labels):
+            alike[label.casefold()].append(label)
+        if pairs := [several for several in alike.values() if len(several) > 1]:
+            self._notes.add("label", "in different capitals", " and ".join(pairs[0]), "different labels", n=len(pairs))
+        parts = {label: {part.strip() for part in label.split(",")} for label in sorted(labels) if "," in label}
+        n_in = Counter(part for several in parts.values() for part in several)
+        if joined := [label for label in parts if any(n_in[part] > 1 for part in parts[label])]:
+            how = "kept whole; --set \"collection.label_separator=','\" takes them apart"
+            self._notes.add("label", "with a comma", joined[0], how, n=len(joined))
+
+
+def _listed_in(text: str) -> list[str] | None:
+    """The labels of a list in JSON, Python or NumPy; None if a text is none."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    try:
+        return [label for value in json.loads(text) if (label := _text(value)) is not None]
+    except (ValueError, RecursionError):
+        return [single or double for single, double in _QUOTED.findall(text)] or None
 
 
 def _prefix(file: Path, root: Path) -> str:
@@ -352,12 +382,15 @@ def _name_column(file: Path | str, columns: Sequence[str], asked: str | None) ->
                 return column
     if not any(columns):
         raise UserError(f"{file}: empty; give a table with the columns path and label")
+    problem = "no column path or file_name that names the images"
+    if any(map(_FILE_OF_IMAGE.search, columns)):
+        raise UserError(f"{file}: {problem}; the first line must hold the names of the columns, such as path,label")
+    if len(columns) == 1:
+        raise UserError(f"{file}: {problem}; its first line has no comma, semicolon or tab, which separate cells")
     near = [match for name in ("path", "file_name") for match in difflib.get_close_matches(name, columns, n=1)]
     hint = f"is {_listed(near[:1])} meant?" if near else f"its columns are {_listed(columns)}:"
     name = _listed(near[:1]) if near else "NAME"
-    raise UserError(
-        f"{file}: no column path or file_name that names the images; {hint} --set collection.name_column={name}"
-    )
+    raise UserError(f"{file}: {problem}; {hint} --set collection.name_column={name}")
 
 
 # Readers of files. Each returns the columns in words, and the entries.

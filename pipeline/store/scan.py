@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import count
+from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 
 from .database import Database, Known, gc_paused
@@ -47,6 +47,21 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
+
+    def not_used(self) -> list[str]:
+        """Files and folders that are no images of the run, a text per kind."""
+        kinds = (
+            (self.left_out, "image", "of other classes skipped", ""),
+            (self.excluded, "file", "skipped by collection.exclude", ""),
+            (self.raw, "raw file", "beside their photos skipped", ""),
+            (len(self.system), "folder", "of previews or deleted files skipped", "".join(self.system[:1])),
+            (self.n_others, "other file", "ignored", self.other),
+        )
+        return [
+            f"{count(n, noun)} {what}" + (f", such as {one_line(example)}" if example else "")
+            for n, noun, what, example in kinds
+            if n
+        ]
 
 
 class ScannedCatalogue(Database):
@@ -173,7 +188,7 @@ class ScannedCatalogue(Database):
                     for path, names in zip(ids, labels, strict=True)
                 }
                 n_missing = sum(not has_value(name) for names in labels for name in names)
-                line = f"{count(n_missing, 'label')} that is no value, such as nan; skipped"
+                line = f"{count(n_missing, 'label')} without a value, such as nan; skipped"
                 read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
             else:
                 read = read_labels(config.collection, layout, root, ids, set(ids))
@@ -228,7 +243,7 @@ class ScannedCatalogue(Database):
                 setting = shlex.quote(f"collection.labels={_pattern(root, tables)}")
                 lines.append(f"{tables[0]} is not read; --set {setting} takes its labels")
         changes.warnings += tuple(lines)
-        self["label_source"] = json.dumps([read.source, lines])
+        self["label_source"] = json.dumps([read.source, [*lines, *changes.not_used()]])
 
 
 _LIKELY_TABLE = re.compile(r"_?(annotations|classes|labels|metadata|instances).*\.(csv|tsv|jsonl?|parquet)", re.I)

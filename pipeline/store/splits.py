@@ -39,6 +39,11 @@ def split_named(name: str) -> str | None:
     return SPLIT_NAMES.get(re.sub(r"[-_ ]?(19|20)\d\d$", "", name.strip().lower()))
 
 
+def split_within(name: str) -> str | None:
+    """Return the split that a word of a name says, as in seg_train and instances_val2017.json."""
+    return next(filter(None, map(split_named, re.split(r"[^a-z0-9]+", name.lower()))), None)
+
+
 class Layout:
     """Meaning of the levels of folders: root/{train,test,validation}/<label>/..., root/<label>/..., or none.
 
@@ -128,6 +133,12 @@ def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
     tops = {folder.partition(os.sep)[0] for folder in folders if os.sep in folder}
     splits = sorted(top for top in tops if split_named(top))
     if not splits:
+        worded = sorted({top for folder in folders if split_within(top := folder.partition(os.sep)[0])})
+        if {"train", "test"} <= set(map(split_within, worded)):
+            return (
+                f"folders {', '.join(worded)} look like a split, and are taken for classes; name them train, test and "
+                "validation, or give a table with a column split"
+            )
         likely = {top: difflib.get_close_matches(top.lower(), SPLIT_NAMES, n=1, cutoff=0.7) for top in sorted(tops)}
         if len(likely) < 2 or not all(likely.values()):
             return None

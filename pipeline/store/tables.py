@@ -32,7 +32,7 @@ def read_rows(
 
     UserError if the file cannot be read, is not CSV, lacks one of the columns in its first line, or has an empty cell
     in them. ``check`` is called with all columns before the first row; ``notes`` counts rows with too few cells, and
-    those with too many if it skips them.
+    those with too many or empty ones if it skips them.
     """
     try:
         with (
@@ -68,7 +68,11 @@ def read_rows(
                     notes.add("row", "with fewer cells than the first line has columns", where, "")
                 row = dict(itertools.zip_longest(names, cells[: len(names)], fillvalue=""))
                 if empty := [name for name in columns if not row[name]]:
-                    raise UserError(f"{file}, {where}: an empty {empty[0]}")
+                    problem = f"{where}: an empty {empty[0]}"
+                    if notes is None:
+                        raise UserError(f"{file}, {problem}")
+                    notes.bad(problem)
+                    continue
                 yield reader.line_num, row
     except (csv.Error, ValueError) as error:  # ValueError: the name of a file that holds a NUL
         raise UserError(f"{file}: not a CSV table ({error})") from None

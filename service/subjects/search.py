@@ -153,10 +153,9 @@ class SearchSubject(Subject):
         _check_one_query(request, "id, upload, query_label, text", request.query_label, request.text)
         snapshot = self.service.snapshot
         outcome = self._find(snapshot, request, None)
-        ranked, calibration = outcome.ranked[0], outcome.calibration
-        columns: Any = self.service.columns(snapshot, ranked, outcome.request.learner)
-        if not isinstance(calibration, str):
-            columns["probabilities"] = calibration.of([score for _, score in ranked]).tolist()
+        columns: Any = self.service.columns(snapshot, outcome.ranked[0], outcome.request.learner)
+        if 0 in outcome.probabilities:
+            columns["probabilities"] = outcome.probabilities[0]
         return columns | self._upload_fields(request.upload)
 
     @post("/search", "search", writes=False)
@@ -315,9 +314,7 @@ class SearchSubject(Subject):
         n_searched = len(searcher.images if condition == NO_FILTER else searcher.gallery.rows_of(condition))
         responses: list[SearchResponse] = []
         for i, ranked in outcome.ranked.items():
-            known: list[Any] = [None] * len(ranked)
-            if not isinstance(calibration, str):
-                known = calibration.of([score for _, score in ranked]).tolist()
+            known: list[Any] = outcome.probabilities.get(i) or [None] * len(ranked)
             image = queries.images[i] if request.of_whole_images else None
             plain = image is not None and request.offset == 0 and request.learned_weight is None
             responses.append(

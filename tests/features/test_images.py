@@ -537,6 +537,19 @@ def test_channels_that_are_no_colours():
         decode_image(planar(1, [0, 0, 0, 0]), "x")
 
 
+@pytest.mark.parametrize("tile", [None, (16, 16)])
+def test_deep_colors_in_planes_of_their_own(tmp_path, tile):
+    """Pillow takes the bytes of such planes for levels, unless they are compressed; OpenCV mixes the planes up."""
+    tifffile = pytest.importorskip("tifffile")
+    planes = picture().transpose(2, 0, 1).astype(np.uint16) * 257
+    for compression in (None, "zlib"):
+        file = tmp_path / f"{compression}.tif"
+        tifffile.imwrite(file, planes, photometric="rgb", planarconfig="separate", tile=tile, compression=compression)
+    np.testing.assert_array_equal(read_image(tmp_path / "zlib.tif"), picture())
+    with pytest.raises(ImageError, match="16 bits in separate planes are not supported; save it interleaved"):
+        read_image(tmp_path / "None.tif")
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_exif_orientation(kind, orientation):
@@ -1052,6 +1065,7 @@ def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
 
 def test_previews_and_deleted_files_of_systems_are_skipped(tmp_path):
     systems = ["@eaDir", "#recycle", "$RECYCLE.BIN", "a/@EADIR", "System Volume Information", "lost+found", "@__thumb"]
+    systems += ["RECYCLER", "found.000", "~snapshot"]
     systems += ["a/Catalog Previews.lrdata", "files_trashbin", "A.photoslibrary/resources"]
     hidden = [".Trash-1000", ".thumbnails", ".@__thumb"]
     kept = ["trash", "recycle", "resources", "A.photoslibrary/originals", "eaDir"]  # classes of waste among them

@@ -20,6 +20,7 @@ from visterm.learners import (
     Blend,
     Cosine,
     KNNAnnotator,
+    LabelRidge,
     LinearWARP,
     MuSL,
     OneVsRestPA,
@@ -82,6 +83,8 @@ LEARNERS = {
     "warp": LinearWARP(learning_rate=0.005, **SMALL),
     "warp-validation": LinearWARP(learning_rate=0.01, validation_fraction=0.2, refit=False, max_norm=1.5, **SMALL),
     "rca": RCA(),
+    "ridge": LabelRidge(),
+    "ridge-whitened": LabelRidge(whiten=True),
     "xing": Xing(n_steps=12, pass_steps=4, random_state=3),
     "xing-refit": Xing(n_steps=12, pass_steps=4, random_state=3, validation_fraction=0.2, refit=True),
     "mcml": MCML(trace_penalty=0, n_steps=12, pass_steps=4, random_state=3),
@@ -103,11 +106,12 @@ LEARNERS = {
     "musl-kmeans": MuSL(n_metrics=2, grouping="kmeans", **FEW),
     "musl-random": MuSL(n_metrics=2, grouping="random", **FEW),
 }
+BASELINES = ("rca", "ridge", "ridge-whitened")  # have neither steps nor a seed
 # Learns from labels.
-TRAINED = [name for name in LEARNERS if name not in ("cosine", "knn", "knn-tree", "rca")]
+TRAINED = [name for name in LEARNERS if name not in ("cosine", "knn", "knn-tree", *BASELINES)]
 # Must beat the cosine on synonyms. No sum of |f(a) - f(b)| over single visterms, as MuSL's, can tell that two of them
 # mean the same; it has a problem of its own in test_musl.py.
-BETTER = [name for name in (*TRAINED, "rca") if "musl" not in name]
+BETTER = [name for name in (*TRAINED, *BASELINES) if "musl" not in name]
 DRAWN = [name for name in TRAINED if name not in ("mcml", "xing", "xing-refit")]  # learns from what the seed draws
 ONLINE = [name for name in TRAINED if "musl" not in name]  # has partial_fit; the others learn in passes from all images
 # What partial_fit's promise rests on: nothing happens after learning.
@@ -119,7 +123,7 @@ PLAIN = [
 # One of each way to score, for tests that are not about variants.
 KINDS = [
     *("cosine", "oasis", "oasis-dissim", "aroma", "aroma-factored", "pamir", "ovr"),
-    *("knn", "knn-tree", "lego", "mcml", "wsabie", "wsabie-ensemble", "musl", "hier", "warp", "rca", "xing"),
+    *("knn", "knn-tree", "lego", "mcml", "wsabie", "wsabie-ensemble", "musl", "hier", "warp", "rca", "ridge", "xing"),
 ]
 CHECKED = [*(name for name in KINDS if name not in ("aroma", "knn", "wsabie")), "oasis-whitened"]
 # One of each class that learns online.
@@ -159,7 +163,10 @@ each_trained = one_of([name for name in KINDS if name in TRAINED])
 
 
 def go_on(learner, X, y):
-    """partial_fit, or what MuSL has, which learns from all images at once."""
+    """partial_fit, or what those have that learn from all images at once."""
+    if isinstance(learner, LabelRidge):
+        learner._check_images(X)
+        return learner.fit(X, y)
     return learner.resume(X, y) if isinstance(learner, MuSL) else learner.partial_fit(X, y)
 
 

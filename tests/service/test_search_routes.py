@@ -49,7 +49,7 @@ def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, mon
     assert (refused.status_code, "10 are needed" in refused.text) == (409, True)
     assert client.get("/search", params=asked | {"min_probability": 1.5}).status_code == 422
 
-    known = Calibration([-2.0, 2.0], [0.1, 0.9], 0.25, 100)
+    known = Calibration([4.0, 4.0, 0.0], 0.0, 0.25, 100)
     monkeypatch.setattr(Searcher, "calibration", lambda *_, is_plain: known if is_plain else "more than one image")
     (answer,) = client.get("/search", params=asked).json()
     found = [row["probability"] for row in answer["results"]]

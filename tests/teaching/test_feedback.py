@@ -287,6 +287,14 @@ def test_what_was_measured_is_said(run, monkeypatch):
     assert FeedbackTrainer(run).update()["measured_on"] == "80 test images"
 
 
+def test_a_version_that_a_third_part_decided_about_has_probabilities(run, monkeypatch):
+    monkeypatch.setattr(held_out, "FEWEST_DECIDING", 1)
+    session(run, some_queries(run, 1))
+    answer = FeedbackTrainer(run).update()
+    assert "third part" in answer["measured_on"]
+    assert 0 < Searcher(run).search("id:1", learner="oasis")[0]["results"][0]["probability"] < 1
+
+
 def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
     """The block of one base must never be laid over another one."""
     trainer = FeedbackTrainer(run)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from running import copy_run, visterm
 
@@ -58,9 +59,9 @@ def test_what_does_not_harm_is_not_listed(noisy, monkeypatch):
     assert all(image["gain"] >= harmful.LEAST_GAIN for image in said["images"])
     folder = noisy.root.parent
     lines = visterm("doctor", cwd=folder).stdout.splitlines()
-    assert (
-        f"Images without which the mAP of oasis, {said['map']:.4f} on {said['measured_on']}, would be higher" in lines
-    )
+    shares = f"({said['share_harmful']:.0%} of all, by chance {said['share_by_chance']:.0%})"
+    known = f"the mAP of oasis, {said['map']:.4f} on {said['measured_on']}, would be higher {shares}"
+    assert f"Images without which {known}" in lines
     assert not [line for line in lines if line.lstrip().startswith("+0.0000")]
     second = said["images"][1]["gain"]
     monkeypatch.setattr(harmful, "LEAST_GAIN", second + 1e-6)
@@ -81,6 +82,18 @@ def test_what_lowers_the_margins_most_is_told(noisy):
         place = {row["id"]: number for number, row in enumerate(rows)}
         a, b = place[image["id"]], place[other["id"]]
         assert table[a, b] or table[b, a]
+
+
+def test_half_of_changes_that_mean_nothing_are_gains_by_chance_and_few_of_one_class():
+    rng = np.random.default_rng(0)
+    relevant = np.eye(40, dtype=bool)
+    nothing = rng.normal(size=(500, 40))
+    assert harmful.share_by_chance(nothing, relevant) == pytest.approx(0.5, abs=0.01)
+    harm = nothing + 3  # for each query: signs by chance hardly ever agree
+    assert (harm.mean(axis=1) > 2).all()
+    assert harmful.share_by_chance(harm * 1e-4 / 3, relevant) < 0.01
+    one_class = np.ones((40, 40), bool)  # then they agree in every second draw
+    assert harmful.share_by_chance(harm, one_class) == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_learner_without_a_table_is_refused(searcher):

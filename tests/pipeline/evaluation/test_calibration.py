@@ -1,45 +1,85 @@
-"""Probabilities of scores: right on average, never falling, and absent with the reason."""
+"""Probabilities of results: right for the first ones of each query, never rising, and absent with the reason."""
 
 import numpy as np
 import pytest
 from running import json_of, refused, visterm
-from scipy import sparse
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.evaluation.calibration import Calibration, calibrate, read_calibration
-from visterm.pipeline.evaluation.held_out import TEST_IMAGES, HeldOutSet
+from visterm.retrieval import Ranking
 
 
-def images(rng, n=150, what=TEST_IMAGES):
-    """Held-out images of five classes, and scores of which the probability of a common label is known."""
-    y = rng.integers(0, 5, n)
-    relevant = y[:, None] == y
-    scores = rng.normal(relevant * 2.0, 1.0).astype(np.float32)
-    everyone = np.ones(n, bool)
-    return HeldOutSet(sparse.csr_matrix((n, 3)), np.arange(n), relevant, everyone, what), scores
+def rankings(rng, n_queries=250, n=300):
+    """Rankings of queries that are easy or hard, what is relevant by image and by rank, and which are hard.
+
+    Of an easy query the first results are nearly all relevant, of a hard one a third; its best scores are no lower, and
+    fall faster.
+    """
+    hard = rng.random(n_queries) < 0.5
+    ranks = np.log(1 + np.arange(n))
+    odds = np.where(hard[:, None], -0.7, 4.0) - 1.5 * np.maximum(ranks - 2.5, 0)
+    relevant = rng.random((n_queries, n)) < 1 / (1 + np.exp(-odds))
+    scores = (
+        rng.normal(1, 0.05, n_queries)[:, None]
+        - np.where(hard, 0.3, 0.15)[:, None] * ranks
+        - np.maximum(ranks - 2.5, 0)
+    )
+    images = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (n_queries, 1)), axis=1)
+    by_image = np.zeros_like(relevant)
+    np.put_along_axis(by_image, images, relevant, axis=1)
+    return Ranking(images, scores.astype(np.float32)), by_image, relevant, hard
 
 
-def test_a_probability_is_the_share_of_pairs_with_a_common_label():
+def known_of(rng, **options):
+    ranking, relevant, *_ = rankings(rng, **options)
+    return calibrate(ranking, relevant, np.ones(relevant.shape[1], bool))
+
+
+def test_probabilities_of_first_results_hold_for_easy_and_for_hard_queries():
     rng = np.random.default_rng(0)
-    found = read_calibration({"calibration": calibrate(*images(rng))})
-    assert isinstance(found, Calibration)
-    held_out, scores = images(rng)  # others, of the same kind
-    others = ~np.eye(len(scores), dtype=bool)
-    known, relevant = found.of(scores[others]), held_out.relevant[others]
-    assert (np.diff(found.of(np.linspace(-9, 9, 500))) >= 0).all()
-    assert 0 < found.of(-1e9) < 0.01 < 0.5 < found.of(1e9) < 1
-    assert found.base_rate == pytest.approx(relevant.mean(), abs=0.02)
-    for low in np.arange(0, 1, 0.1):
-        here = (known >= low) & (known < low + 0.1)
-        if here.sum() > 500:
-            assert relevant[here].mean() == pytest.approx(known[here].mean(), abs=0.05)
+    known = known_of(rng)
+    assert isinstance(known, Calibration)
+    ranking, _, relevant, hard = rankings(rng)  # others, of the same kind
+    likely = np.stack([known.of(scores, scores[:10]) for scores in ranking.scores])
+    for these in (hard, ~hard):
+        for depth in (1, 10):
+            assert likely[these, :depth].mean() == pytest.approx(relevant[these, :depth].mean(), abs=0.1)
+    assert likely[:, 100:].mean() == pytest.approx(relevant[:, 100:].mean(), abs=0.1)
+    assert known.base_rate == pytest.approx(relevant.mean(), abs=0.05)
 
 
-def test_there_is_none_where_nothing_or_too_little_was_held_out():
+def test_probabilities_never_rise_and_are_no_surer_than_the_queries_allow():
+    known = known_of(np.random.default_rng(0))
+    scores = np.array([9.0, 5.0, 1.0, 0.5, -9.0])
+    likely = known.of(scores, [1.0, 0.99, 0.98])  # above the third they count as the third
+    assert (np.diff(likely) <= 0).all()
+    assert likely[0] == likely[1] == likely[2] == known.of([0.98], [1.0, 0.99, 0.98])[0] <= 1 - 1 / 252
+    assert known.of([0.5], [9.0, 0.99, 0.98]) == known.of([0.5], [1.0, 0.99, 0.98])  # nor does a near copy count
+    assert known.of([], []).tolist() == []
+    assert known.of([1.0], [1.0]).shape == (1,)
+
+
+def test_images_without_labels_are_ranked_and_not_counted():
     rng = np.random.default_rng(0)
-    assert "no labelled images were held out" in calibrate(*images(rng, what="labelled images"))["reason"]
-    held_out, scores = images(rng, n=9)
-    assert "10 are needed" in calibrate(held_out, scores)["reason"]
+    ranking, relevant, *_ = rankings(rng)
+    labelled = rng.random(relevant.shape[1]) < 0.5
+    half = calibrate(ranking, relevant & labelled, labelled)
+    every = calibrate(ranking, relevant, np.ones_like(labelled))
+    best = ranking.scores[0, :10]
+    likely = [one.of(best, best).mean() for one in (half, every)]
+    assert likely[0] == pytest.approx(likely[1], abs=0.05)
+    assert half.base_rate == pytest.approx(every.base_rate, abs=0.01)
+
+
+def test_there_is_none_where_too_little_was_held_out_or_an_older_version_measured():
+    ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=9)
+    everyone = np.ones(relevant.shape[1], bool)
+    assert "10 are needed" in calibrate(ranking, relevant, everyone)
+    ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=20)
+    assert "all held-out" in calibrate(ranking, np.ones_like(relevant), everyone)
+    assert read_calibration({}) == "no labelled images were held out"
+    older = {"scores": [0.0, 1.0], "probabilities": [0.1, 0.9], "base_rate": 0.2, "n_pairs": 10}
+    assert "train again" in read_calibration({"calibration": older})
 
 
 def test_search_shows_probabilities_and_leaves_out_what_is_less_likely(finished):
@@ -57,3 +97,13 @@ def test_search_shows_probabilities_and_leaves_out_what_is_less_likely(finished)
     for learner, reason in (("cosine", "cosine is not trained"), ("musl", "compares images by their labels")):
         assert reason in refused(*call[:-3], learner, *call[-2:], cwd=finished)
     assert "the weight of the learned similarity" in refused(*call, "--learned-weight", "0.123", cwd=finished)
+
+
+@pytest.mark.parametrize("options", [{"k": 3}, {"offset": 2}, {"label": "apple"}, {"exclude_duplicates": True}])
+def test_a_probability_depends_on_neither_k_nor_filters(finished, options):
+    searcher = Searcher(finished / "runs/fruit")
+    every = searcher.search("pear/3.jpg", k=29, learner="oasis")[0]["results"]
+    known = {result["id"]: result["probability"] for result in every}
+    fewer = searcher.search("pear/3.jpg", learner="oasis", **options)[0]["results"]
+    assert fewer
+    assert {result["id"]: result["probability"] for result in fewer}.items() <= known.items()

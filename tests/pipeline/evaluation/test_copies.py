@@ -75,7 +75,8 @@ def test_evaluate_counts_them_and_says_what_map_is_without_them(tmp_path, write_
         small = cv2.resize(pixels, None, fx=0.7, fy=0.7, interpolation=cv2.INTER_AREA)
         cv2.imwrite(str(tmp_path / f"photos/test/{label}/copy.jpg"), small)
     visterm("features", "photos", "--set", "features.n_visterms=20", cwd=tmp_path)
-    visterm("evaluate", "--learner", "cosine", cwd=tmp_path)
+    said = visterm("evaluate", "--learner", "cosine", cwd=tmp_path).stderr
+    assert "2 test images of 14 have a copy among the training images" in said
     (folder,) = (tmp_path / "runs/photos/evaluations").iterdir()
     metrics = json.loads((folder / "metrics.json").read_text())
     assert (metrics["copies"]["n"], metrics["copies"]["n_compared"]) == (2, 14)

@@ -19,13 +19,13 @@ def test_a_third_part_of_many_test_images_decides():
     assert third_part(test[:200]) == []  # too few to decide
 
 
-def test_the_third_part_measures_what_is_taken_and_all_test_images_how_sure_a_score_is(finished, monkeypatch):
-    monkeypatch.setattr(held_out, "FEWEST_DECIDING", 1)
+def test_the_third_part_measures_what_is_taken(finished, monkeypatch):
     run = Run(finished / "runs/fruit")
     with Collection(run.collection) as collection:
         images = collection.images()
+        every = draw_held_out(run, "oasis", collection, images, set())
+        monkeypatch.setattr(held_out, "FEWEST_DECIDING", 1)
         deciding = draw_held_out(run, "oasis", collection, images, set())
-        every = draw_held_out(run, "oasis", collection, images, set(), decides=False)
     test = [image for image in images if image.split == "test"]
     assert (deciding.what, every.what) == (DECIDING, TEST_IMAGES)
     assert deciding.X.shape[0] == len(third_part(test)) < every.X.shape[0] == len(test)

@@ -1,5 +1,6 @@
 """Queries: files, folders, ids, paths and pixels, from Python and from the command line."""
 
+import io
 import json
 import os
 import threading
@@ -40,7 +41,8 @@ def test_images_of_pillow_contents_and_numbers_are_queries(searcher, finished):
     with Image.open(file) as image:
         turned = image.transpose(Image.Transpose.ROTATE_90)
         turned.getexif()[0x0112] = 6  # to be turned back
-        for query in (image, turned, image.convert("RGBA"), file.read_bytes()):
+        content = file.read_bytes()
+        for query in (image, turned, image.convert("RGBA"), content, bytearray(content), io.BytesIO(content)):
             (answer,) = searcher.search(query, k=29, learner="cosine")
             assert answer == pixels
     (by_number,) = searcher.search(number, k=29, learner="cosine")
@@ -50,6 +52,7 @@ def test_images_of_pillow_contents_and_numbers_are_queries(searcher, finished):
     assert "pear/3.jpg" not in paths_of(copies[0])
     explained = [explain_pair(searcher, one, "id:1") for one in (read_image(file), Image.open(file), file.read_bytes())]
     assert explained[0]["score"] == explained[1]["score"] == explained[2]["score"]
+    assert explain_pair(searcher, io.BytesIO(file.read_bytes()), "id:1")["score"] == explained[0]["score"]
     with pytest.raises(UserError, match="not an image"):
         explain_pair(searcher, b"no image", "id:1")
     region = searcher.search([file.read_bytes(), Image.open(file)], k=3, region=(0, 0, 0.9, 0.9))

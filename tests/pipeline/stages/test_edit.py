@@ -72,6 +72,13 @@ def test_a_folder_below_the_root_is_added_as_a_scan_would_do_it(mine, tmp_path_f
     assert (again["added"], again["changed"], again["removed"], again["relabelled"], again["extracted"]) == (0,) * 5
 
 
+def test_what_is_no_image_of_a_folder_is_counted(mine):
+    (mine / "more/apple/@eaDir").mkdir()
+    (mine / "more/apple/notes.txt").touch()
+    said = visterm("add", "more/apple", cwd=mine).stderr
+    assert "2 other entries of the folders skipped, such as more/apple/@eaDir: folder of previews" in said
+
+
 def test_images_from_outside_stay_until_their_files_are_gone(mine):
     visterm("add", "more/apple", "--label", "apple", "--label", "red", cwd=mine)
     outside = [row for row in catalogue_rows(mine) if row[0].startswith("/")]

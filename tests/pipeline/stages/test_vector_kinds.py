@@ -588,7 +588,7 @@ def test_labels_of_the_table_and_of_a_file(table):
     columns = {"vectors.id_column": "path", "vectors.label_column": "kind"}
     arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(collection=columns))
     said = visterm(*arguments, cwd=table).stderr
-    assert "1 label that is no value, such as nan; skipped" in said
+    assert "1 label without a value, such as nan; skipped" in said
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
     assert found == {f"<{i}>": {label: 1.0} if i != 39 else {} for i, label in enumerate(labels)}
     (table / "labels.csv").write_text("path,label\n<0>,x\n<0>,y\n<1>,x\n")

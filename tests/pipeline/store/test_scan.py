@@ -79,6 +79,10 @@ def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection,
     (tmp_path / "images/a/1.NEF").touch()  # of one shot
     changes = collection.scan(tmp_path / "images", load_config())
     assert (changes.system, changes.raw, collection.skipped()) == (("#recycle", "a/@eaDir"), 1, [])
+    assert collection.label_source()[1] == [
+        "1 raw file beside their photos skipped",
+        "2 folders of previews or deleted files skipped, such as #recycle",
+    ]
 
     config = load_config(None, ["collection.exclude=['*_THUMB.jpg', 'b/old*', small, no such]"])
     scan("a/1_thumb.jpg", "b/old/1.jpg", "c/small/x/1.jpg", "c/smaller/1.jpg", "a/b/old.jpg", "b/older.txt")

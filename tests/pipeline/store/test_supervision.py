@@ -58,6 +58,7 @@ def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat,
     np.testing.assert_array_equal(made.W_, own.W_)
 
     assert json_of("train", cwd=flat)["up_to_date"]  # the run keeps the setting
+    assert "1 row without an image of the run, such as gone.jpg" in visterm("train", cwd=flat).stderr
     assert json_of("info", cwd=flat)["learners"]["oasis"] == "4,000 steps"
     found = visterm("search", "fruit/apple0.jpg", cwd=flat)
     assert found.stderr == ""  # by oasis, which is not out of date
@@ -79,6 +80,12 @@ def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat,
 )
 def test_bad_triplets_are_one_line(flat, triplets, row, message):
     assert message in refused("train", "--force", *triplets(row), cwd=flat)
+
+
+def test_rows_with_an_empty_cell_are_skipped_if_asked_for(flat, triplets):
+    given = triplets(*ROWS, ("apple0.jpg", "", "pear0.jpg"))
+    said = visterm("train", *given, "--set", "collection.skip_bad_rows=true", cwd=flat).stderr
+    assert "1 row that cannot be used, such as line 42: an empty relevant" in said
 
 
 def test_who_does_not_learn_from_triplets_says_so(flat, triplets):

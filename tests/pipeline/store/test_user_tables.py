@@ -105,8 +105,8 @@ def test_what_is_not_used_is_counted(read):
     labels, lines = read("t.csv", table + "b/3.jpg,blue\nb/3.jpg,red\n")
     assert labels == {"a/1.jpg": ["red"], "a/2.jpg": [], "b/3.jpg": ["blue", "red"], "b/4.jpg": []}
     assert [line.partition("t.csv: ")[2] for line in lines] == [
-        "1 date that is none, such as line 3, 'May'; skipped",
-        "1 label that is no value, such as line 3, 'NaN'; skipped",
+        "1 date that cannot be read, such as line 3, 'May'; skipped",
+        "1 label without a value, such as line 3, 'NaN'; skipped",
         "2 rows with fewer cells than the first line has columns, such as line 5",
         "1 row without an image of the collection, such as gone.jpg; skipped",
         "1 image that the table names without a label, such as a/2.jpg",
@@ -125,6 +125,33 @@ def test_joined_labels(read, separator):
     assert labels["a/1.jpg"] == [f"red{separator}round"]
     labels, lines = read("t.csv", "path,label\na/1.jpg,animal > dog\n", "collection.label_separator='>'")
     assert (labels["a/1.jpg"], "1 label of several, such as animal > dog" in lines[0]) == (["animal", "dog"], True)
+
+
+@pytest.mark.parametrize("cell", ['["red", "round"]', "['red', 'round']", "['red' 'round']", '["r\\u0065d","round"]'])
+def test_a_cell_with_a_list(read, cell):
+    """As pandas writes lists, and arrays of NumPy."""
+    content = f'path;label\na/1.jpg;"{cell.replace(chr(34), chr(34) * 2)}"\nb/3.jpg;[red]\n'
+    labels, lines = read("t.csv", content)
+    assert (labels["a/1.jpg"], labels["b/3.jpg"]) == (["red", "round"], ["[red]"])
+    assert "1 label written as a list, such as [" in lines[0]
+    assert read("t.csv", content, "collection.label_separator=none")[0]["a/1.jpg"] == [cell]
+
+
+def test_labels_that_are_probably_one_or_several_are_said(read):
+    table = 'path,label\na/1.jpg,"red,round"\na/2.jpg,"blue, round"\nb/3.jpg,"salt, pepper"\nb/4.jpg,"Salt, pepper"\n'
+    labels, lines = read("t.csv", table)
+    assert labels["a/1.jpg"] == ["red,round"]
+    text = "\n".join(lines)
+    assert "1 label in different capitals, such as Salt, pepper and salt, pepper; different labels" in text
+    assert "4 labels with a comma, such as Salt, pepper; kept whole; --set \"collection.label_separator=','\"" in text
+    labels, lines = read("t.csv", table.rpartition("b/4")[0], "collection.label_separator=','")
+    assert (labels["a/1.jpg"], any("comma" in line for line in lines)) == (["red", "round"], False)
+    assert not any("comma" in line for line in read("t.csv", 'path,label\na/1.jpg,"salt, pepper"\na/2.jpg,a\n')[1])
+
+
+def test_a_column_of_splits_that_names_none_is_said(read):
+    lines = read("t.csv", "path,label,split\n" + ROWS.replace("\n", ",1\n"))[1]
+    assert any("1 column that names neither train, test nor validation, such as split (1)" in line for line in lines)
 
 
 def test_a_row_per_object(read):
@@ -202,6 +229,8 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
             "id,url,label\n17,x,red\n",
             "not even 17; .*by the column id; --set collection.name_column",
         ),
+        ("t.csv", ROWS, "t.csv: .*the first line must hold the names of the columns"),
+        ("t.txt", "path|label\na/1.jpg|red\n", "its first line has no comma, semicolon or tab"),
         ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
@@ -260,7 +289,7 @@ def test_a_table_in_each_folder_of_a_split(collection, tmp_path, scan, extract):
     scan(*photos)
     images = extract()
     assert {image.path: image.labels for image in images} == dict.fromkeys(photos, {})
-    (line,) = collection.label_source()[1]
+    line, _ = collection.label_source()[1]
     (setting,) = [word for word in line.split("'") if word.startswith("collection.labels=")]
     scan(settings=[setting])
     images = extract() if collection.pending() else collection.images()
