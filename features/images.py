@@ -42,6 +42,7 @@ EXTENSIONS = frozenset(  # lower case
     + tuple(RAW_EXTENSIONS)  # as is that of these, without rawpy
     + (".heic", ".heif")  # a reason to skip them, without pi-heif, is more use than silence
 )
+VECTOR_SUFFIXES = ".npy", ".npz", ".safetensors", ".parquet", ".arrow", ".feather"  # see vector_files.VECTORS
 NO_IMAGE_NAME = "not a supported image name"  # why files that are not meant as images are skipped
 BESIDE_ITS_PHOTO = "raw file of a photo"  # of one shot, which is one image
 SYSTEM_FOLDER = "folder of previews or deleted files"  # made by a storage system or a photo manager, not by people

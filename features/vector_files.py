@@ -316,4 +316,3 @@ VECTORS = {
     **dict.fromkeys((".parquet", ".arrow", ".feather"), _read_arrow),
 }
 READERS = VECTORS | {".csv": _read_csv, ".txt": _read_text}
-VECTOR_SUFFIXES = tuple(VECTORS)

@@ -19,7 +19,7 @@ LIMITS = {
     "calls of read_record": 10,
 }
 MOST_PARAMETERS = 8  # `self` and `cls` aside
-MOST_LINES = 27_200  # that the main job imports
+MOST_LINES = 27_000  # that the main job imports
 # The stages and the search, and the learner that they find by its name.
 MAIN_JOB = ("visterm.pipeline.stages.pipeline", "visterm.pipeline.search.searcher", "visterm.learners.oasis")
 SUFFIXES = (".py", ".js", ".css", ".html", ".jinja")

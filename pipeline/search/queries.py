@@ -177,7 +177,7 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
 
 
 def _holds_vectors(name: str) -> bool:
-    from visterm.features.vector_files import VECTOR_SUFFIXES
+    from visterm.features.images import VECTOR_SUFFIXES
 
     return name.lower().endswith(VECTOR_SUFFIXES)
 

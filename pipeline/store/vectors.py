@@ -62,9 +62,7 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder
         if (files / "vectors.json").exists():
             return None
         if (files / "embedder.json").exists():
-            from visterm.features.onnx_embedder import OnnxEmbedder
-
-            return OnnxEmbedder.load(files)
+            return features.OnnxEmbedder.load(files)
         return features.VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
 
     return _opened(files, read)

@@ -11,6 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.features import read_query_vectors, read_vectors
+from visterm.features.images import VECTOR_SUFFIXES
+from visterm.features.vector_files import VECTORS
 from visterm.features.vector_tables import MAX_FEATURES
 
 RNG = np.random.default_rng(0)
@@ -45,6 +47,10 @@ def test_npy(tmp_path, ids, dtype, order):
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, unit(X)[[4, 0]], rtol=2e-3)
     np.testing.assert_array_equal(table.rows([1], unit=False), X[[1]].astype(dtype).astype(np.float32))
+
+
+def test_suffixes_are_those_that_are_read():
+    assert tuple(VECTORS) == VECTOR_SUFFIXES
 
 
 def test_ids_of_every_kind(tmp_path):
