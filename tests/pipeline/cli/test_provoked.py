@@ -54,6 +54,7 @@ MISTAKES = {
         ("search id:1 --learner oasis,knn", "only one learner can answer", "such as --learner oasis"),
         ("search id:1 --label paer", "run fruit has no label 'paer'", "did you mean pear?"),
         ("search id:1 --not-label zzz", "run fruit has no label 'zzz'", "there are apple, pear, plum"),
+        ("search id:1 -", "search - reads queries from standard input", "give no others, or ./- for a file"),
         ("search id:1 --folder none", "no image passes --folder none", "folders are relative to"),
         ("search id:1 --where camera", "where: 'camera' is no condition", "a value: camera=X100"),
         ("search id:1 --where camera=X", "no image has the field 'camera'", "there are date, date_source"),

@@ -86,9 +86,9 @@ def test_learners_that_rank_labels_are_known_without_them():
 
 
 def test_lines_of_standard_input_are_queries(searched):
-    names = ["id:5", "fruit/pear/1.jpg", "", "id:7"]
+    names = ["id:5", "fruit/pear/1.jpg", "", "id:7", " "]
     lines, _ = loaded(["search", "-", "--learner", "oasis", "-k", "3"], searched, "\n".join(names))
-    expected = visterm("search", *filter(None, names), "--learner", "oasis", "-k", "3", "--json", cwd=searched)
+    expected = visterm("search", *filter(str.strip, names), "--learner", "oasis", "-k", "3", "--json", cwd=searched)
     assert [json.loads(line) for line in lines.splitlines()] == json.loads(expected.stdout)
 
 

@@ -44,4 +44,7 @@ def test_a_search_by_words_counts_each_label_as_much_as_the_others(finished, sea
     assert "by plum + apple; no labels: or, an" in said
     assert "no word of 'the sea' is a label of run fruit; there are" in refused(*ask, "--text", "the sea", cwd=finished)
     assert "10,000 characters; give at most 300" in refused(*ask, "--text", "x" * 10_000, cwd=finished)
-    assert "only one of them" in refused(*ask, "--text", "plum", "--label", "apple", cwd=finished)
+    assert "only one of them" in refused(*ask, "--text", "plum", "--query-label", "apple", cwd=finished)
+    (pears,) = json_of(*ask, "--text", "plum", "--label", "pear", cwd=finished)
+    (same,) = json_of(*ask, "--query-label", "plum", "--label", "pear", cwd=finished)
+    assert [result["id"] for result in pears["results"]] == [result["id"] for result in same["results"]]
