@@ -53,6 +53,8 @@ MISTAKES = {
         ("search id:1 --learner aroma", "run fruit has no trained aroma", "run 'visterm train --learner aroma"),
         ("search id:1 --learner oasis,knn", "only one learner can answer", "such as --learner oasis"),
         ("search id:1 --label paer", "run fruit has no label 'paer'", "did you mean pear?"),
+        ("search id:1 --label PEAR", "run fruit has no label 'PEAR'", "did you mean pear?"),
+        ("search id:1 --where DATE=2024", "no image has the field 'DATE'", "did you mean date?"),
         ("search id:1 --not-label zzz", "run fruit has no label 'zzz'", "there are apple, pear, plum"),
         ("search id:1 -", "search - reads queries from standard input", "give no others, or ./- for a file"),
         ("search id:1 --folder none", "no image passes --folder none", "folders are relative to"),
