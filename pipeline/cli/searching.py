@@ -151,6 +151,8 @@ def search(
 
 def _answer_lines(find: Callable[[str], Sequence[Mapping[str, Any]]]) -> None:
     """Answer each line of standard input by lines of JSON, one per image, as they come."""
+    if sys.stdin is None:
+        raise UserError(f"search {_LINES} reads queries from standard input, which is closed")
     unread: list[Mapping[str, Any]] = []
     answered: list[Mapping[str, Any]] = []  # one of them, or none
     sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # names of files are bytes

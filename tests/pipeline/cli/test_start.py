@@ -105,6 +105,14 @@ def test_a_line_is_answered_before_the_next_one_comes(searched):
         assert "id:99: run fruit has no image of this id" in process.stderr.read()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="POSIX redirections")
+def test_a_closed_standard_input(searched):
+    command = [sys.executable, "-c", PROGRAM, "search", "-", "--learner", "cosine"]
+    result = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], cwd=searched, text=True, capture_output=True)
+    assert "reads queries from standard input, which is closed" in result.stderr
+    assert result.returncode == 2
+
+
 @pytest.mark.parametrize("option", ["--format=csv", "--html=page.html"])
 def test_lines_are_answered_by_json_alone(searched, option):
     refused = visterm("search", "-", option, cwd=searched, check=2)
