@@ -27,7 +27,7 @@ from .labels import (
 from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
-from .request import OPTIONS, RESULTS, LabelSearchOptions, SearchRequest
+from .request import OPTIONS, RESULTS, InvalidQuery, LabelSearchOptions, SearchRequest
 from .words import MAX_TEXT, TextLabels, labels_of_text
 
 LABELS = 5  # per query, by default
@@ -56,6 +56,9 @@ class LabelSearcher(RunLearners):
         """
         import numpy as np
 
+        for name in ("example", "region"):
+            if getattr(request, name):
+                raise InvalidQuery(f"{name}: for queries that are images; give an image, or leave it out")
         check_learners([] if request.learner is None else [request.learner])
         chosen = request.learner or self.default_learner(of_labels=bool(self.annotators))
         if chosen not in ranking_labels():
