@@ -37,13 +37,13 @@ def clone(repository, tmp_path, write_images):
 
 
 def serves(command, clone, environment):
-    """Whether a command that serves the page prints its address; then Ctrl-C ends it."""
+    """Whether a command that serves the page prints its address; then it is ended."""
     command = command.replace("ARGS=--open", "ARGS='--open'").replace("--open", "--open --port 0")  # any free port
     with subprocess.Popen(
         command, shell=True, cwd=clone, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         line = process.stdout.readline()
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, signal.SIGTERM)  # SIGINT is ignored by what a shell runs in the background
     return "http://127.0.0.1:" in line
 
 
