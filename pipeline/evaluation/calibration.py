@@ -105,7 +105,7 @@ def calibrate(
     related = np.take_along_axis(relevant, ranking.indices, axis=1) & known
     n_queries = int(related.any(axis=1).sum())
     if n_queries < FEWEST_QUERIES:
-        return f"{n_queries} held-out images have another one of their label; {FEWEST_QUERIES} are needed"
+        return f"held-out images with another one of their label: {n_queries}; {FEWEST_QUERIES} are needed"
     base_rate = related.sum() / known.sum()
     if base_rate == 1:
         return "all held-out images have a label in common"

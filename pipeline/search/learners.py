@@ -256,5 +256,5 @@ class RunLearners(SearchableRun):
         """The calibration of a search; UserError where there is none, and the request filters by probability."""
         calibration = self.calibration(name, request.learned_weight, is_plain=is_plain)
         if request.min_probability is not None and isinstance(calibration, str):
-            raise UserError(f"min_probability: {name} has no probabilities: {calibration}")
+            raise UserError(f"min_probability: {name} has no probability: {calibration}")
         return calibration

@@ -63,7 +63,7 @@ MISTAKES = {
         ("search id:1 --after soon", "after: 'soon' is not a date", "such as 2024, 2024-05"),
         ("search id:1 --region 0,0,2,2", "region:", "in shares of the image, each from 0 to 1"),
         ("search id:1 --example id:1@-1", "the examples cancel each other out", "change a weight or remove one"),
-        ("search id:1 --learner cosine --min-probability 0.5", "cosine has no probabilities", "use a trained learner"),
+        ("search id:1 --learner cosine --min-probability 0.5", "cosine has no probability", "use a trained learner"),
         ("search id:1 --html results.txt", "--html results.txt", "ends in .html"),
         ("search id:1 --html none/a.html", "--html none/a.html", "no such folder: none"),
         ("search --label pear id:1 --query-label pear", "--query-label pear", "give images or --query-label, not both"),

@@ -74,7 +74,7 @@ def test_images_without_labels_are_ranked_and_not_counted():
 def test_there_is_none_where_too_little_was_held_out_or_an_older_version_measured():
     ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=9)
     everyone = np.ones(relevant.shape[1], bool)
-    assert "10 are needed" in calibrate(ranking, relevant, everyone)
+    assert "of their label: 9; 10 are needed" in calibrate(ranking, relevant, everyone)
     ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=20)
     assert "all held-out" in calibrate(ranking, np.ones_like(relevant), everyone)
     assert read_calibration({}) == "no labelled images were held out"
