@@ -27,9 +27,10 @@ def report_training(learner_name: str, learner: Any, y: Any, timed_out: bool, co
     if learner.validation_map_ - cosine < _HARDLY_BETTER * min(cosine, 1 - cosine):
         figures = f"mAP {learner.validation_map_:.3f}, cosine {cosine:.3f}"
         network = "vectors of a network (visterm features IMAGES --deep), or " if config.counts_visterms else ""
+        better = "hardly" if learner.validation_map_ > cosine else "no"
         console.say(
-            f"{learner_name} is hardly better than cosine on held-out images ({figures}): try {network}other settings "
-            "(visterm tune)"
+            f"{learner_name} is {better} better than cosine on held-out images ({figures}): try {network}other "
+            "settings (visterm tune)"
         )
 
 
