@@ -25,9 +25,11 @@ Distribute = Callable[[Callable[..., Any], Iterable[tuple]], Iterable[Any]]  # f
 
 
 def check_images(images: Any) -> Any:
-    """Return the images, unless they are one path or one array, which could be iterated over too."""
+    """Return the images, unless they are one path or one image's array, which could be iterated over too."""
     if isinstance(images, (str, bytes, os.PathLike)):
         raise ValueError(f"images must be a sequence of images, not one path: use [{os.fspath(images)!r}]")
+    if isinstance(images, np.ndarray) and images.ndim == 1 and images.dtype.kind in "OU":  # of paths
+        return list(images)
     if isinstance(images, np.ndarray) and (images.ndim < 3 or (images.ndim == 3 and images.shape[2] == 3)):
         raise ValueError(f"images must be a sequence of images, not one array of shape {images.shape}")
     return images

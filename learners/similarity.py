@@ -94,7 +94,8 @@ class Similarity:
 
     @cached_property
     def _whitening_learned(self) -> Whitening:
-        return Whitening(vars(self)["mean_"], vars(self)["whitening_"])
+        learner: Any = self
+        return Whitening(learner.mean_, learner.whitening_)  # else AttributeError, which dir() of scikit-learn expects
 
     @property
     def _whitening(self) -> Whitening | None:

@@ -88,11 +88,11 @@ def search(
     if page is not None:
         check_file("--html", page, "page", ".html", ".htm")
     label_option = "--query-label"
-    if "label" in options and not queries and query_label is None:  # --label alone names the query
+    if "label" in options and not queries and query_label is text is None:  # --label alone names the query
         query_label, label_option = options.pop("label"), "--label"
     if text is not None:
         if queries or query_label:
-            raise UserError("give --text, a label or images, only one of them")
+            raise UserError("give --text, --query-label or images, only one of them")
         query_label, label_option = [text], "--text"
     asked = _asked(queries, query_label, label_option)
     request = SearchRequest.of(**options)
@@ -102,6 +102,8 @@ def search(
         why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
     by_line = asked == [_LINES] and not query_label
+    if _LINES in asked and not by_line and not query_label:
+        raise UserError(f"search {_LINES} reads queries from standard input: give no others, or ./{_LINES} for a file")
     if by_line and (page is not None or output not in (None, Format.json)):
         raise UserError(f"search {_LINES} prints JSON, a line per query: leave out --html and --format")
     by_id = query_label or by_line or all(map(IMAGE_ID.fullmatch, asked))
@@ -109,7 +111,8 @@ def search(
     chosen = chosen or searcher.default_learner(of_labels=bool(query_label and searcher.annotators))
     conditions = {name: options[name] for name in FILTERS if name in options}
     if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
-        raise UserError(f"no image passes {_options(conditions)}; folders are relative to {searcher.root}")
+        places = f"; folders are relative to {searcher.root}" if "folder" in conditions else ""
+        raise UserError(f"no image passes {_options(conditions)}{places}")
     options["learner"] = chosen
     find: Any = searcher.search_label if query_label else searcher.search
     answers: Any = []
@@ -148,10 +151,12 @@ def search(
 
 def _answer_lines(find: Callable[[str], Sequence[Mapping[str, Any]]]) -> None:
     """Answer each line of standard input by lines of JSON, one per image, as they come."""
+    if sys.stdin is None:
+        raise UserError(f"search {_LINES} reads queries from standard input, which is closed")
     unread: list[Mapping[str, Any]] = []
     answered: list[Mapping[str, Any]] = []  # one of them, or none
     sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # names of files are bytes
-    for query in filter(None, (line.rstrip("\r\n") for line in sys.stdin)):
+    for query in (line.rstrip("\r\n") for line in sys.stdin if line.strip()):
         if not IMAGE_ID.fullmatch(query):
             from visterm.features import silence_decoders
 

@@ -208,9 +208,15 @@ def _number(text: str) -> float:
         return math.nan
 
 
+def near_names(name: str, known: Sequence[str]) -> list[str]:
+    """The known name that is probably meant, if any: the same in other capitals, else the nearest one."""
+    same = [one for one in known if one.casefold() == name.casefold()]
+    return same[:1] or difflib.get_close_matches(name, known[:10_000], n=1)
+
+
 def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
     name = one_line(name)[:200]
-    near = difflib.get_close_matches(name, known[:10_000], n=1)
+    near = near_names(name, known)
     hint = f"there are {', '.join(known[:8])}{', ...' * (len(known) > 8)}" if known else "the images have none"
     return f"no image has the {kind} {name!r}; {f'did you mean {near[0]}?' if near else hint}"
 

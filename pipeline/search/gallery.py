@@ -82,6 +82,8 @@ class Gallery:
 
     def row_of_file(self, file: str) -> int:
         """Row of the image with this file, whatever path names it; -1 if the file is not in the collection."""
+        if "\0" in file:  # no path of a file; from standard input, such as that of find -print0
+            return -1
         real = os.path.realpath(file)
         below = os.path.relpath(real, os.path.realpath(self.root))
         for path in (below, real):  # images outside the root are listed by their absolute path

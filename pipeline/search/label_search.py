@@ -27,7 +27,7 @@ from .labels import (
 from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
-from .request import OPTIONS, RESULTS, LabelSearchOptions, SearchRequest
+from .request import OPTIONS, RESULTS, InvalidQuery, LabelSearchOptions, SearchRequest
 from .words import MAX_TEXT, TextLabels, labels_of_text
 
 LABELS = 5  # per query, by default
@@ -51,11 +51,14 @@ class LabelSearcher(RunLearners):
     def find_labels(self, labels: Sequence[str], request: SearchRequest, *, evenly: bool = False) -> SearchOutcome:
         """Rank the images for a label, or for several labels together; see `search_label`.
 
-        With `evenly` the scores of each label are standardised over the images first: a label whose scores differ most
+        With `evenly` the scores of each label are standardised over all images first: a label whose scores differ most
         would decide alone.
         """
         import numpy as np
 
+        for name in ("example", "region"):
+            if getattr(request, name):
+                raise InvalidQuery(f"{name}: for queries that are images; give an image, or leave it out")
         check_learners([] if request.learner is None else [request.learner])
         chosen = request.learner or self.default_learner(of_labels=bool(self.annotators))
         if chosen not in ranking_labels():
@@ -67,7 +70,7 @@ class LabelSearcher(RunLearners):
         check_filter(request.filter, self.gallery)
         numbers = label_numbers(labels, names, name, self.gallery)
         rows = None if request.filter == NO_FILTER else self.gallery.rows_of(request.filter)
-        X = self.X if rows is None else part(self.X, rows)
+        X = self.X if rows is None or evenly else part(self.X, rows)
         blocks = [
             annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers]
             for i in range(0, X.shape[0], _ROWS_PER_BLOCK)
@@ -77,6 +80,7 @@ class LabelSearcher(RunLearners):
             of_labels = np.concatenate(blocks)  # (n_images, n_labels)
             if evenly:
                 of_labels = (of_labels - of_labels.mean(axis=0)) / np.maximum(of_labels.std(axis=0), 1e-12)
+                of_labels = of_labels if rows is None else of_labels[rows]  # so that a filter changes no score
             scores = of_labels.mean(axis=1)
             order = np.argsort(-scores, kind="stable")
             best = order if rows is None else rows[order]

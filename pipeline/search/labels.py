@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from visterm.pipeline.console import one_line
@@ -11,7 +10,7 @@ from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.run import how_to_train
 
 from .answers import LabelResult
-from .filters import Filter
+from .filters import Filter, near_names
 from .gallery import Gallery
 
 
@@ -63,7 +62,7 @@ def check_filter(condition: Filter, gallery: Gallery) -> None:
 
 def _unknown(label: str, names: Sequence[str], gallery: Gallery) -> UnknownLabel:
     label = one_line(label)[:200]
-    near = difflib.get_close_matches(label, names, n=1)
+    near = near_names(label, names)
     hint = f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else "its images have no labels"
     hint = f"did you mean {near[0]}?" if near else hint
     return UnknownLabel(f"run {gallery.run.name} has no label {label!r}; {hint}")

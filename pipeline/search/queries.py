@@ -103,12 +103,12 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
         elif gallery.extractor is None and (copy := gallery.row_of_file(name)) >= 0:
             rows[position] = copy
         elif _holds_vectors(name):
-            from visterm.features import read_query_vectors
+            from visterm.features import printable, read_query_vectors
 
             try:
                 names[position:], imported[position] = read_query_vectors(name, gallery.X.shape[1], **options)
             except ValueError as error:
-                errors[position] = str(error)
+                errors[position] = str(error).removeprefix(f"{printable(name)}: ")
             else:
                 images[position:] = [None] * (len(names) - position)
         else:

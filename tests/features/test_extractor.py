@@ -143,6 +143,8 @@ def test_a_generator_is_read_as_the_work_goes_on(extractor, train):
 def test_paths_and_arrays_may_be_mixed(extractor, folder, train):
     rows = extractor.count([folder / "00.png", train[1], str(folder / "02.png"), folder / "27.png"])
     assert same(rows, extractor.count([train[0], train[1], train[2], train[27]]))
+    for dtype in (str, object):  # as scikit-learn splits them
+        assert same(rows[[0]], extractor.count(np.array([str(folder / "00.png")], dtype)))
 
 
 def test_a_broken_file_is_an_error(extractor, folder):

@@ -260,6 +260,12 @@ class TestLearners:
         assert not learner.is_whitened()
         np.testing.assert_array_equal(learner.W_, clone(LEARNERS["oasis"]).set_params(whiten=False).fit(*images).W_)
 
+    @pytest.mark.parametrize("whiten", [False, True])
+    def test_names_and_the_page_of_a_notebook(self, images, whiten):
+        learner = clone(LEARNERS["oasis"]).set_params(whiten=whiten).fit(*images)
+        assert ("mean_" in dir(learner)) == whiten
+        assert "OASIS" in learner._repr_html_()
+
     def test_rows_of_zeros_are_harmless(self, images):
         X, y = images
         X = X.copy()

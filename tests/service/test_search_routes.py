@@ -130,6 +130,8 @@ def test_labels(client, searcher, photos):
     figs = [row for row in searcher.search_label("plum", k=19)[0]["results"] if row["labels"] == ["fig"]]
     assert [(row["path"], row["score"]) for row in among["results"]] == [(row["path"], row["score"]) for row in figs]
     client.check_error(client.get("/search", params={"query_label": "plum", "label": "figs"}), 404, "figs")
+    for ignored in ({"example": "id:1"}, {"region": "0,0,0.5,0.5"}):
+        client.check_error(client.get("/search", params={"text": "plums"} | ignored), 422, "queries that are images")
     client.check_error(client.get("/search", params={"query_label": "plum", "learner": "oasis"}), 409, "knn")
 
 

@@ -86,9 +86,9 @@ def test_learners_that_rank_labels_are_known_without_them():
 
 
 def test_lines_of_standard_input_are_queries(searched):
-    names = ["id:5", "fruit/pear/1.jpg", "", "id:7"]
+    names = ["id:5", "fruit/pear/1.jpg", "", "id:7", " "]
     lines, _ = loaded(["search", "-", "--learner", "oasis", "-k", "3"], searched, "\n".join(names))
-    expected = visterm("search", *filter(None, names), "--learner", "oasis", "-k", "3", "--json", cwd=searched)
+    expected = visterm("search", *filter(str.strip, names), "--learner", "oasis", "-k", "3", "--json", cwd=searched)
     assert [json.loads(line) for line in lines.splitlines()] == json.loads(expected.stdout)
 
 
@@ -103,6 +103,14 @@ def test_a_line_is_answered_before_the_next_one_comes(searched):
         process.stdin.close()
         assert process.wait() == 1
         assert "id:99: run fruit has no image of this id" in process.stderr.read()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX redirections")
+def test_a_closed_standard_input(searched):
+    command = [sys.executable, "-c", PROGRAM, "search", "-", "--learner", "cosine"]
+    result = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], cwd=searched, text=True, capture_output=True)
+    assert "reads queries from standard input, which is closed" in result.stderr
+    assert result.returncode == 2
 
 
 @pytest.mark.parametrize("option", ["--format=csv", "--html=page.html"])

@@ -102,7 +102,7 @@ def test_queries_can_be_used_again(searcher, outside):
 def test_what_cannot_be_read_is_told_beside_the_others(searcher, outside, tmp_path):
     (tmp_path / "empty").mkdir()
     odd = np.zeros((4, 4), np.uint8)
-    queries = [outside / "none.jpg", "id:999999", "id:x", tmp_path / "empty", odd, odd.astype(float)]
+    queries = [outside / "none.jpg", "id:999999", "a.jpg\0b.jpg", tmp_path / "empty", odd, odd.astype(float)]
     *bad, good = searcher.search([*queries, outside / "pear/new.jpg"], k=2)
     reasons = [answer["error"] for answer in bad]
     assert reasons[0].startswith("cannot be read")

@@ -72,6 +72,10 @@ def test_mistakes_are_one_line(finished, arguments, message):
     assert message in refused("search", *arguments, cwd=finished)
 
 
+def test_folders_are_explained_where_one_is_asked_for(finished):
+    assert refused("search", "id:1", "--before", "1990", cwd=finished).endswith("no image passes --before 1990")
+
+
 def test_an_unknown_label_has_an_error_of_its_own(searcher):
     for options in ({"label": "paer"}, {"not_label": ["pear", "paer"]}):
         with pytest.raises(UnknownLabel, match="did you mean pear"):

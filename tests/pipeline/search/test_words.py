@@ -37,6 +37,11 @@ def test_a_search_by_words_counts_each_label_as_much_as_the_others(finished, sea
     best = np.argsort(-scores, kind="stable")[:5]
     assert [result["id"] for result in by_words["results"]] == [searcher.images[row].id for row in best]
     assert [result["score"] for result in by_words["results"]] == pytest.approx(scores[best], abs=1e-5)
+    whole = searcher.search_text("plum apple", k=30, learner="wsabie")[0]["results"]
+    (some,) = searcher.search_text("plum apple", k=30, learner="wsabie", not_label="plum")
+    assert [(r["id"], r["score"]) for r in some["results"]] == [
+        (r["id"], r["score"]) for r in whole if r["labels"] != ["plum"]
+    ]
     (one,) = json_of(*ask, "--text", "plums", cwd=finished)
     (same,) = json_of(*ask, "--label", "plum", cwd=finished)
     assert [result["id"] for result in one["results"]] == [result["id"] for result in same["results"]]
@@ -44,4 +49,7 @@ def test_a_search_by_words_counts_each_label_as_much_as_the_others(finished, sea
     assert "by plum + apple; no labels: or, an" in said
     assert "no word of 'the sea' is a label of run fruit; there are" in refused(*ask, "--text", "the sea", cwd=finished)
     assert "10,000 characters; give at most 300" in refused(*ask, "--text", "x" * 10_000, cwd=finished)
-    assert "only one of them" in refused(*ask, "--text", "plum", "--label", "apple", cwd=finished)
+    assert "only one of them" in refused(*ask, "--text", "plum", "--query-label", "apple", cwd=finished)
+    (pears,) = json_of(*ask, "--text", "plum", "--label", "pear", cwd=finished)
+    (same,) = json_of(*ask, "--query-label", "plum", "--label", "pear", cwd=finished)
+    assert [result["id"] for result in pears["results"]] == [result["id"] for result in same["results"]]

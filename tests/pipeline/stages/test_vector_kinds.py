@@ -480,7 +480,7 @@ def test_queries_that_cannot_be_answered(table, write_images):
     found = json_of("search", *queries, "--learner", "cosine", cwd=table, check=2)
     errors = [answer["error"] for answer in found]
     assert "this run has imported vectors and nothing to make vectors with: search with one of its images" in errors[0]
-    assert "vectors of 13 numbers; those of the run have 12" in errors[1]
+    assert errors[1].startswith("vectors of 13 numbers; those of the run have 12")
     assert "no image of this id" in errors[2]
     assert "imported vectors" in errors[3]
 
