@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from visterm.extras import how_to_install
 from visterm.pipeline.cli.errors import command
 from visterm.pipeline.cli.options import HostOption, PortOption, RunOption, TokenOption, make_console, open_run
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 @command

@@ -44,7 +44,9 @@ def everything(folder):
         yield learner, {file.name: file.read_bytes() for file in files.glob("*.npy")}
         visterm("export", "--to", "npz", "--learner", learner, "--learned-weight", 1, "--run", "made", cwd=folder)
         with np.load(folder / f"made-{learner}/similarity.npz") as arrays:
-            yield f"export of {learner}", {name: array.tobytes() for name, array in arrays.items()}
+            yield f"export of {learner}", {name: arrays[name].tobytes() for name in arrays if name != "provenance"}
+            origin = json.loads(str(arrays["provenance"]))
+            yield f"origin of {learner}", {key: origin[key] for key in origin if key not in ("trained", "exported")}
     yield "files", sorted(path.name for path in (folder / "runs/made/collection").iterdir())
 
 

@@ -120,7 +120,7 @@ def test_a_large_photo_is_explained_in_its_own_pixels(finished, tmp_path):
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
     words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", "--pairs", 2, cwd=finished).stdout
     assert "cell in the query" in words
-    assert "of 49 cells" in words.splitlines()[1]
+    assert "of 49 cells" in words.splitlines()[0]
     found = json_of("search", tmp_path / "large.jpg", "-k", 1, "--learner", "cosine", cwd=finished)
     assert found[0]["results"][0]["path"] == "plum/2.jpg"
 
