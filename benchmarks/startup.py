@@ -149,8 +149,13 @@ def beside_earlier(builds: Sequence[Build], photos: Path, turns: int, bare: floa
         what = f"visterm {' '.join(words)}".replace("PHOTO", "photo.jpg")
         add(key, f"{what}, {kind}", [lambda b=b, k=kind, n=name, r=rest: b.call(k, n, *r) for b in builds])
     ids = "".join(f"id:{i % n_photos + 1}\n" for i in range(LINES))
-    many = lambda: builds[0].call("visterms", "search", "-", "--learner", "oasis", stdin=ids)  # noqa: E731
-    one = lambda: builds[1].call("visterms", "search", "id:5", "--learner", "oasis")  # noqa: E731
+
+    def many() -> tuple[float, float]:
+        return builds[0].call("visterms", "search", "-", "--learner", "oasis", stdin=ids)
+
+    def one() -> tuple[float, float]:
+        return builds[1].call("visterms", "search", "id:5", "--learner", "oasis")
+
     add(
         "lines",
         f"a query by id of {LINES:,} that visterm search - answers, its start shared among them",

@@ -107,10 +107,11 @@ def of_split(name: str, kind: str, seed: int) -> dict[str, Any]:
     ridge, seconds_of_ridge = timed(
         lambda: LabelRidge().fit(X[training], y[training], learned_weight=0.5), clock=ELAPSED
     )
-    if kind == "deep":
-        space: Side = Whitening(*whitening_of(X, y, training)).of
-    else:
-        space = lambda rows: units(to_dense(rows))  # noqa: E731
+    whitening = Whitening(*whitening_of(X, y, training)) if kind == "deep" else None
+
+    def space(rows: Any) -> np.ndarray:
+        return units(to_dense(rows)) if whitening is None else whitening.of(rows)
+
     Z, Y = space(X[training]).astype(np.float64), _groups(y[training]).toarray()
     Y = Y[:, Y.any(axis=0)]
     kernel, seconds_of_kernel = timed(lambda: kernel_ridge(Z, Y), clock=ELAPSED)
