@@ -90,7 +90,7 @@ def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | Onn
     version = extractor_content(run)
     extractor = load_extractor((run.extractor / "files").absolute(), version)
     if content is not None and not content == version == extractor_content(run):
-        raise UserError(f"the vectors of run {run.name} were made anew after it was opened; reopen the run")
+        raise UserError(f"the vectors of run {run.name} were made again after it was opened; reopen the run")
     return extractor
 
 
