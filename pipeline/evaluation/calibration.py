@@ -3,12 +3,17 @@
 A score has no scale of its own, and no scale that is the same for all queries: where a query's neighbours agree, all of
 its first results score high. So a logistic function takes three numbers: the mean of the query's `BEST` best scores,
 and the score of a result, up to the last of these and beyond it, as scores fall faster among the first results. Above
-the query's third best, scores count as that one: the first two are no likelier than the next, and one near copy tells
-nothing of the others.
+the query's third best, scores count as that one.
 
-It is fitted to the rankings of test images, which nothing was trained on, among the images of the run. A result at rank
-r weighs r^-`FALL`: people look at the first ones, and nearly all pairs are far down and share nothing. It holds for a
-single query image, and for the weight of the learned similarity that training chose.
+One function for all ranks is too bold of first results: the mean of a query tells less of the first one than of the
+others. So a second function, for first results, takes three numbers more: log10 r of the rank r, the mean times
+1 - log10 r, and how far the best score is above the third, at most as far as of nearly all queries: one near copy tells
+little of the others. At rank r the log odds are 1 - log10 r parts of the second function and log10 r of the first one.
+
+They are fitted to the rankings of test images, which nothing was trained on, among the images of the run. A result at
+rank r weighs r^-`FALL`, or of first results r^-`FALL_FIRST`: people look at the first ones, and nearly all pairs are
+far down and share nothing. Results of one query are no independent evidence, and the second function is the more
+regularized. Both hold for a single query image, and for the weight of the learned similarity that training chose.
 """
 
 from __future__ import annotations
@@ -30,7 +35,9 @@ if TYPE_CHECKING:
     from visterm.retrieval import Ranking
 
 BEST = 10  # scores of a query that give its scale
-FALL = 1.25
+FALL, FALL_FIRST = 1.25, 2.0
+_LEADS = 0.95  # of the queries have a best score that is less far above the third
+_STRENGTH = 0.1  # inverse, of the regularization of the function for first results; of the other 1
 MAX_GALLERY = 5000  # images that are ranked
 NO_CALIBRATION = {"reason": "no labelled images were held out"}
 FEWEST_QUERIES = 10  # held-out images that have another one of their label
@@ -39,13 +46,15 @@ _RANKS = 200  # of each query, close together at the top: enough to fit four num
 
 
 class Calibration(NamedTuple):
-    """A logistic function of the score of a result, in two parts, and the mean of its query's best scores."""
+    """Logistic functions of the score of a result, in two parts, and the scale of its query's best scores."""
 
     weights: list[float]
     intercept: float
     base_rate: float  # share of all pairs of a query and another image that have a common label
     n_queries: int  # that it was fitted to: nothing is surer than these allow
     neighbours: bool = False  # whether the scores are of rankings by neighbours
+    first: Sequence[float] = ()  # weights of the function for first results, then its intercept; () in older records
+    lead: float = 0.0  # most that the best score counts above the third
 
     def of(self, scores: Any, best: Any) -> np.ndarray:
         """Probabilities of some results of a query, float64, to four places.
@@ -61,9 +70,39 @@ class Calibration(NamedTuple):
         scores, best = np.asarray(scores, np.float64), np.asarray(best, np.float64)[:BEST]
         if not scores.size:
             return scores
-        odds = _features(scores[None], best[None])[0] @ np.array(self.weights) + self.intercept
+        odds = self._odds(scores, best)
+        if self.first:  # no surer of a result than of those above it
+            least = np.minimum.accumulate(np.append(np.inf, self._odds(best, best)))
+            odds = np.minimum(odds, least[(best > scores[:, None]).sum(axis=1)])
         likely = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         return np.minimum(likely, 1 - 1 / (self.n_queries + 2)).round(4)
+
+    def _odds(self, scores: np.ndarray, best: np.ndarray) -> np.ndarray:
+        """Log odds of some results of a query."""
+        import numpy as np
+
+        odds = _features(scores[None], best[None])[0] @ np.array(self.weights) + self.intercept
+        if not self.first:
+            return odds
+        place = (best > scores[:, None]).sum(axis=1)
+        of_first = _features_of_first(scores[None], best[None], place, self.lead)[0] @ np.array(self.first[:-1])
+        return odds + (1 - _depth(place)) * (of_first + self.first[-1] - odds)
+
+
+def _depth(place: np.ndarray) -> np.ndarray:
+    """Log10 of the rank of results, at most 1, from places that begin at 0."""
+    import numpy as np
+
+    return np.log10(np.minimum(place + 1, BEST))
+
+
+def _features_of_first(scores: np.ndarray, best: np.ndarray, place: np.ndarray, lead: float) -> np.ndarray:
+    """What the weights of `Calibration.first` are of, (n_queries, n_results, 6)."""
+    import numpy as np
+
+    features, depth = _features(scores, best), np.broadcast_to(_depth(place), scores.shape)
+    leads = np.minimum(best[:, :1] - best[:, min(_THIRD, best.shape[1] - 1), None], lead)
+    return np.dstack([features, depth, features[..., 2] * (1 - depth), np.broadcast_to(leads, scores.shape)])
 
 
 def _features(scores: np.ndarray, best: np.ndarray) -> np.ndarray:
@@ -99,7 +138,6 @@ def calibrate(
         The reason why there is none.
     """
     import numpy as np
-    from sklearn.linear_model import LogisticRegression
 
     known = (ranking.indices >= 0) & labelled[ranking.indices]
     related = np.take_along_axis(relevant, ranking.indices, axis=1) & known
@@ -109,34 +147,44 @@ def calibrate(
     base_rate = related.sum() / known.sum()
     if base_rate == 1:
         return "all held-out images have a label in common"
-    weights, places = _weights_of_ranks(ranking.k)
-    counted = known[:, places]
-    features = _features(ranking.scores[:, places], ranking.scores[:, :BEST])[counted].astype(np.float64)
-    answers = related[:, places][counted]
-    weights = np.broadcast_to(weights, counted.shape)[counted]
+    best, lead = ranking.scores[:, :BEST], 0.0
+    if best.shape[1] > _THIRD:
+        lead = float(f"{np.quantile(best[:, 0] - best[:, _THIRD], _LEADS):.6g}")
+
+    def fitted(fall: float, strength: float, *, first: bool) -> list[float]:
+        weights, places = _weights_of_ranks(ranking.k, fall)
+        counted, scores = known[:, places], ranking.scores[:, places]
+        features = _features_of_first(scores, best, places, lead) if first else _features(scores, best)
+        weights = np.broadcast_to(weights, counted.shape)[counted]
+        return _fit(features[counted].astype(np.float64), related[:, places][counted], weights, strength)
+
+    *slopes, intercept = fitted(FALL, 1.0, first=False)
+    first = fitted(FALL_FIRST, _STRENGTH, first=True)
+    return Calibration(slopes, intercept, float(f"{base_rate:.4g}"), n_queries, neighbours, first, lead)
+
+
+def _fit(features: np.ndarray, answers: np.ndarray, weights: np.ndarray, strength: float) -> list[float]:
+    """Weights of a logistic function, then its intercept; those of the first two features are not negative."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
     mean = np.average(features, axis=0, weights=weights)
     spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights)) + 1e-9
-    fitted = LogisticRegression().fit((features - mean) / spread, answers, sample_weight=weights)
+    fitted = LogisticRegression(C=strength).fit((features - mean) / spread, answers, sample_weight=weights)
     for part in (0, 1):  # never surer of a lower score
         if fitted.coef_[0, part] < 0:
             features[:, part] = mean[part]
             fitted.fit((features - mean) / spread, answers, sample_weight=weights)
     slopes = fitted.coef_[0] / spread
-    return Calibration(
-        [float(f"{slope:.6g}") for slope in slopes],
-        float(f"{fitted.intercept_[0] - slopes @ mean:.6g}"),
-        float(f"{base_rate:.4g}"),
-        n_queries,
-        neighbours,
-    )
+    return [float(f"{value:.6g}") for value in (*slopes, fitted.intercept_[0] - slopes @ mean)]
 
 
-def _weights_of_ranks(n: int) -> tuple[np.ndarray, np.ndarray]:
+def _weights_of_ranks(n: int, fall: float) -> tuple[np.ndarray, np.ndarray]:
     """Ranks of a list of `n` that stand for all, from 0, with the weights of those up to the next one."""
     import numpy as np
 
     places = np.unique(np.geomspace(1, n, _RANKS).round().astype(int)) - 1
-    return np.add.reduceat(np.arange(1, n + 1) ** -FALL, places), places
+    return np.add.reduceat(np.arange(1.0, n + 1) ** -fall, places), places
 
 
 def measure_calibration(

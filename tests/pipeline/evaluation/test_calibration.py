@@ -51,12 +51,46 @@ def test_probabilities_of_first_results_hold_for_easy_and_for_hard_queries():
 def test_probabilities_never_rise_and_are_no_surer_than_the_queries_allow():
     known = known_of(np.random.default_rng(0))
     scores = np.array([9.0, 5.0, 1.0, 0.5, -9.0])
-    likely = known.of(scores, [1.0, 0.99, 0.98])  # above the third they count as the third
+    likely = known.of(scores, [1.0, 0.99, 0.98])  # above the best they count as the best
     assert (np.diff(likely) <= 0).all()
-    assert likely[0] == likely[1] == likely[2] == known.of([0.98], [1.0, 0.99, 0.98])[0] <= 1 - 1 / 252
-    assert known.of([0.5], [9.0, 0.99, 0.98]) == known.of([0.5], [1.0, 0.99, 0.98])  # nor does a near copy count
+    assert likely[0] == likely[1] == likely[2] == known.of([1.0], [1.0, 0.99, 0.98])[0] <= 1 - 1 / 252
+    copy = known.of([0.5], [9.0, 0.99, 0.98])
+    assert copy == known.of([0.5], [2.0, 0.99, 0.98])  # a near copy counts as a best score well above the others
+    alone = known.of([0.97], [1.0, 0.99, 0.98, 0.97, 0.96])
+    assert alone == known.of([1.0, 0.97, 0.5], [1.0, 0.99, 0.98, 0.97, 0.96])[1]  # nor do other results
     assert known.of([], []).tolist() == []
     assert known.of([1.0], [1.0]).shape == (1,)
+
+
+def test_first_results_are_no_surer_than_their_queries_tell():
+    """Where first results are alike for all queries, and the others are not, the mean of a query tells little of them.
+
+    One logistic function for all ranks is too bold of the first results of high means, and too modest of low ones.
+    """
+    rng = np.random.default_rng(0)
+
+    def drawn():
+        of_query, ranks = rng.normal(0, 0.3, 250), np.arange(300)
+        scores = of_query[:, None] - 0.1 * np.log(1 + ranks) - 0.02 * np.maximum(ranks - 10, 0)
+        odds = 6 * of_query[:, None] * (ranks > 0) - 2.5 * (ranks > 0) - 0.1 * ranks
+        images = np.tile(np.arange(300, dtype=np.int32), (250, 1))
+        return Ranking(images, scores.astype(np.float32)), rng.random(scores.shape) < 1 / (1 + np.exp(-odds)), of_query
+
+    ranking, relevant, _ = drawn()
+    known = calibrate(ranking, relevant, np.ones(300, bool))
+    ranking, _, of_query = drawn()
+    likely = np.array([known.of(scores[:1], scores[:10])[0] for scores in ranking.scores])
+    low, high = (
+        likely[rows].mean() for rows in (of_query < np.quantile(of_query, 0.2), of_query > np.quantile(of_query, 0.8))
+    )
+    assert (low, high) == pytest.approx((0.5, 0.5), abs=0.2)
+
+
+def test_a_calibration_of_an_older_record_gives_what_it_gave():
+    older = read_calibration(
+        {"calibration": {"weights": [2.0, 3.0, 1.0], "intercept": -1.0, "base_rate": 0.1, "n_queries": 98}}
+    )
+    assert older.of([0.9, 0.4], [0.9, 0.8, 0.7]).round(3).tolist() == [0.858, 0.711]
 
 
 def test_images_without_labels_are_ranked_and_not_counted():
