@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import stdtrit
+from scipy.special import expit, logit, stdtrit
 
 from .index import ExactIndex, SupportsSimilarity
 from .metrics import (
@@ -20,7 +20,7 @@ from .metrics import (
 )
 from .ranking import Ranking
 
-_OTHER_CLASSES = 3**0.5  # see `Evaluation.map_interval`
+Classes = tuple[np.ndarray, np.ndarray]  # of queries and gallery images, from 0; -1 for none
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Evaluation:
     ndcg : ndarray of float64, shape (n_queries, max_k)
         Column k - 1 is nDCG at k; NaN for a query without relevant image, as in the two below.
     r_precision, map_at_r : ndarray of float64, shape (n_queries,)
+    without_class : ndarray of float64, shape (2, n_classes), optional
+        Sum and number of the average precisions of all queries of other classes, were the images of one class absent.
     """
 
     average_precision: np.ndarray
@@ -55,6 +57,7 @@ class Evaluation:
     ndcg: np.ndarray
     r_precision: np.ndarray
     map_at_r: np.ndarray
+    without_class: np.ndarray | None = None
 
     @property
     def counted(self) -> np.ndarray:
@@ -122,15 +125,15 @@ class Evaluation:
         return _mean(self.map_at_r[self.counted])
 
     def map_interval(
-        self, groups: Any = None, *, confidence: float = 0.95, n_resamples: int = 2000, random_state: int = 0
+        self, *, of_classes: bool = False, confidence: float = 0.95, n_resamples: int = 2000, random_state: int = 0
     ) -> tuple[float, float]:
         """Interval of mAP, for other queries of the same classes, or for as many other classes.
 
         Parameters
         ----------
-        groups : array of shape (n_queries,), optional
-            Class of each query; then the interval is for other classes, else for other queries. Queries of one class
-            are no independent evidence: of other classes, an interval over queries is several times too narrow.
+        of_classes : bool, default=False
+            For other classes, else for other queries. Queries of one class are no independent evidence: of other
+            classes, an interval over queries is several times too narrow.
         confidence : float, default=0.95
             Share of other mAPs inside.
         n_resamples : int, default=2000
@@ -139,29 +142,44 @@ class Evaluation:
         Returns
         -------
         tuple of float
-            Lower and upper bound; NaN if no query is counted, or with `groups` if these are fewer than two. The
-            interval covers other queries or classes with this trained learner, not the randomness of training.
+            Lower and upper bound; NaN if no query is counted, or with `of_classes` if `evaluate` got no classes or
+            fewer than two. The interval covers other queries or classes with this trained learner, not the randomness
+            of training.
 
         Notes
         -----
         Over queries, bootstrap: percentiles of the means of resampled queries. Over classes,
 
-            mAP +- t s sqrt(3),    s^2 = (n - 1) / n sum over classes c of (mAP without c - mean of these)^2
+            logit(mAP) +- t s sqrt(2) / (mAP (1 - mAP)),
+            s^2 = (n - 1) / n sum over classes c of (mAP without c - mean of these)^2
 
-        with t the quantile of Student's t of n - 1 degrees of freedom: the jackknife leaves out one class after the
-        other, as a bootstrap of few classes is too narrow. A third of the variance is for these classes, a third for
-        the others, and a third as a class is not only queries, but ranked for those of others: of halves of sets of 9
-        and 38 classes, 94 % of such intervals held the mAP of the other half, 87 to 100 % by set and similarity:
-        ``python -m experiments.studies intervals``.
+        with t the quantile of Student's t of n - 1 degrees of freedom: the jackknife leaves out the images of one class
+        after the other, as queries and from the lists of all others, as a class is both, and a bootstrap of few classes
+        is too narrow. Half of the variance is for these classes, and half for the others. The logistic scale makes
+        room where there is some: of classes near 1 those that are worse are far below. How often such intervals hold
+        the mAP of other classes measures ``python -m experiments.studies intervals``.
         """
+        if of_classes:
+            return self._interval_of_classes(confidence)
         values = self.average_precision[self.counted]
-        if groups is not None:
-            return _interval_of_classes(values, np.asarray(groups)[self.counted], confidence)
         if len(values) == 0:
             return float("nan"), float("nan")
         rng = np.random.default_rng(random_state)
         means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(n_resamples)]
         low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return float(low), float(high)
+
+    def _interval_of_classes(self, confidence: float) -> tuple[float, float]:
+        """Interval of the mAP of as many other classes: see `map_interval`."""
+        sums, sizes = np.zeros((2, 0)) if self.without_class is None else self.without_class
+        n, mean = len(sums), self.mean_average_precision
+        if n < 2 or not (sizes > 0).all():
+            return float("nan"), float("nan")
+        if not 0 < mean < 1:
+            return mean, mean
+        error = np.sqrt((n - 1) * (sums / sizes).var())
+        half = stdtrit(n - 1, (1 + confidence) / 2) * error * 2**0.5 / (mean * (1 - mean))
+        low, high = expit(logit(mean) + np.array([-half, half]))
         return float(low), float(high)
 
     def _precision_column(self, k: int) -> np.ndarray:
@@ -192,7 +210,9 @@ class Comparison:
     losses: int
 
 
-def evaluate(ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any = None) -> Evaluation:
+def evaluate(
+    ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any = None, classes: Classes | None = None
+) -> Evaluation:
     """Measure a ranking.
 
     Parameters
@@ -207,6 +227,8 @@ def evaluate(ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any
         Length of the precision curve; it ends earlier where the ranking does.
     exclude : array of int, shape (n_queries,), optional
         As in `ExactIndex.search`; not counted among the images to rank.
+    classes : tuple of int arrays, shapes (n_queries,) and (n_gallery,), optional
+        Class of each query and gallery image, from 0, for intervals; -1 for none.
 
     Returns
     -------
@@ -239,6 +261,7 @@ def evaluate(ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any
         ndcg=ndcg_curve(relevant[:, : len(ks)], n_relevant),
         r_precision=r_precision(relevant, n_relevant),
         map_at_r=map_at_r(relevant, n_relevant),
+        without_class=None if classes is None else _without_each(ranking.indices, relevant, *classes),
     )
 
 
@@ -250,6 +273,7 @@ def evaluate_index(
     exclude: Any = None,
     max_k: int = 100,
     block_size: int = 256,
+    classes: Classes | None = None,
 ) -> Evaluation:
     """Search and measure in blocks of queries, so that the full rankings are never held at once.
 
@@ -264,6 +288,8 @@ def evaluate_index(
     max_k : int, default=100
     block_size : int, default=256
         Queries whose full ranking is held at once. The result does not depend on it.
+    classes : tuple of int arrays, optional
+        As in `evaluate`.
 
     Returns
     -------
@@ -285,10 +311,14 @@ def evaluate_index(
         stop = min(start + block_size, Q.shape[0])
         # A fixed k: the default could differ between blocks, where only some queries exclude.
         ranking = index.search(Q[start:stop], k=index.n_gallery, exclude=exclude[start:stop])
-        blocks.append(evaluate(ranking, rows(start, stop), max_k=max_k, exclude=exclude[start:stop]))
+        part = None if classes is None else (classes[0][start:stop], classes[1])
+        blocks.append(evaluate(ranking, rows(start, stop), max_k=max_k, exclude=exclude[start:stop], classes=part))
     if not blocks:
         raise ValueError("there are no queries to evaluate")
-    columns = {f.name: np.concatenate([getattr(block, f.name) for block in blocks]) for f in fields(Evaluation)}
+    names = [f.name for f in fields(Evaluation) if f.name != "without_class"]
+    columns = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
+    if classes is not None:
+        columns["without_class"] = np.sum([np.asarray(block.without_class) for block in blocks], axis=0)
     # Precision beyond the last image that any query could rank means nothing: cut the filling off.
     for name in ("precision", "ndcg"):
         columns[name] = columns[name][:, : columns["n_candidates"].max()]
@@ -321,7 +351,8 @@ def evaluate_test_test(
     def relevance(start: int, stop: int) -> Any:
         return relevance_from_labels(y[start:stop], y, exclude=rows[start:stop])
 
-    return evaluate_index(index, X, relevance, exclude=rows, max_k=max_k)
+    classes = None if sp.issparse(y) else (np.unique(y, return_inverse=True)[1],) * 2
+    return evaluate_index(index, X, relevance, exclude=rows, max_k=max_k, classes=classes)
 
 
 def evaluate_query_gallery(
@@ -356,7 +387,12 @@ def evaluate_query_gallery(
     def relevance(start: int, stop: int) -> Any:
         return relevance_from_labels(y_query[start:stop], y_gallery)
 
-    return evaluate_index(index, Q, relevance, max_k=max_k)
+    classes = None
+    if not sp.issparse(y_query) and not sp.issparse(y_gallery) and len(y_query):
+        names, of_queries = np.unique(y_query, return_inverse=True)
+        place = np.searchsorted(names, y_gallery).clip(max=len(names) - 1)
+        classes = of_queries, np.where(names[place] == y_gallery, place, -1)
+    return evaluate_index(index, Q, relevance, max_k=max_k, classes=classes)
 
 
 def relevance_from_labels(y_query: Any, y_gallery: Any, exclude: Any = None) -> sp.csr_matrix:
@@ -464,17 +500,27 @@ def _sums_by_class(values: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, 
     return np.bincount(place, values), sizes
 
 
-def _interval_of_classes(values: np.ndarray, groups: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Interval of the mean of as many other classes: see `Evaluation.map_interval`."""
-    sums, sizes = _sums_by_class(values, groups)
-    n = len(sums)
-    if n < 2:
-        return float("nan"), float("nan")
-    without = (sums.sum() - sums) / (sizes.sum() - sizes)
-    error = np.sqrt((n - 1) * without.var())
-    half = float(stdtrit(n - 1, (1 + confidence) / 2) * error * _OTHER_CLASSES)
-    mean = float(values.mean())
-    return max(0.0, mean - half), min(1.0, mean + half)
+def _without_each(
+    indices: np.ndarray, relevant: np.ndarray, of_queries: np.ndarray, of_gallery: np.ndarray
+) -> np.ndarray:
+    """Sum and number of the average precisions of other queries without the images of each class, (2, n_classes)."""
+    n = int(max(of_queries.max(initial=-1), of_gallery.max(initial=-1))) + 1
+    both = np.zeros((2, n))
+    for own, row, hits in zip(of_queries, indices, relevant, strict=True):
+        of_row = np.where(row >= 0, of_gallery[row], -1)
+        ranks = np.flatnonzero(hits)
+        # How many images of each class, and relevant ones of it, are up to each relevant image.
+        images = np.zeros((len(ranks) + 1, n + 1), np.int64)
+        np.add.at(images, (np.cumsum(hits) - hits, of_row), 1)  # -1 is the last column
+        above = np.cumsum(images[: len(ranks), :n], axis=0)
+        is_of = of_row[ranks, None] == np.arange(n)
+        hits_left = np.arange(1, len(ranks) + 1)[:, None] - np.cumsum(is_of, axis=0)
+        precisions = np.where(is_of, 0, hits_left / np.maximum(ranks[:, None] + 1 - above, 1))
+        n_left = (~is_of).sum(axis=0)
+        counts = (n_left > 0) & (np.arange(n) != own)
+        both[0, counts] += (precisions.sum(axis=0) / np.maximum(n_left, 1))[counts]
+        both[1] += counts
+    return both
 
 
 def _relevant_by_rank(indices: np.ndarray, relevance: sp.csr_matrix) -> np.ndarray:

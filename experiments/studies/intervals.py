@@ -33,9 +33,10 @@ def covered(learner: Any, X: Any, y: np.ndarray, n_halves: int) -> np.ndarray:
     rng, classes = np.random.default_rng(0), np.unique(y)
     held = []
     for _ in range(n_halves):
-        known = np.isin(y, rng.permutation(classes)[: len(classes) // 2])
-        of_half, of_other = (evaluate_test_test(learner, X[rows], y[rows], max_k=1) for rows in (known, ~known))
-        intervals = of_half.map_interval(y[known]), of_half.map_interval(n_resamples=200)
+        halves = np.split(rng.permutation(classes)[: len(classes) // 2 * 2], 2)  # as many classes in each
+        parts = (np.isin(y, half) for half in halves)
+        of_half, of_other = (evaluate_test_test(learner, X[rows], y[rows], max_k=1) for rows in parts)
+        intervals = of_half.map_interval(of_classes=True), of_half.map_interval(n_resamples=200)
         held.append([low <= of_other.mean_average_precision <= high for low, high in intervals])
     return np.mean(held, axis=0)
 

@@ -92,9 +92,20 @@ class EvalTask(NamedTuple):
     @property
     def groups(self) -> np.ndarray:
         """Class of each query, for intervals: of several labels the rarest; those without any are one."""
-        labels = [image.labels for image in self.queries]
-        n_queries = Counter(label for of_image in labels for label in of_image)
-        return np.array([min(each, key=lambda label: (n_queries[label], label), default="") for each in labels])
+        return self._groups_of(self.queries)
+
+    @property
+    def numbered(self) -> tuple[np.ndarray, np.ndarray]:
+        """Number of the class of each query and of each gallery image; -1 for classes without queries."""
+        names, of_queries = np.unique(self.groups, return_inverse=True)
+        numbers = {name: i for i, name in enumerate(names)}
+        return of_queries, np.array([numbers.get(name, -1) for name in self._groups_of(self.gallery)])
+
+    def _groups_of(self, images: Sequence[Image]) -> np.ndarray:
+        n_queries = Counter(label for image in self.queries for label in image.labels)
+        return np.array(
+            [min(image.labels, key=lambda label: (n_queries[label], label), default="") for image in images]
+        )
 
     @property
     def own(self) -> bool:
@@ -112,7 +123,7 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: EvalTa
     similarity = effective(learner)
     exact = ExactIndex(similarity, task.X, labels, n_jobs=n_jobs)
     index, max_k = ranking_index(exact, task.X, config), config.evaluate.max_k
-    evaluation = evaluate_index(index, task.Q, task.relevance, exclude=exclude, max_k=max_k)
+    evaluation = evaluate_index(index, task.Q, task.relevance, exclude=exclude, max_k=max_k, classes=task.numbered)
     alone = None
     if index is not exact:
         alone = evaluate_index(exact, task.Q, task.relevance, exclude=exclude, max_k=max_k)

@@ -77,7 +77,7 @@ def write_results(folder: Path, evaluated: Evaluated) -> None:
         "n_without_relevant": first.n_without_relevant,
         "n_gallery": len(task.gallery),
         "n_classes": len(np.unique(task.groups[first.counted])),
-        "systems": {name: _figures(run, name, system, task.groups) for name, system in systems.items()},
+        "systems": {name: _figures(run, name, system) for name, system in systems.items()},
     }
     ks = _ks(first)
     metrics["systems"]["chance"] = {
@@ -151,10 +151,10 @@ def _ks(evaluation: Evaluation) -> list[int]:
     return [k for k in KS if k <= evaluation.max_k]
 
 
-def _figures(run: Run, name: str, system: SystemResult, groups: np.ndarray) -> dict[str, Any]:
+def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
     """Return the figures of one system as in metrics.json."""
     evaluation = system.evaluation
-    intervals = [list(evaluation.map_interval()), list(evaluation.map_interval(groups))]
+    intervals = [list(evaluation.map_interval()), list(evaluation.map_interval(of_classes=True))]
     if math.isnan(intervals[1][0]):  # of one class
         del intervals[1]
     figures: dict[str, Any] = {

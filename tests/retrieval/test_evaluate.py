@@ -179,17 +179,39 @@ def test_interval_agrees_with_scipy():
 
 
 def test_an_interval_of_classes_by_hand():
-    """The mAP without each class, and Student's t of two degrees of freedom."""
-    figures = evaluation_with([0.2, 0.4, 0.5, np.nan, 0.7, 0.6])
-    low, high = figures.map_interval(["a", "a", "b", "b", "c", "c"], confidence=0.5)
-    without = np.array([(0.5 + 0.7 + 0.6) / 3, (0.2 + 0.4 + 0.7 + 0.6) / 4, (0.2 + 0.4 + 0.5) / 3])
+    """The mAP of trainings without each class as it is measured without its images, and Student's t."""
+    rng = np.random.default_rng(3)
+    y = np.repeat([0, 1, 2], 6)
+    X = (rng.normal(size=(3, 4))[y] + rng.normal(size=(18, 4))).astype(np.float32)
+    learner = Cosine().fit(X)
+    figures = evaluate_test_test(learner, X, y)
+    without = np.array([evaluate_test_test(learner, X[y != c], y[y != c]).mean_average_precision for c in range(3)])
+    mean = figures.mean_average_precision
     error = np.sqrt(2 / 3 * ((without - without.mean()) ** 2).sum())
-    half = scipy.stats.t.ppf(0.75, 2) * error * np.sqrt(3)
-    assert (low, high) == pytest.approx((0.48 - half, 0.48 + half))
-    assert np.isnan(figures.map_interval(["a"] * 6)).all()
-    low, high = figures.map_interval(list("aabbcc"))
-    assert low == 0
-    assert high == 1  # three classes say hardly anything
+    half = scipy.stats.t.ppf(0.75, 2) * error * np.sqrt(2) / (mean * (1 - mean))
+    low, high = figures.map_interval(of_classes=True, confidence=0.5)
+    assert (low, high) == pytest.approx(tuple(scipy.special.expit(scipy.special.logit(mean) + [-half, half])))
+    assert 0 < low < mean < high < 1
+    few = evaluate_test_test(learner, X[y == 0], y[y == 0])
+    assert np.isnan(few.map_interval(of_classes=True)).all()
+    assert np.isnan(evaluation_with([0.5, 0.6]).map_interval(of_classes=True)).all()
+
+
+def test_average_precisions_without_a_class_of_images_with_several_labels():
+    """A class that is absent takes its relevant images with it, also of queries of other classes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 5)).astype(np.float32)
+    relevance = sp.csr_matrix(np.triu(rng.random((30, 30)) < 0.3, 1))
+    of = rng.integers(0, 4, 30)
+    index, rows = ExactIndex(Cosine().fit(X), X), np.arange(30)
+    figures = evaluate_index(index, X, relevance, exclude=rows, classes=(of, of), block_size=7)
+    for c in range(4):
+        rest = np.flatnonzero(of != c)
+        alone = ExactIndex(Cosine().fit(X), X[rest])
+        expected = evaluate_index(alone, X[rest], relevance[rest][:, rest], exclude=np.arange(len(rest)))
+        total, n = figures.without_class[:, c]
+        assert n == expected.n_queries
+        assert total / n == pytest.approx(expected.mean_average_precision)
 
 
 @pytest.mark.parametrize("n_classes", [8, 20, 40])
@@ -207,7 +229,7 @@ def test_an_interval_of_classes_holds_the_map_of_other_classes(n_classes):
             X /= np.linalg.norm(X, axis=1, keepdims=True)
             halves.append((evaluate_test_test(Cosine().fit(X), X.astype(np.float32), y, max_k=1), y))
         (half, y), (other, _) = halves
-        intervals = half.map_interval(y), half.map_interval(n_resamples=200)
+        intervals = half.map_interval(of_classes=True), half.map_interval(n_resamples=200)
         covered.append([low <= other.mean_average_precision <= high for low, high in intervals])
     by_class, by_query = np.mean(covered, axis=0)
     assert by_class >= 0.9
