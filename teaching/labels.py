@@ -136,8 +136,10 @@ class LabelEditor:
         Raises
         ------
         UserError
-            Exiv2 is not installed, or a folder cannot be written.
+            Exiv2 is not installed, a folder cannot be written, or the run is one of clicks.
         """
+        if self._config.collection.clicks is not None:
+            raise UserError(f"run {self.run.name} has queries that were clicked for, not labels; no sidecar is written")
         with collection_of(self.run) as collection:
             labels, paths, root = collection.labels(), [image.path for image in collection.images()], collection.root
         standing = LabelEdits(self.run.label_edits).standing()

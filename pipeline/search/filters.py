@@ -148,8 +148,9 @@ class Fields:
             texts = [self.of(row).get(condition.field, "") for row in range(len(self._rows))]
             column = _Several(texts) if condition.field in _LISTS else _Column(texts)
             self._columns[condition.field] = column
-        is_date = condition.field == _DATE and isinstance(column, _Column)
-        return column.passes_date(condition) if is_date else column.passes(condition)
+        if condition.field == _DATE and isinstance(column, _Column):
+            return column.passes_date(condition)
+        return column.passes(condition)
 
 
 class _Column:

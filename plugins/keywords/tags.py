@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.extras import how_to_install
@@ -60,13 +62,17 @@ def exiv2() -> Any:
 
 def opened(source: str | bytes) -> Any:
     """Open a photo, or the bytes of a sidecar, with its metadata; UnreadableTags where Exiv2 cannot."""
-    library = exiv2()
+    library, is_sidecar = exiv2(), isinstance(source, bytes)
     try:
+        if isinstance(source, str):
+            source = os.path.abspath(source)  # else a file named http:... would be an address for Exiv2
+            if source != source.encode("utf-8", "replace").decode():  # a name that Exiv2 cannot be given
+                source = Path(source).read_bytes()
         image = library.ImageFactory.open(source)
         image.readMetadata()
     except (library.Exiv2Error, OSError, ValueError, TypeError) as error:
         raise UnreadableTags(" ".join(str(error).split())) from None
-    if isinstance(source, bytes) and not image.xmpData().count():  # Exiv2 says no more of broken XMP
+    if is_sidecar and not image.xmpData().count():  # Exiv2 says no more of broken XMP
         raise UnreadableTags("no XMP can be read in it")
     return image
 

@@ -405,6 +405,30 @@ def test_bad_settings(tagged, monkeypatch):
     assert "pip install" in line
 
 
+def test_strange_names_of_photos(photos, tmp_path, monkeypatch):
+    names = ["http:.jpg", "Ko\u0308ln ü.jpg", os.fsdecode(b"\xff.jpg")]
+    folder = photos("a.jpg")
+    embed(folder / "a.jpg", dc_subject=["dog"])
+    for name in names:
+        shutil.copy(folder / "a.jpg", folder / name)
+    monkeypatch.chdir(folder)
+    read = read_keywords(["keywords"], "", names, tmp_path, whole=True)
+    assert [read.labels(name) for name in names] == [{"dog": 1.0}] * 3
+    assert read.warnings == ()
+    assert write_sidecars(folder, names, dict.fromkeys(names, ["x"]), {}, tmp_path, []).written == 3
+    read = read_keywords(["keywords"], folder, names, tmp_path, whole=True)
+    assert [read.labels(name) for name in names] == [{"dog": 1.0, "x": 1.0}] * 3
+
+
+def test_a_run_of_clicks_has_no_labels_to_write(tagged, tmp_path):
+    mine = copy_run(tagged, tmp_path)
+    (mine / "clicks.csv").write_text("query,path,count\nsea,1.jpg,2\n")
+    both = ("--set", "collection.labels=auto", "--set", "collection.clicks=clicks.csv")
+    visterm("features", "photos", *both, cwd=mine)
+    assert "clicked for, not labels" in refused("label", "export", "--xmp", cwd=mine)
+    assert not (mine / "runs/photos/collection/is_a.csv").exists(), "clicks have no hierarchy"
+
+
 def test_a_folder_that_cannot_be_written(photos, tmp_path):
     folder = photos("a.jpg")
     (folder / "a.jpg.xmp").mkdir()
