@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,10 +63,8 @@ def opened(source: str | bytes) -> Any:
     """Open a photo, or the bytes of a sidecar, with its metadata; UnreadableTags where Exiv2 cannot."""
     library, is_sidecar = exiv2(), isinstance(source, bytes)
     try:
-        if isinstance(source, str):
-            source = os.path.abspath(source)  # else a file named http:... would be an address for Exiv2
-            if source != source.encode("utf-8", "replace").decode():  # a name that Exiv2 cannot be given
-                source = Path(source).read_bytes()
+        if isinstance(source, str) and source != source.encode("utf-8", "replace").decode():
+            source = Path(source).read_bytes()  # a name that Exiv2 cannot be given
         image = library.ImageFactory.open(source)
         image.readMetadata()
     except (library.Exiv2Error, OSError, ValueError, TypeError) as error:

@@ -298,6 +298,7 @@ def test_sidecars_of_others_are_merged(photos, tmp_path):
     assert (folder / "b.jpg").read_bytes() == photo
     text = (folder / "a.xmp").read_text()
     assert 'darktable:operation="exposure"' in text
+    assert "<rdf:li>Europe</rdf:li>" in text, "which stands beside the path that holds it"
     tags = read_tags((folder / "a.xmp").read_bytes())
     assert (tags.keywords, tags.fields) == ([["Europe", "Rome"], ["dog"]], {"rating": "3"})
     assert "old" not in text
@@ -405,19 +406,18 @@ def test_bad_settings(tagged, monkeypatch):
     assert "pip install" in line
 
 
-def test_strange_names_of_photos(photos, tmp_path, monkeypatch):
-    names = ["http:.jpg", "Ko\u0308ln ü.jpg", os.fsdecode(b"\xff.jpg")]
+def test_strange_names_of_photos(photos, tmp_path):
+    names = ["Ko\u0308ln ü.jpg", os.fsdecode(b"\xff.jpg")]
     folder = photos("a.jpg")
     embed(folder / "a.jpg", dc_subject=["dog"])
     for name in names:
         shutil.copy(folder / "a.jpg", folder / name)
-    monkeypatch.chdir(folder)
-    read = read_keywords(["keywords"], "", names, tmp_path, whole=True)
-    assert [read.labels(name) for name in names] == [{"dog": 1.0}] * 3
-    assert read.warnings == ()
-    assert write_sidecars(folder, names, dict.fromkeys(names, ["x"]), {}, tmp_path, []).written == 3
     read = read_keywords(["keywords"], folder, names, tmp_path, whole=True)
-    assert [read.labels(name) for name in names] == [{"dog": 1.0, "x": 1.0}] * 3
+    assert [read.labels(name) for name in names] == [{"dog": 1.0}] * 2
+    assert read.warnings == ()
+    assert write_sidecars(folder, names, dict.fromkeys(names, ["x"]), {}, tmp_path, []).written == 2
+    read = read_keywords(["keywords"], folder, names, tmp_path, whole=True)
+    assert [read.labels(name) for name in names] == [{"dog": 1.0, "x": 1.0}] * 2
 
 
 def test_a_run_of_clicks_has_no_labels_to_write(tagged, tmp_path):
