@@ -414,6 +414,20 @@ def test_from_a_table_to_a_report_and_a_search(table):
     assert info["vectors"] == f"of 12 numbers in float16, read from {table / 'fruit.npy'}"
 
 
+def test_settings_without_effect_are_said_by_the_stage_that_would_use_them(table):
+    rows = [f"{name},{'test' if i % 3 else 'train'}" for i, name in enumerate(NAMES)]
+    (table / "splits.csv").write_text("\n".join(["path,split", *rows]))
+    settings = ("labels=splits.csv", "label_column=none", "exclude=[pear]")
+    asked = [part for setting in settings for part in ("--set", f"collection.{setting}")]
+    base = ("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), *asked, "--set", "split.seed=3")
+    for _ in range(2):  # also where nothing changes
+        text = visterm(*base, cwd=table).stderr
+        assert "collection.exclude: no effect as vectors come from collection.vectors.file" in text
+        assert "split.seed: no effect, as folders or a table name the splits" in text
+    assert "oasis.click_cutoff: no effect" in visterm("train", "--set", "oasis.click_cutoff=0.5", cwd=table).stderr
+    assert "evaluate.class_splits: no" in visterm("evaluate", "--set", "evaluate.class_splits=2", cwd=table).stderr
+
+
 def test_the_map_of_whitened_vectors_has_the_neighbours_of_the_learner(table):
     take(table)
     visterm("train", cwd=table)
