@@ -66,9 +66,11 @@ def test_a_run_keeps_the_white_of_its_files_of_more_than_eight_bits(tmp_path, wr
         levels = cv2.imread(str(file)).astype(np.uint16) * 16
         cv2.imwrite(str(file.with_suffix(".png")), levels >> (3 if file.stem in "12" else 0))
         file.unlink()
-    visterm("features", "photos", *small(features={"n_visterms": 20}), cwd=tmp_path)
+    said = visterm("features", "photos", *small(features={"n_visterms": 20}), cwd=tmp_path).stderr
+    assert "files of more than 8 bits: white is 4,095, as half of them need it" in said
+    assert "of 12 files of more than 8 bits need less and stay dim, such as" in said
     run = Run(tmp_path / "runs/photos")
-    assert run.record(run.extractor)["reading"] == {"version": 2, "white": 4095, "longest": 2.5}
+    assert run.record(run.extractor)["reading"] == {"version": 3, "white": 4095, "longest": 2.5}
     extractor = load_extractor(run.extractor / "files", "")
     dim, bright = (extractor.read(tmp_path / f"photos/apple/{name}.png").pixels for name in (1, 0))
     assert dim.max() < 64 < bright.max()
