@@ -66,6 +66,10 @@ class SearchableRun:
         self.place: RowOfId = gallery.place
         self.pending: set[int] = gallery.pending
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the run lies, as for joblib: another process opens it as it is on the disk by then."""
+        return type(self), (Run(self.run.folder.absolute()),)
+
     def _open_learners(self, like: Self | None) -> None:
         run, content = self.run, self.gallery.content
         self.config = as_ranked(run.configure(None, []), self.gallery.split_by)
