@@ -147,6 +147,15 @@ def read_manifest(
     return content.manifest(table, example, file)
 
 
+def read_columns(columns: Mapping[str, Sequence[Any]], paths: Sequence[str], notes: Notes) -> dict[str, dict[str, str]]:
+    """Return the fields of images, by path, of columns with a value for each path."""
+    content = _Content("none", None, notes)
+    for row, path in enumerate(paths):
+        values = {name: column[row] for name, column in columns.items()}
+        content.enter(path, _Entry(f"row {row} (from 0)", path, [], values))
+    return content.fields
+
+
 class _Content:
     """What the rows of a table say of the images."""
 

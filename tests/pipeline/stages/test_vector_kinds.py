@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from running import json_of, refused, set_all, visterm
+from running import catalogue_rows, json_of, refused, set_all, visterm
 
 from visterm.features import OnnxEmbedder, read_image
 from visterm.learners import Blend, load_learner
@@ -414,6 +414,28 @@ def test_from_a_table_to_a_report_and_a_search(table):
     assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
     info = json_of("info", cwd=table)
     assert info["vectors"] == f"of 12 numbers in float16, read from {table / 'fruit.npy'}"
+
+
+def test_further_columns_of_a_table_of_vectors_are_fields(table):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lines = [f"{name},{'ab'[i % 2]},2024-05-{i % 28 + 1:02}" for i, name in enumerate(NAMES)]
+    (table / "ids.csv").write_text("\n".join(["id,shop,date", *lines]))
+    columns = {
+        "id": NAMES,
+        "vector": made_up().tolist(),
+        "price": range(40),
+        "bytes": [b"x"] * 40,
+        "split": ["", "test"] * 20,
+    }
+    pq.write_table(pa.table(columns), table / "fruit.parquet")
+    said = visterm("features", "--vectors", "fruit.parquet", "--ids", "ids.csv", *small(), cwd=table).stderr
+    assert "; fields shop, date, price, split\n" in said
+    assert {split for _, split in catalogue_rows(table, "path, split")} == {None, "test"}
+    where = ("--where", "shop=b", "--after", "2024-05-07", "--where", "price<9")
+    (found,) = json_of("search", "id:1", *where, cwd=table)
+    assert [result["path"] for result in found["results"]] == [NAMES[7]]
 
 
 def test_settings_without_effect_are_said_by_the_stage_that_would_use_them(table):
