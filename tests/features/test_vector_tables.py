@@ -332,7 +332,8 @@ def test_shards_are_one_table_in_the_order_of_their_numbers(shards):
     np.testing.assert_array_equal(table.rows([23, 2, 3], unit=False)[:, 0], [24, 3, 4])
     assert table.source == (
         "vectors of 12 files, img_emb/img_emb_0.npy to img_emb/img_emb_11.npy; "
-        "ids from column 'image_path' of 12 files, metadata/metadata_0.parquet to metadata/metadata_11.parquet; fields caption"
+        "ids from column 'image_path' of 12 files, metadata/metadata_0.parquet to metadata/metadata_11.parquet; "
+        "fields caption"
     )
     for vectors, ids in ((shards, None), (shards / "img_emb", shards / "metadata")):  # clip-retrieval's folders
         assert read_vectors(vectors, ids).digests() == table.digests()
