@@ -217,11 +217,11 @@ class _ImageVectors(VectorKind):
 
     def _white(self, root: Path, console: Console) -> int:
         """Return the level of white of files of more than 8 bits, as most training images have it; say it."""
-        from visterm.features.images import common_white
+        from visterm.features.images import MAX_WHITE, common_white
 
         paths = [root / path for path in self.catalogue.training_paths()]
         common = common_white(paths, max_pixels=self.config.collection.max_pixels)
-        if common.white:
+        if 0 < common.white < MAX_WHITE:
             rest = "files that declare another, or whose brightest level is that of fewer bits, keep theirs"
             console.say(f"files of more than 8 bits: white is {common.white:,}, as half of them need it; {rest}")
         if common.dim:
