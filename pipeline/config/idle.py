@@ -23,10 +23,10 @@ def _has_layout(config: Config) -> bool:
     )
 
 
-# Settings, some of which may be needed for others; where they have no effect; and beside what.
+# Settings, where they have no effect, and why.
 _RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
     (
-        ("collection.vectors.[!fi]*", "collection.vectors.ids"),
+        ("collection.vectors.unit", "collection.vectors.*_column"),
         lambda config: config.collection.vectors.file is None,
         "without collection.vectors.file",
     ),
