@@ -333,20 +333,25 @@ def _n_before(scores: np.ndarray, place: Int) -> Int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray, out: np.ndarray) -> None:
-    """Average precision of each row of scores, and precision at 1, where `out` is not NaN.
+def _precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray, most: Int, out: np.ndarray) -> None:
+    """Average precision of each row of scores, and precision at 1, of rows with at most so many relevant images.
 
     The images before each relevant one are only counted: no ranking of all images is made.
     """
     for row in range(len(scores)):
-        if np.isnan(out[row, 0]):
-            continue
         of_row, query, n, total = scores[row], queries[row], 0, 0.0
+        for is_relevant in relevant[row]:
+            n += is_relevant
+        if relevant[row, query]:
+            n -= 1
+        if n == 0 or n > most:
+            continue
         own, hits = of_row[query], np.zeros(len(of_row), np.bool_)  # by rank
         for place in range(len(of_row)):
             if relevant[row, place] and place != query:
                 value = of_row[place]
                 hits[_n_before(of_row, place) - (not (own < value or (own == value and query > place)))] = True
+        n = 0
         for rank in range(len(hits)):
             if hits[rank]:
                 n += 1
@@ -389,12 +394,11 @@ def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.nda
 def precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Average precision and precision at 1 of each query: (n_queries, 2), NaN where no image is relevant."""
     scores, relevant, queries = readonly(scores), readonly(relevant), readonly(queries)
-    counts = relevant.sum(axis=1) - relevant[np.arange(len(relevant)), queries]
     by_query = np.full((len(scores), 2), np.nan)
-    by_query[(counts > 0) & (counts <= _FEW_RELEVANT)] = 0
-    _precisions(scores, relevant, queries, by_query)
-    for row in np.flatnonzero(counts > _FEW_RELEVANT):
-        by_query[row] = _precisions_by_sorting(scores[row], relevant[row], queries[row])
+    _precisions(scores, relevant, queries, _FEW_RELEVANT, by_query)
+    for row in np.flatnonzero(np.isnan(by_query[:, 0])):
+        if relevant[row].sum() > relevant[row, queries[row]]:
+            by_query[row] = _precisions_by_sorting(scores[row], relevant[row], queries[row])
     return by_query
 
 
