@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from visterm.pipeline.search.filters import Filter
 from visterm.pipeline.search.request import FILTERS, OPTIONS, RESULTS, Option, SearchRequest
-from visterm.pipeline.search.words import MAX_TEXT
+from visterm.pipeline.search.words import MAX_MODEL_TEXT
 
 MAX_K, MAX_OFFSET, MAX_LABELS = (OPTIONS[name].served for name in ("k", "offset", "label"))
 MAX_COLUMNS = 100_000
@@ -93,9 +93,9 @@ class SearchParameters(ImageRequest, FilterRequest):
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
 
-    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] | None = Field(
+    text: Annotated[str, Field(min_length=1, max_length=MAX_MODEL_TEXT)] | None = Field(
         default=None,
-        description="Find the images that fit best the labels that these words name: beach sunset",
+        description="Find the images that fit best the labels that these words name, or else the text: beach sunset",
     )
 
     @cached_property

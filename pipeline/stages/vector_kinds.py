@@ -230,7 +230,7 @@ class _VistermVectors(_ImageVectors):
 
     def settings(self) -> Settings:
         return {
-            "features": self.config.features.model_dump(exclude={"kind", "precision", "deep", "onnx"}),
+            "features": self.config.features.of_visterms(),
             "seed": self.config.seed,
         }
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from visterm.features import VistermExtractor
     from visterm.features.onnx_embedder import OnnxEmbedder
+    from visterm.features.text_embedder import TextEmbedder
     from visterm.features.weights import VistermWeights
 
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
@@ -92,6 +93,26 @@ def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | Onn
     if content is not None and not content == version == extractor_content(run):
         raise UserError(f"the vectors of run {run.name} were made again after it was opened; reopen the run")
     return extractor
+
+
+@functools.lru_cache(maxsize=1)
+def _load_text_embedder(files: Path, version: str) -> TextEmbedder:
+    from visterm.features import TextEmbedder
+
+    return _opened(files, TextEmbedder.load)
+
+
+def text_version(run: Run) -> str:
+    """Return the fingerprint of a run's text model; empty if it has none."""
+    record = run.record(run.text_model)
+    return "" if record is None else fingerprint(record["config"], record["inputs"])
+
+
+def text_embedder_of(run: Run, version: str) -> TextEmbedder:
+    """Load the text model of a run, and cache the last one; UserError if it is no longer of this `text_version`."""
+    if version != text_version(run):
+        raise UserError(f"the text model of run {run.name} was changed after it was opened; reopen the run")
+    return _load_text_embedder((run.text_model / "files").absolute(), version)
 
 
 def is_imported(run: Run) -> bool:

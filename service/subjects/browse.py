@@ -40,6 +40,7 @@ class Suggestions(TypedDict):
         list[str],
         Field(description="Labels that the words of the text name; none where the text is the name of one label"),
     ]
+    text_model: Annotated[bool, Field(description="Whether the run has a text model, which takes any words")]
 
 
 class Album(NamedAlbum):
@@ -131,6 +132,7 @@ class BrowseSubject(Subject):
             "folders": named("folder", albums.folders) if with_folders else [],
             "images": [self.service.image_summary(snapshot, row) for row in rows[:limit]],
             "words": [] if kind != "all" or text in albums.labels else labels_of_text(text, albums.labels).labels,
+            "text_model": kind == "all" and bool(text) and snapshot.searcher.has_text_model,
         }
 
     @get("/api/albums", "collection")

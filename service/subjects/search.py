@@ -96,6 +96,9 @@ class SearchResponse(TypedDict):
         float | None, Field(description="Probability of two images drawn at random; null: none is known")
     ]
     no_probability: Annotated[str | None, Field(description="Why no probability is known")]
+    answered_by: NotRequired[
+        Annotated[str | None, Field(description="Of a text: the labels that its words name, or the text model")]
+    ]
     results: list[SearchResult]
 
 
@@ -154,6 +157,8 @@ class SearchSubject(Subject):
         snapshot = self.service.snapshot
         outcome = self._find(snapshot, request, None)
         columns: Any = self.service.columns(snapshot, outcome.ranked[0], outcome.request.learner)
+        if outcome.answered_by:
+            columns["answered_by"] = outcome.answered_by
         if 0 in outcome.probabilities:
             columns["probabilities"] = outcome.probabilities[0]
         return columns | self._upload_fields(request.upload)
@@ -288,12 +293,14 @@ class SearchSubject(Subject):
     def _find(self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None) -> SearchOutcome:
         """Search for the query of a request."""
         request, searcher = parameters.request, snapshot.searcher
-        if parameters.query_label is not None or parameters.text is not None:
+        if parameters.text is not None:
+            if request.learner is not None:
+                self.service.learner(snapshot, request.learner)
+            return searcher.find_text(parameters.text, request)
+        if parameters.query_label is not None:
             if searcher.annotators:  # otherwise by the photos with the label
                 request = replace(request, learner=_annotator(snapshot, request.learner))
-            if parameters.text is not None:
-                return searcher.find_labels(searcher.labels_of_text(parameters.text).labels, request, evenly=True)
-            return searcher.find_labels([parameters.query_label or ""], request)
+            return searcher.find_labels([parameters.query_label], request)
         query = query or self.service.query(snapshot, parameters.id, parameters.upload)
         (name,), examples = query.names, []
         for image, weight in request.example:
@@ -343,6 +350,8 @@ class SearchSubject(Subject):
                     ],
                 }
             )
+            if outcome.answered_by:
+                responses[-1]["answered_by"] = outcome.answered_by
         return responses
 
     def _upload_fields(self, upload: str | None) -> UploadFields:

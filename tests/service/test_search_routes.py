@@ -130,8 +130,9 @@ def test_labels(client, searcher, photos):
     figs = [row for row in searcher.search_label("plum", k=19)[0]["results"] if row["labels"] == ["fig"]]
     assert [(row["path"], row["score"]) for row in among["results"]] == [(row["path"], row["score"]) for row in figs]
     client.check_error(client.get("/search", params={"query_label": "plum", "label": "figs"}), 404, "figs")
-    for ignored in ({"example": "id:1"}, {"region": "0,0,0.5,0.5"}):
+    for ignored in ({"example": "id:1"}, {"region": "0,0,0.5,0.5"}, {"weight": 2}):
         client.check_error(client.get("/search", params={"text": "plums"} | ignored), 422, "queries that are images")
+    client.check_error(client.get("/search", params={"text": "plums", "learned_weight": 0.5}), 422, "by itself")
     client.check_error(client.get("/search", params={"query_label": "plum", "learner": "oasis"}), 409, "knn")
 
 
@@ -256,5 +257,11 @@ def test_a_search_by_words(own_shown, serving):
         columns = client.get("/search/columns", params={"text": "figs and a plumm"}).json()
         assert columns["ids"][:5] == [result["id"] for result in both["results"]]
         client.check_error(client.get("/search", params={"text": "the sea"}), 404, "no word of 'the sea' is a label")
-        client.check_error(client.get("/search", params={"text": "x" * 301}), 422, "text")
+        client.check_error(client.get("/search", params={"text": "x" * 301}), 422, "at most 300")
+        client.check_error(client.get("/search", params={"text": "x" * 10_001}), 422, "text")
+        client.check_error(client.get("/search", params={"text": " "}), 422, "empty text")
+        assert both["answered_by"] == "by the labels fig + plum; no labels: and, a" == columns["answered_by"]
+        client.check_error(client.get("/search", params={"text": "fig", "text_by": "model"}), 409, "no text model")
+        client.check_error(client.get("/search", params={"text": "fig", "text_by": "both"}), 422, "text_by")
+        client.check_error(client.get("/search", params={"id": 1, "text_by": "model"}), 422, "for a text")
         client.check_error(client.get("/search", params={"text": "fig", "id": 1}), 422, "exactly one of")
