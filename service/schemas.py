@@ -76,9 +76,13 @@ class FilterRequest(BaseModel):
 
 @_with_options("k", "learner")
 class ImageRequest(BaseModel):
-    """A query (exactly one of id and upload, or a file in a POST) and options."""
+    """A query (exactly one of id, path and upload, or a file in a POST) and options."""
 
     id: ImageId | None = Field(default=None, description="An image of the collection, by id")
+    path: Name | None = Field(
+        default=None,
+        description="An image of the collection, by its path, or by its own id where vectors were imported",
+    )
     upload: Sha256 | None = Field(default=None, description="An earlier upload, by its hash")
     if TYPE_CHECKING:
         k: int = RESULTS
@@ -87,7 +91,7 @@ class ImageRequest(BaseModel):
 
 @_with_options(*(name for name in OPTIONS if name not in (*FILTERS, "k", "learner")))
 class SearchParameters(ImageRequest, FilterRequest):
-    """A query (exactly one of id, upload and query_label, or a file in a POST), examples, and options."""
+    """A query (exactly one of id, path, upload, query_label and text, or a file in a POST), examples, and options."""
 
     query_label: Name | None = Field(
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"

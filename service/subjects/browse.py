@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.search.filters import covers
 from visterm.pipeline.search.words import labels_of_text
+from visterm.service.responses import next_offset
 from visterm.service.schemas import FilterRequest, ImagesRequest
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, get
@@ -53,6 +54,7 @@ class AlbumsAnswer(TypedDict):
     """Labels or folders."""
 
     total: int
+    next: Annotated[int | None, Field(description="Offset of the next page; null: this is the last one")]
     same_as_labels: Annotated[bool, Field(description="Each folder holds exactly the images of one label")]
     albums: list[Album]
 
@@ -155,6 +157,7 @@ class BrowseSubject(Subject):
             names = [names[i] for i in gallery.name_index(kind).search(text, len(names))]
         return {
             "total": len(names),
+            "next": next_offset(offset, limit, len(names)),
             "same_as_labels": kind == "folder" and gallery.albums.are_alike,
             "albums": [
                 {

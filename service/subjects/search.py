@@ -29,6 +29,7 @@ from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.request import OPTIONS, SearchRequest
 from visterm.service.batching import MicroBatcher, available_cores
 from visterm.service.parts import ServiceParts, listed
+from visterm.service.responses import next_offset
 from visterm.service.schemas import (
     ColumnsRequest,
     ImageId,
@@ -89,6 +90,7 @@ class SearchResponse(TypedDict):
     version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
     seconds: float
     n_searched: int
+    next: Annotated[int | None, Field(description="Offset of the results after these; null: these are the last")]
     unlike: Annotated[
         bool, Field(description="Whether the best score is lower than images of the collection usually get")
     ]
@@ -136,13 +138,14 @@ class SearchSubject(Subject):
 
     @get("/search", "search")
     async def search(self, request: Annotated[SearchParameters, Query()]) -> list[SearchResponse]:
-        """Search with exactly one of: id, upload, query_label, text. The URL can be shared."""
-        _check_one_query(request, "id, upload, query_label, text", request.query_label, request.text)
+        """Search with exactly one of: id, path, upload, query_label, text. The URL can be shared."""
+        _check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
         return [await self._search(request)]
 
     async def _search(self, parameters: SearchParameters) -> SearchResponse:
         """Search without a file."""
         snapshot, request = self.service.snapshot, parameters.request
+        parameters = self._by_id(snapshot, parameters)
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
         has_index = snapshot.searcher.has_index(parameters.learner or snapshot.default_learner)
         is_plain = request == SearchRequest(request.k, request.learner, offset=request.offset)
@@ -153,9 +156,9 @@ class SearchSubject(Subject):
     @get("/search/columns", "search")
     def search_columns(self, request: Annotated[ColumnsRequest, Query()]) -> Columns:
         """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
-        _check_one_query(request, "id, upload, query_label, text", request.query_label, request.text)
+        _check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
         snapshot = self.service.snapshot
-        outcome = self._find(snapshot, request, None)
+        outcome = self._find(snapshot, self._by_id(snapshot, request), None)
         columns: Any = self.service.columns(snapshot, outcome.ranked[0], outcome.request.learner)
         if outcome.answered_by:
             columns["answered_by"] = outcome.answered_by
@@ -165,13 +168,13 @@ class SearchSubject(Subject):
 
     @post("/search", "search", writes=False)
     async def search_upload(self, http: Request, form: Annotated[UploadSearchRequest, _UPLOAD]) -> list[SearchResponse]:
-        """Search with exactly one of: an uploaded image (form field file), id, upload, query_label, text.
+        """Search with exactly one of: an uploaded image (form field file), id, path, upload, query_label, text.
 
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, SearchParameters)
         names, given = (
-            "id, upload, query_label, text, or a file in a POST",
+            "id, path, upload, query_label, text, or a file in a POST",
             (request.query_label, request.text, form.file),
         )
         _check_one_query(request, names, *given)
@@ -189,13 +192,14 @@ class SearchSubject(Subject):
 
     @post("/annotate", "search", writes=False)
     async def annotate(self, http: Request, form: Annotated[UploadImageRequest, _UPLOAD]) -> AnnotationResponse:
-        """Find labels, best first, for exactly one of: an uploaded image (multipart field file), id, upload.
+        """Find labels, best first, for exactly one of: an uploaded image (multipart field file), id, path, upload.
 
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, ImageRequest)
-        _check_one_query(request, "id, upload, file", form.file)
+        _check_one_query(request, "id, path, upload, file", form.file)
         service, snapshot = self.service, self.service.snapshot
+        request = self._by_id(snapshot, request)
 
         def labels(query: Queries) -> AnnotationResponse:
             learner = request.learner
@@ -214,19 +218,21 @@ class SearchSubject(Subject):
         self,
         result: Annotated[ImageId, Query()],
         id: Annotated[ImageId | None, Query()] = None,
+        path: Annotated[Name | None, Query(description="The query by its path")] = None,
         upload: Annotated[Sha256 | None, Query()] = None,
         learner: Annotated[Name | None, Query()] = None,
         learned_weight: Annotated[Learned | None, Query()] = None,
         teachers: Annotated[int, Query(ge=0, le=50)] = 0,
         format: Annotated[Literal["json", "png"], Query()] = "json",
     ) -> ExplanationAnswer:
-        """Explain the score of a result for exactly one of: id, upload.
+        """Explain the score of a result for exactly one of: id, path, upload.
 
         A score is exactly the sum of the contributions of pairs of blocks. With `teachers` also of pairs of training
         images: so many of those that raise the score are listed, and as many of those that lower it.
         """
-        _check_one_query(ImageRequest(id=id, upload=upload), "id, upload")
+        _check_one_query(ImageRequest(id=id, path=path, upload=upload), "id, path, upload")
         service, snapshot = self.service, self.service.snapshot
+        id = id if path is None else service.id_of(snapshot, path)
         name = service.learner(snapshot, learner)
         for image_id in (id, result):
             if image_id is not None:
@@ -257,6 +263,12 @@ class SearchSubject(Subject):
             answer["query"]["name"] = "upload"
         answer["version"] = snapshot.searcher.version
         return answer
+
+    def _by_id(self, snapshot: Snapshot, request: R) -> R:
+        """Name the query of a request by its id where it is named by its path."""
+        if request.path is None:
+            return request
+        return request.model_copy(update={"id": self.service.id_of(snapshot, request.path), "path": None})
 
     def search_one(
         self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None = None
@@ -333,6 +345,7 @@ class SearchSubject(Subject):
                     "version": searcher.version,
                     "seconds": seconds,
                     "n_searched": n_searched,
+                    "next": None if len(ranked) < request.k else next_offset(request.offset, request.k, n_searched),
                     "unlike": plain and snapshot.is_unlike(learner, ranked),
                     "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
                     "no_probability": calibration if isinstance(calibration, str) else None,
@@ -374,7 +387,7 @@ def _annotator(snapshot: Snapshot, name: str | None) -> str:
 
 def _check_one_query(request: ImageRequest, names: str, *others: Any) -> None:
     """Check that a request has exactly one query."""
-    if sum(query is not None for query in (request.id, request.upload, *others)) != 1:
+    if sum(query is not None for query in (request.id, request.path, request.upload, *others)) != 1:
         raise HTTPException(422, f"give exactly one of: {names}")
 
 

@@ -65,7 +65,7 @@ def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, mon
 def test_columns_of_searches_and_of_images(client, photos):
     columns = client.get("/search/columns", params={"id": photos.id("pear/0.jpg"), "label": "fig"}).json()
     assert len(columns["ids"]) == len(columns["scores"]) == 6
-    client.check_error(client.get("/search/columns"), 422, "give exactly one of: id, upload, query_label")
+    client.check_error(client.get("/search/columns"), 422, "give exactly one of: id, path, upload, query_label")
     wanted = {"label": ["fig", "plum"], "not_label": "fig", "order": "recent"}
     images = client.get("/api/images", params={**wanted, "limit": 200}).json()
     assert {image["labels"][0] for image in images} == {"plum"}
@@ -113,6 +113,30 @@ def test_upload_answers_as_searcher_does_and_can_be_asked_again(client, photos):
     assert left.total_seconds() == pytest.approx(7 * 24 * 3600, abs=60)
     from_parameters = client.post(f"/search?upload={answer['upload']}&k=4&learner=cosine").json()
     assert from_parameters[0]["results"] == answer["results"]
+
+
+def test_images_are_named_by_their_paths(client, photos):
+    number = photos.id("plum/1.jpg")
+    for address in ("/search", "/search/columns"):
+        (by_id, by_path) = (
+            client.get(address, params={"k": 3, **of}).json() for of in ({"id": number}, {"path": "./plum/1.jpg"})
+        )
+        if address == "/search":
+            by_id[0].pop("seconds"), by_path[0].pop("seconds")
+            assert by_id[0]["next"] == 3
+        assert by_id == by_path
+    posted = client.post("/search", data={"path": "plum/1.jpg", "k": 3}).json()[0]
+    assert posted["results"] == client.get("/search", params={"id": number, "k": 3}).json()[0]["results"]
+    labels = [client.post("/annotate", data=of).json() for of in ({"id": number}, {"path": "plum/1.jpg"})]
+    assert labels[0] == labels[1]
+    asked = {"result": photos.id("plum/2.jpg"), "learner": "cosine"}
+    explained = [client.get("/explain", params=asked | of).json() for of in ({"id": number}, {"path": "plum/1.jpg"})]
+    assert explained[0] == explained[1]
+    for path in ("plum/99.jpg", "", "../plum/1.jpg", "/etc/passwd"):
+        client.check_error(client.get("/search", params={"path": path}), 404, "no image")
+    client.check_error(client.get("/search", params={"path": "plum/1.jpg", "id": 1}), 422, "exactly one of")
+    everything = client.get("/search", params={"path": "plum/1.jpg", "k": 100}).json()[0]
+    assert everything["next"] is None
 
 
 def test_labels(client, searcher, photos):
