@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.answers import LabelResult
-from visterm.pipeline.search.explanation import Explanation, explain_with_pixels
+from visterm.pipeline.search.explanation import Explanation, NoPlaces, explain_with_pixels, explain_without_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.search.label_search import SearchOutcome
@@ -238,8 +238,17 @@ class SearchSubject(Subject):
             if image_id is not None:
                 service.image(snapshot, image_id)
         query = id if upload is None else service.upload_pixels(upload)
-        explanation = explain_with_pixels(snapshot.searcher, query, result, name, learned_weight=learned_weight)
-        answer: Any = explanation.data
+        answer: Any
+        searcher = snapshot.searcher
+        try:
+            explanation = explain_with_pixels(searcher, query, result, name, learned_weight=learned_weight)
+        except NoPlaces as error:
+            if format == "png":
+                raise
+            reason = service.public(str(error))
+            answer = explain_without_pixels(searcher, query, result, name, reason=reason, learned_weight=learned_weight)
+        else:
+            answer = explanation.data
         if format == "png":
             file = io.BytesIO()
             with self._drawing:
