@@ -165,6 +165,9 @@ class OnnxConfig(Section):
     unit: bool = True  # scale vectors to unit length
 
 
+NOT_OF_VISTERMS = frozenset(("kind", "precision", "deep", "onnx", "text_model", "text_tokenizer", "text_layer"))
+
+
 class FeaturesConfig(Section):
     """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
@@ -189,15 +192,9 @@ class FeaturesConfig(Section):
     weighting: WeightingConfig = WeightingConfig()
     max_training_images: int = Field(default=2_000, gt=0)  # for palette and codebook; idf is of all
 
-    def of_visterms(self) -> Settings:
-        """Return the settings that visterms depend on."""
-        others = {"kind", "precision", "deep", "onnx", "text_model", "text_tokenizer", "text_layer"}
-        return self.model_dump(exclude=others)
-
     def of_extractor(self) -> Settings:
         """Return the settings of VistermExtractor."""
-        settings = self.of_visterms()
-        del settings["max_training_images"]
+        settings = self.model_dump(exclude={*NOT_OF_VISTERMS, "max_training_images"})
         sections = settings.pop("codebook"), settings.pop("weighting")
         codebook = sections[0].pop("kind")
         return settings | sections[0] | sections[1] | {"codebook": codebook}

@@ -157,6 +157,13 @@ def test_labels(client, searcher, photos):
     for ignored in ({"example": "id:1"}, {"region": "0,0,0.5,0.5"}, {"weight": 2}):
         client.check_error(client.get("/search", params={"text": "plums"} | ignored), 422, "queries that are images")
     client.check_error(client.get("/search", params={"text": "plums", "learned_weight": 0.5}), 422, "by itself")
+    for asked in ({"query_label": "pear"}, {"text": "pears"}, {"text": "pears and figs"}):
+        (whole,) = client.get("/search", params={"k": 19} | asked).json()
+        (once,) = client.get("/search", params={"k": 19, "exclude_duplicates": True} | asked).json()
+        paths = [result["path"] for result in whole["results"]]
+        first = min("pear/0.jpg", "pear/0 again.jpg", key=paths.index)
+        copy = ({"pear/0.jpg", "pear/0 again.jpg"} - {first}).pop()
+        assert [result["path"] for result in once["results"]] == [path for path in paths if path != copy]
     client.check_error(client.get("/search", params={"query_label": "plum", "learner": "oasis"}), 409, "knn")
 
 
