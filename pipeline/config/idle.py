@@ -51,12 +51,12 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
         "as folders do not give the labels",
     ),
     (
-        ("collection.exclude", "collection.max_pixels", "features.[!p]*"),
+        ("collection.exclude", "collection.max_pixels", "features.[!pt]*"),
         lambda config: _kind(config) not in _OF_IMAGES,
         "as vectors come from collection.vectors.file",
     ),
     (
-        ("features.[!kpdo]*",),
+        ("features.[!kpdot]*",),
         lambda config: _kind(config) in ("deep", "onnx"),
         "as features.kind is not visterms",
     ),
