@@ -13,7 +13,7 @@ from running import json_of, refused, said_until_killed, visterm
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.label_edits import quoted, unquoted
+from visterm.pipeline.store.label_edits import LabelEdits, quoted, unquoted
 from visterm.pipeline.store.labels import read_labels
 from visterm.pipeline.store.splits import Layout
 from visterm.teaching import commands_labels as commands
@@ -56,6 +56,31 @@ def test_each_step_is_undone_as_a_whole(editor):
     assert len(LabelEditor(editor.run).undo()) == 10  # of another process
     assert editor.counts() == before
     assert editor.undo() == []
+
+
+def test_labels_are_renamed_and_merged_in_one_step(editor, mine):
+    before = editor.counts()
+    editor.remove("apple", ["pear/0.jpg"])  # nothing to remove
+    editor.edit([(editor_id(editor, "pear/1.jpg"), "apple", -1)], confirm=True)  # people said that it is none
+    done = json_of("label", "rename", "apple", "malus", cwd=mine)
+    assert done == {"step": 2, "changed": 10, "unchanged": 0}
+    assert editor.counts() == {"malus": 10, "pear": 10, "plum": 10}
+    assert (editor_id(editor, "pear/1.jpg"), "malus") in LabelEdits(editor.run.label_edits).decided().refused
+    editor.add("pear", ["plum/0.jpg"])
+    said = visterm("label", "merge", "pear", "plum", "--into", "fruit", cwd=mine).stderr
+    assert "pear, plum is now fruit on 20 images" in said
+    assert editor.counts() == {"fruit": 20, "malus": 10}
+    editor.rename(["fruit", "malus"], "fruit")  # into one of them
+    assert editor.counts() == {"fruit": 30}
+    assert "no label 'quince'" in refused("label", "merge", "fruit", "quince", "--into", "malus", cwd=mine)
+    assert "control characters" in refused("label", "rename", "fruit", "a\nb", cwd=mine)
+    for _ in range(5):
+        editor.undo()
+    assert editor.counts() == before
+
+
+def editor_id(editor, path):
+    return next(image.id for image in Searcher(editor.run).images if image.path == path)
 
 
 def test_edits_outlive_features_a_lost_catalogue_and_a_moved_file(editor, mine):

@@ -48,7 +48,7 @@ addEventListener("beforeunload", (event) => {
 });
 
 /** @template {{ images: Schemas["ImageSummary"][] }} R @param {() => Promise<R>} send */
-async function save(send) {
+export async function save(send) {
   state.run.version = null; // what was kept of earlier searches is old
   unsaved += 1;
   const step = saved.then(send);
