@@ -30,6 +30,7 @@ _INVERSE_REGULARIZATION = 10.0
 _TOLERANCE = 1e-3  # of the logistic regression: ranks need no more
 _MOST_STEPS = 200
 _MOST_IMAGES = 2000  # of those that show it, of those that do not, and of the others, that it learns from
+_OF_CURVE = 10.0  # inverse regularization of the curve that turns scores into probabilities
 _N_FOLDS = 5  # that answers are left out in
 _ENOUGH, _OF_EACH = 10, 3  # answers that certainty is measured with: in all, and of yes and no each
 
@@ -51,6 +52,8 @@ class Concept(NamedTuple):
         yes, no = (np.random.default_rng(0).permutation(_rows(some))[:_MOST_IMAGES] for some in (self.yes, self.no))
         if len(yes) + len(no) < _ENOUGH or min(len(yes), len(no)) < _OF_EACH:
             return None
+        if not len(self.sure):
+            return np.zeros(0)
         folds, scores, shows = np.arange(searcher.X.shape[0]), [], []
         for fold in range(_N_FOLDS):
             held = np.concatenate([yes[fold::_N_FOLDS], no[fold::_N_FOLDS]])
@@ -59,7 +62,8 @@ class Concept(NamedTuple):
             scores.append(score_concept(searcher.X[rest], *known, others=searcher.X[held]))
             shows.append(np.isin(held, yes))
         # Answers of each kind count the same: how many there are of each follows from what was asked.
-        curve = LogisticRegression(class_weight="balanced").fit(np.concatenate(scores)[:, None], np.concatenate(shows))
+        curve = LogisticRegression(C=_OF_CURVE, class_weight="balanced")
+        curve.fit(np.concatenate(scores)[:, None], np.concatenate(shows))
         return curve.predict_proba(self.scores[self.sure][:, None])[:, 1]
 
 

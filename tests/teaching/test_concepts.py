@@ -84,6 +84,7 @@ def test_certainty_is_what_share_of_the_suggestions_is_right(groups):
 
     assert concept(5).certainty(searcher) is None  # eight answers
     known = concept(25)
+    assert known._replace(sure=known.sure[:0]).certainty(searcher).tolist() == []
     certainty = known.certainty(searcher)
     assert (np.diff(certainty) <= 0).all()
     right = y[known.sure] == 0

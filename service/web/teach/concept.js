@@ -6,7 +6,7 @@ import { get, post } from "../core/api.js";
 import { $, activeElement, el, icon, keyName, link } from "../core/dom.js";
 import { picture } from "../core/pictures.js";
 import { announce, box, toast } from "../core/says.js";
-import { plural } from "../core/text.js";
+import { count, plural } from "../core/text.js";
 import { askToAccept, growing, percent } from "./growing.js";
 import { editLabels, undoLabels } from "./labels.js";
 import { bindLetters, bindSwipe, oneByOne } from "./onebyone.js";
@@ -165,6 +165,7 @@ async function showConcept(section, request) {
   /** @param {Concept} concept */
   const sureOnes = (concept) => {
     const { yes, no, n_sure: n, sure } = concept;
+    const news = grown?.new.filter((id) => sure.includes(id)).length ?? 0;
     const fresh = added.filter(({ id }) => sure.includes(id));
     const surest = [
       ...fresh,
@@ -185,7 +186,7 @@ async function showConcept(section, request) {
     return el(
       "section.sure",
       { "aria-label": "Found" },
-      el("h2", `${plural(n, "photo")} found`, fresh.length ? `, ${fresh.length} new` : ""),
+      el("h2", `${plural(n, "photo")} found`, fresh.length ? `, ${count(news)} new` : ""),
       fresh.length > 0 &&
         el(
           "p",
@@ -195,7 +196,7 @@ async function showConcept(section, request) {
         ),
       el(
         "p.quiet",
-        yes + no < ENOUGH
+        yes + no < ENOUGH || fresh.length
           ? "They probably show it, the first ones most likely. Press the cross of others."
           : "At least 9 of 10 are usually right, the first ones surest. Press the cross of others.",
       ),

@@ -75,9 +75,10 @@ export async function askToAccept(label, add) {
     );
   };
   select.addEventListener("change", () => void preview());
+  await preview(); // before the dialog, which would move
   showDialog(
     `Add “${label}” to`,
-    el("label.above", "Photos ", select),
+    el("label", "Photos", select),
     el(
       "p.quiet",
       certainty
@@ -88,7 +89,6 @@ export async function askToAccept(label, add) {
     photos,
     dialogButtons(["Cancel"], ["Add the label", () => add(above(Number(select.value))), "primary"]),
   );
-  await preview();
 }
 
 /** @param {string} label */
