@@ -40,6 +40,9 @@ def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page
     for state, (address, drawn) in {
         "start": ("", "#samples .gallery"),
         "photos": ("?view=photos", "#photos .tile"),
+        "albums": ("?view=albums", ".album"),
+        "concept": ("?view=concept&label=plum", "#concept .asked img"),
+        "album": ("?view=album&label=plum", "#album .tile"),
         "comparison": (f"?id={number}&with=cosine", ".versus tbody tr"),
         "metrics": (f"?id={number}&learner=musl", "#tabs button"),
         "viewer": (f"?id={number}&open={other}", "#viewer .pane img"),
@@ -51,6 +54,10 @@ def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page
         page.goto(address)
         page.locator(drawn).first.wait_for(state="attached")
         check(state)
+        if state == "album":
+            page.get_by_role("button", name="Rename or merge").click()
+            check("renaming")
+            page.keyboard.press("Escape")
     page.tile(0).locator("a.open").focus()
     page.keyboard.press("a")
     page.keyboard.press("ArrowRight")
