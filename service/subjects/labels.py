@@ -22,9 +22,10 @@ MAX_SUREST = 60  # images of a concept that are described
 
 
 class LabelChange(Body):
-    """A label to add to an image, or to remove."""
+    """A label to add to an image, or to several, or to remove."""
 
-    id: ImageId
+    id: ImageId | None = None
+    ids: list[ImageId] = Field(default=[], max_length=MAX_SELECTED, description="Or several images")
     label: Name
     change: Literal["add", "remove"]
 
@@ -191,7 +192,13 @@ class LabelSubject(Subject):
     @post("/api/labels", "labels")
     def edit_labels(self, request: LabelEditRequest) -> LabelEditResult:
         """Add labels to images and remove them, as one step; searches use them when the response is sent."""
-        edits = [(edit.id, edit.label, 1 if edit.change == "add" else -1) for edit in request.edits]
+        edits = [
+            (number, edit.label, 1 if edit.change == "add" else -1)
+            for edit in request.edits
+            for number in (edit.ids if edit.id is None else [edit.id, *edit.ids])
+        ]
+        if not 0 < len(edits) <= MAX_SELECTED:
+            raise HTTPException(422, f"edits: give 1 to {MAX_SELECTED:,} images; there are {len(edits):,}")
         editor = LabelEditor(self.service.run)
         if request.source == "concept":
             follow(self.service.snapshot.searcher, {edit.label for edit in request.edits}, again=False)

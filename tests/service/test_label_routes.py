@@ -15,7 +15,7 @@ def change(number, label, how):
 def test_edits_are_searched_at_once_and_undone(own, serving, photos):
     plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
     with serving(own) as client:
-        edits = [change(plum, "ripe", "add"), change(fig, "ripe", "add"), change(fig, "fig", "remove")]
+        edits = [{"ids": [plum, fig], "label": "ripe", "change": "add"}, change(fig, "fig", "remove")]
         done = client.post("/api/labels", json={"edits": edits}).json()
         assert (done["changed"], done["images"][1]["labels"], done["last"]["added"]) == (2, ["ripe"], ["ripe"])
         (answer,) = client.get("/search", params={"id": plum, "label": "ripe"}).json()
@@ -81,6 +81,8 @@ def test_a_concept_is_learned_from_answers_that_survive_a_restart(own, serving, 
 def test_a_concept_of_nothing_is_refused_on_one_line(own, serving, photos):
     gone = photos.id("fig/0.jpg")
     with serving(own) as client:
+        none = {"edits": [{"label": "round", "change": "add"}]}
+        client.check_error(client.post("/api/labels", json=none), 422, "give 1 to 5,000 images; there are 0")
         for label, status, message in (
             ("", 409, "the label is empty"),
             (" ", 409, "the label is empty"),

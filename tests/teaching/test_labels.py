@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import sqlite3
 import sys
 
 import pytest
@@ -12,6 +13,7 @@ from running import json_of, refused, said_until_killed, visterm
 
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store import label_edits
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.label_edits import LabelEdits, quoted, unquoted
 from visterm.pipeline.store.labels import read_labels
@@ -56,6 +58,24 @@ def test_each_step_is_undone_as_a_whole(editor):
     assert len(LabelEditor(editor.run).undo()) == 10  # of another process
     assert editor.counts() == before
     assert editor.undo() == []
+
+
+def test_a_large_step_is_undone_by_the_index_of_images_not_by_all_edits(editor, monkeypatch):
+    """Undoing 5,000 labels read every edit for each of them, over a connection of its own: a minute."""
+    editor.add("red", ["apple", "pear", "plum"])
+    before = editor.counts()
+    editor.add("ripe", ["apple", "pear", "plum"])
+    connected = []
+    connect = LabelEdits._reading
+    monkeypatch.setattr(LabelEdits, "_reading", lambda store: connected.append(1) or connect(store))
+    assert len(editor.undo()) == 30
+    assert len(connected) < 15
+    assert editor.counts() == before
+    with sqlite3.connect(editor.run.label_edits) as db:
+        where = f"path = ? AND label = ? AND number < ? AND {label_edits._IN_FORCE}"
+        plan = db.execute(f"EXPLAIN QUERY PLAN SELECT change FROM edits WHERE {where}", (b"a", "red", 9)).fetchall()
+    db.close()
+    assert "by_image" in plan[0][3]
 
 
 def test_labels_are_renamed_and_merged_in_one_step(editor, mine):

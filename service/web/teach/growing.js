@@ -101,6 +101,7 @@ export function askToRename(label) {
     };
     try {
       const { changed } = await save(() => post("api/labels/rename", { labels: [label], into }));
+      if (!changed) return toast("No photo has another label now.");
       did("labels", undo);
       await go({ view: "album", label: into });
       toast(`${label} is now ${into} on ${plural(changed, "photo")}.`, "Undo", () => void undo());
