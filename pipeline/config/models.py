@@ -22,6 +22,7 @@ from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
 
+TAGS = ("keywords", "people")  # of files and sidecars: in place of tables of labels
 Settings = dict[str, Any]  # values by the names of settings; a section has its own by name
 
 
@@ -45,8 +46,9 @@ class VectorsConfig(Section):
 class CollectionConfig(Section):
     """Which images, and their labels.
 
-    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or tables of images: their paths, or a
-    pattern such as ``photos/*/metadata.csv``; see docs/images.md. ``clicks`` is the path of a CSV file with the columns
+    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, ``keywords`` or ``people`` (from tags
+    of the files and their sidecars, or a list of both), or tables of images: their paths, or a pattern such as
+    ``photos/*/metadata.csv``; see docs/images.md. ``clicks`` is the path of a CSV file with the columns
     query,path,count. ``triplets`` is that of a CSV file with the columns query,relevant,irrelevant, which OASIS and
     AROMA learn from in place of labels. ``exclude`` has patterns of files and folders to skip: of a name
     (``*_thumb.jpg``) or, with a slash, of the path from the directory of the images (``2019/*/scans``). Upper and lower
@@ -69,7 +71,13 @@ class CollectionConfig(Section):
     @property
     def has_tables(self) -> bool:
         """Whether labels and fields come from tables."""
-        return self.labels not in ("auto", "none")
+        return self.labels not in ("auto", "none") and not self.tags
+
+    @property
+    def tags(self) -> list[str]:
+        """Which tags of the files give labels, ``keywords`` or ``people``; none where others do."""
+        labels = self.labels if isinstance(self.labels, list) else [self.labels]
+        return [name for name in TAGS if name in labels]
 
     def excluded(self) -> Callable[[str], str | None]:
         """Return a function from a path, from the root, to the pattern of `exclude` that it matches; None if none."""
@@ -91,7 +99,9 @@ class CollectionConfig(Section):
             raise ValueError("classes chooses folders of images, and vectors.file has none: leave one of them out")
         if self.vectors.file is None and self.vectors.ids is not None:
             raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
-        if self.clicks is not None and self.has_tables:
+        if self.tags and isinstance(self.labels, list) and (others := sorted({*self.labels} - {*TAGS})):
+            raise ValueError(f"labels are {' and '.join(self.tags)}, or come from tables such as {others[0]}, not both")
+        if self.clicks is not None and (self.has_tables or self.tags):
             raise ValueError("give labels or clicks, not both")
         if self.label_level == 0:
             raise ValueError("label_level counts folders from 1, the top one, or from -1, the deepest, not from 0")

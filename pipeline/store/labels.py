@@ -14,6 +14,7 @@ from typing import NamedTuple
 from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 
 from .database import Database
 from .image_names import ImageNames
@@ -39,6 +40,8 @@ class ReadLabels(NamedTuple):
     fields: dict[str, dict[str, str]]  # of a table, by path
     source: str = "the table of vectors"
     warnings: tuple[str, ...] = ()  # of a table: a line per kind of what is not used
+    parents: dict[str, list[str]] = {}  # labels right above a label, where labels have a hierarchy
+    sidecars: frozenset[str] = frozenset()  # paths of the files beside images that labels come from
 
     @property
     def splits(self) -> bool:
@@ -66,14 +69,17 @@ def read_labels(
     root: Path,
     paths: Sequence[str],
     everything: set[str],
+    memory: Path,
     *,
     strict: bool = True,
 ) -> ReadLabels:
-    """Read the labels and fields of images from their folders, or from tables.
+    """Read the labels and fields of images from their folders, from tables, or from tags of their files.
 
-    ``everything`` holds the files below the root. UserError if a table names no image of the collection, unless
-    ``strict`` is false.
+    ``everything`` holds the files below the root, ``memory`` is a folder that remembers the tags of files. UserError if
+    a table names no image of the collection, unless ``strict`` is false: then ``paths`` are not all images.
     """
+    if config.tags:
+        return load("keywords")(config.tags, root, paths, memory, whole=strict)
 
     @functools.cache  # one dictionary per class: it may have many images
     def of_class(label: str | None) -> dict[str, float] | None:

@@ -291,6 +291,7 @@ function albumsView(kind, title) {
           { view: kind === "label" ? "folders" : "albums" },
           kind === "label" ? "By folder" : "By label",
         ),
+        kind === "label" ? el("a", { href: "api/labels.csv", download: "" }, "Labels as CSV") : "",
       ),
       news.length ? el("p.note.links", news) : "",
       place,
