@@ -309,7 +309,7 @@ def test_what_was_added_is_offered_where_albums_are_and_a_label_is_renamed_with_
     assert page.request.get(f"{address}/api/concepts").json()[0]["new"] == []
     page.goto(f"{address}?view=album&label=round")
     before = LabelEditor(run).counts()
-    page.get_by_role("button", name="Rename or merge").click()
+    page.get_by_role("button", name="Rename").click()
     assert page.violations() == []
     page.get_by_role("dialog").get_by_label("New name").fill("fig")  # a label that exists
     page.keyboard.press("Enter")

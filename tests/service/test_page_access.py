@@ -55,7 +55,7 @@ def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page
         page.locator(drawn).first.wait_for(state="attached")
         check(state)
         if state == "album":
-            page.get_by_role("button", name="Rename or merge").click()
+            page.get_by_role("button", name="Rename").click()
             check("renaming")
             page.keyboard.press("Escape")
     page.tile(0).locator("a.open").focus()

@@ -53,7 +53,7 @@ function links(request) {
     link({ view: "concept", label: name }, "Find more of these"),
     link({ view: "check", label: name }, "Check this label"),
     link({ view: "dates", label: name }, "By date"),
-    el("button.plain", { onclick: () => askToRename(name) }, "Rename or merge"),
+    el("button.plain", { onclick: () => askToRename(name) }, "Rename"),
   ];
 }
 
