@@ -22,7 +22,8 @@ from .paths import decoded
 LABEL_EDITS = "label_edits.sqlite"  # beside the collection
 LONGEST_LABEL = 200  # characters
 _APPLIED = "label_edits"  # in the catalogue: the number of the last edit that its labels include
-_IN_FORCE = "undoes IS NULL AND NOT EXISTS (SELECT 1 FROM edits AS undo WHERE undo.undoes = edits.number)"
+# With +, SQLite does not look among all rows that undo nothing, but among those of the image.
+_IN_FORCE = "+undoes IS NULL AND NOT EXISTS (SELECT 1 FROM edits AS undo WHERE undo.undoes = edits.number)"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
