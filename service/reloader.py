@@ -96,11 +96,14 @@ class SnapshotReloader:
         self._thread.start()
 
     def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
-        wait, cleaned_images, cleaned_at = POLL_SECONDS, None, 0.0
+        wait, cleaned_images, cleaned_at, detached = POLL_SECONDS, None, 0.0, None
         while not self._stop.wait(wait):
             started = time.monotonic()
             try:
                 snapshot = self.refresh()
+                if snapshot is not detached:
+                    snapshot.detach()
+                    detached = snapshot
                 images = snapshot.searcher.images
                 if images is not cleaned_images or started > cleaned_at + CLEAN_UP_SECONDS:
                     cleaned_images, cleaned_at = images, started

@@ -175,10 +175,16 @@ class OnnxConfig(Section):
     unit: bool = True  # scale vectors to unit length
 
 
+NOT_OF_VISTERMS = frozenset(("kind", "precision", "deep", "onnx", "text_model", "text_tokenizer", "text_layer"))
+
+
 class FeaturesConfig(Section):
     """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
     kind: Literal["visterms", "deep", "onnx"] = "visterms"
+    text_model: str | None = None  # an ONNX model of texts in the space of the images' vectors; see TextEmbedder
+    text_tokenizer: str | None = None  # null: tokenizer.json beside the text model, or in the folder above
+    text_layer: str | None = None  # null: the text model's output
     precision: Literal["float16", "float32"] = "float16"  # in which dense vectors are stored, imported ones too
     deep: DeepConfig = DeepConfig()
     onnx: OnnxConfig = OnnxConfig()
@@ -198,7 +204,7 @@ class FeaturesConfig(Section):
 
     def of_extractor(self) -> Settings:
         """Return the settings of VistermExtractor."""
-        settings = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
+        settings = self.model_dump(exclude={*NOT_OF_VISTERMS, "max_training_images"})
         sections = settings.pop("codebook"), settings.pop("weighting")
         codebook = sections[0].pop("kind")
         return settings | sections[0] | sections[1] | {"codebook": codebook}
@@ -213,6 +219,9 @@ class FeaturesConfig(Section):
 
     @model_validator(mode="after")
     def _has_model(self) -> FeaturesConfig:
+        for name in ("text_tokenizer", "text_layer"):
+            if self.text_model is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is of a text model: --set features.text_model=text.onnx")
         if self.kind == "onnx" and self.onnx.model is None:
             raise ValueError("kind: onnx needs a model: --set features.onnx.model=model.onnx")
         if self.kind != "onnx" and self.onnx.model is not None:

@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 BEST = 10  # scores of a query that give its scale
 FALL, FALL_FIRST = 1.25, 2.0
 _LEADS = 0.95  # of the queries have a best score that is less far above the third
-_STRENGTH = 0.1  # inverse, of the regularization of the function for first results; of the other 1
+_PENALTY = 10.0  # of squared weights, of the function for first results; of the other 1
 MAX_GALLERY = 5000  # images that are ranked
 NO_CALIBRATION = {"reason": "no labelled images were held out"}
 FEWEST_QUERIES = 10  # held-out images that have another one of their label
 _THIRD = 2  # place of the score at which those above it count
+_NEWTON_STEPS, _NEWTON_END = 50, 1e-9
 _RANKS = 200  # of each query, close together at the top: enough to fit four numbers
 
 
@@ -151,32 +152,58 @@ def calibrate(
     if best.shape[1] > _THIRD:
         lead = float(f"{np.quantile(best[:, 0] - best[:, _THIRD], _LEADS):.6g}")
 
-    def fitted(fall: float, strength: float, *, first: bool) -> list[float]:
+    def fitted(fall: float, penalty: float, *, first: bool) -> list[float]:
         weights, places = _weights_of_ranks(ranking.k, fall)
         counted, scores = known[:, places], ranking.scores[:, places]
         features = _features_of_first(scores, best, places, lead) if first else _features(scores, best)
         weights = np.broadcast_to(weights, counted.shape)[counted]
-        return _fit(features[counted].astype(np.float64), related[:, places][counted], weights, strength)
+        return _fit(features[counted].astype(np.float64), related[:, places][counted], weights, penalty)
 
     *slopes, intercept = fitted(FALL, 1.0, first=False)
-    first = fitted(FALL_FIRST, _STRENGTH, first=True)
+    first = fitted(FALL_FIRST, _PENALTY, first=True)
     return Calibration(slopes, intercept, float(f"{base_rate:.4g}"), n_queries, neighbours, first, lead)
 
 
-def _fit(features: np.ndarray, answers: np.ndarray, weights: np.ndarray, strength: float) -> list[float]:
+def _fit(features: np.ndarray, answers: np.ndarray, weights: np.ndarray, penalty: float) -> list[float]:
     """Weights of a logistic function, then its intercept; those of the first two features are not negative."""
     import numpy as np
-    from sklearn.linear_model import LogisticRegression
 
     mean = np.average(features, axis=0, weights=weights)
     spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights)) + 1e-9
-    fitted = LogisticRegression(C=strength).fit((features - mean) / spread, answers, sample_weight=weights)
+    fitted = _fit_logistic((features - mean) / spread, answers, weights, penalty)
     for part in (0, 1):  # never surer of a lower score
-        if fitted.coef_[0, part] < 0:
+        if fitted[part] < 0:
             features[:, part] = mean[part]
-            fitted.fit((features - mean) / spread, answers, sample_weight=weights)
-    slopes = fitted.coef_[0] / spread
-    return [float(f"{value:.6g}") for value in (*slopes, fitted.intercept_[0] - slopes @ mean)]
+            fitted = _fit_logistic((features - mean) / spread, answers, weights, penalty)
+    slopes = fitted[:-1] / spread
+    return [float(f"{value:.6g}") for value in (*slopes, fitted[-1] - slopes @ mean)]
+
+
+def _fit_logistic(features: np.ndarray, answers: np.ndarray, weights: np.ndarray, penalty: float = 1.0) -> np.ndarray:
+    """Slopes and, last, the intercept that `LogisticRegression` of scikit-learn approaches, by Newton's method.
+
+    Importing that takes longer than all the rest of a calibration.
+    """
+    import numpy as np
+
+    X = np.column_stack([features, np.ones(len(features))])
+    ridge, signs = np.append(np.full(features.shape[1], penalty), 0.0), np.where(answers, 1.0, -1.0)
+
+    def loss(b: np.ndarray) -> float:
+        return float(weights @ np.logaddexp(0, -signs * (X @ b)) + ridge @ b**2 / 2)
+
+    b = np.zeros(len(ridge))
+    loss_now = loss(b)
+    for _ in range(_NEWTON_STEPS):
+        likely = 1 / (1 + np.exp(-np.clip(X @ b, -500, 500)))
+        slope = X.T @ (weights * (likely - answers)) + ridge * b
+        step = np.linalg.solve((X.T * (weights * likely * (1 - likely))) @ X + np.diag(ridge), slope)
+        while (loss_then := loss(b - step)) > loss_now and np.abs(step).max() > _NEWTON_END:
+            step /= 2
+        b, loss_now = b - step, loss_then
+        if np.abs(step).max() <= _NEWTON_END:
+            break
+    return b
 
 
 def _weights_of_ranks(n: int, fall: float) -> tuple[np.ndarray, np.ndarray]:

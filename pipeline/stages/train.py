@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from visterm.pipeline.config.idle import idle_settings
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
@@ -29,6 +30,7 @@ from visterm.pipeline.store.versions import LearnerVersions
 from visterm.pipeline.workers import connected
 
 from .checkpoints import CheckpointCallback
+from .estimators import import_estimators
 from .features import check_features
 from .fitting import (
     LearnerRefused,
@@ -91,6 +93,8 @@ def train(
     could be trained.
     """
     check_learners([learner_name])
+    for line in idle_settings(config, learner_name) if learner_name != "cosine" else ():
+        console.warn(line)
     with opened(run, config) as it:
         check_features(it)
         check_training_data(run, it.training)
@@ -153,6 +157,7 @@ class _Training:
     def __init__(self, run: OpenedRun, name: str, console: Console, *, force: bool, time_limit: float | None):
         from visterm.learners import LEARNERS
 
+        import_estimators()
         self.opened, self.name, self.console = run, name, console
         self.force, self.time_limit = force, time_limit
         self.kind: Any = LEARNERS[TRAINED[name]]

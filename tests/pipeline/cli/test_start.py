@@ -21,6 +21,7 @@ LARGE = {
 }
 READS = {"cv2", "PIL"}  # of what decodes images
 MEASURED = READS | {"numba", "llvmlite", "scipy.linalg"}  # of what makes visterms of them; numba looks for SciPy's BLAS
+LEARNS = {"sklearn", "scipy.linalg", "numba", "llvmlite", "joblib", "visterm.learners.base"}
 PROGRAM = """
 import sys
 from visterm.pipeline.cli.app import main
@@ -40,6 +41,7 @@ COMMANDS = {
     "search id:5 --label pear --json": (set(), 710),
     "add ROOT/pear/1.jpg": (READS, 750),
     "search fruit-new.jpg": (MEASURED, 1250),
+    "train --learner oasis --force": (LEARNS, 1530),
 }
 
 
