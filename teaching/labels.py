@@ -8,17 +8,19 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from typing_extensions import TypedDict
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
 from visterm.pipeline.store.run import Run, run_at
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 class LabelEditCounts(TypedDict):

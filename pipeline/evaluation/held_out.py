@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
@@ -17,6 +16,8 @@ from visterm.pipeline.store.vectors import supervision, vectors
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
+
+    from visterm.pipeline.config.models import Config
 
 
 MAX_HELD_OUT = 2000  # images that are ranked

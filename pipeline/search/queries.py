@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.segments import as_stored, stacked
 from visterm.pipeline.store.vectors import embed
 
@@ -21,6 +20,8 @@ from .request import IMAGE_ID
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
+
+    from visterm.pipeline.config.models import Config
 
 _FILES_PER_TASK = 32  # query files that a thread turns into vectors at a time
 _NO_EXTRACTOR = (

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import Record
@@ -37,6 +36,7 @@ from .open_world import check_classes, measure_class_splits, trainings_of
 from .train import train_record
 
 if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
     from visterm.pipeline.evaluation.measure import EvalTask
 
 RUN_FILES = "run_files"  # folder beside the report

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from visterm.pipeline.config.models import Settings
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Outcome
@@ -23,6 +22,7 @@ from .vector_kinds import VectorKind
 
 if TYPE_CHECKING:
     from visterm.features import VectorTable
+    from visterm.pipeline.config.models import Settings
 
 SEGMENT_BYTES = 64_000_000  # per segment
 

@@ -7,10 +7,8 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from visterm.pipeline.config.loading import with_settings
-from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import measure_calibration
@@ -41,6 +39,9 @@ from .fitting import (
     vectors_for,
 )
 from .training_report import report_training
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config, Settings
 
 _PAPERS = {
     "world": "seen",
@@ -136,6 +137,8 @@ def _of_triplets(config: Config, learner_name: str, training: TrainingData) -> C
     """Return the configuration of a training: triplets do not say which images to hold out."""
     if training.triplets is None or getattr(getattr(config, learner_name), "validation_fraction", None) is None:
         return config
+    from visterm.pipeline.config.loading import with_settings
+
     return with_settings(config, {f"{learner_name}.validation_fraction": None})
 
 

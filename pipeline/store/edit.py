@@ -7,9 +7,8 @@ import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .database import Database
@@ -29,6 +28,9 @@ from .paths import bounds, decoded, folder_below, relative
 from .pictures import Read
 from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 class EditableCatalogue(ScannedCatalogue):

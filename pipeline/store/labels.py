@@ -9,9 +9,8 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 
@@ -23,6 +22,9 @@ from .notes import Notes
 from .paths import decoded
 from .splits import SPLIT_FIELD, Layout, split_named, split_within
 from .tables import read_rows, readable
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import CollectionConfig
 
 WAYS_TO_LABEL = (
     "sort the images into one folder per class, or give a table: --set collection.labels=labels.csv (columns "

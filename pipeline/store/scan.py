@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 
@@ -24,6 +24,9 @@ from .paths import bounds, decoded, folder_below
 from .pictures import Read, Touched, enter_same_pictures
 from .splits import Layout, assign_splits, mistyped_split
 from .tables import readable
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 @dataclass
