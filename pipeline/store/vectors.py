@@ -141,7 +141,7 @@ def checksums(run: Run, collection: Collection) -> dict[str, str]:
     The same images and settings give the same on every machine. Imported vectors and those of a network have no
     codebook.
     """
-    from scipy import sparse
+    from visterm import sparse
 
     arrays = [[path.name, file_sha256(path)] for path in sorted((run.extractor / "files").glob("*.npy"))]
     digests = [hashlib.sha256() for _ in range(3)]  # of lengths, columns and values, so that blocks leave no trace
@@ -160,7 +160,8 @@ def checksums(run: Run, collection: Collection) -> dict[str, str]:
 def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
     """Read `vectors`; more than `_AT_ONCE` are memory-mapped from nameless files, which vanish with the process."""
     import numpy as np
-    from scipy import sparse
+
+    from visterm import sparse
 
     if len(images) <= _AT_ONCE:
         return vectors(run, collection, images)
@@ -204,7 +205,8 @@ def supervision_of(
 ) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
     """Return `supervision` from the labels of each image, with their weights."""
     import numpy as np
-    from scipy import sparse
+
+    from visterm import sparse
 
     names = sorted({name for of_image in labels for name in of_image})
     if not clicks and all(len(of_image) == 1 for of_image in labels):
