@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import gc
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -74,6 +75,11 @@ def _prepare(ctx: Any, command: Any) -> None:
             parameter.metavar = {"int": "N", "float": "NUMBER", "path": "FILE", "str": "TEXT"}.get(kind)
 
 
+def _fits(parameter: Any, number: int) -> bool:
+    limits = parameter.type_descriptor.parameter_info
+    return (limits.min is None or number >= limits.min) and (limits.max is None or number <= limits.max)
+
+
 def _read_simply(parameter: Any) -> None:
     """Let an option take simple values as they are: for each option Typer makes a validator of pydantic."""
     kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)  # of versions that do
@@ -86,6 +92,8 @@ def _read_simply(parameter: Any) -> None:
             value = list(value)
         elif isinstance(kind, enum.EnumType) and value in list(kind):
             value = kind(value)
+        elif kind is int and re.fullmatch("[0-9]{1,9}", str(value)) and _fits(parameter, int(value)):
+            value = int(value)
         elif kind not in (str, int, bool) or type(value) is not kind:
             return convert(parameter, ctx, value)
         return value if parameter.callback is None else parameter.callback(ctx, parameter, value)

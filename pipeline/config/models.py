@@ -6,11 +6,7 @@ An unknown key or a wrong type is an error that names the key, the value and whe
 from __future__ import annotations
 
 import contextlib
-import fnmatch
-import itertools
-import os
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -66,32 +62,13 @@ class CollectionConfig(Section):
     max_pixels: int = Field(default=100_000_000, gt=0, le=10**12)  # larger images are skipped before they are decoded
     vectors: VectorsConfig = VectorsConfig()
 
-    @property
-    def has_tables(self) -> bool:
-        """Whether labels and fields come from tables."""
-        return self.labels not in ("auto", "none")
-
-    def excluded(self) -> Callable[[str], str | None]:
-        """Return a function from a path, from the root, to the pattern of `exclude` that it matches; None if none."""
-        rules = [(pattern, re.compile(fnmatch.translate(pattern.strip("/")), re.I)) for pattern in self.exclude]
-
-        def matched(path: str) -> str | None:
-            parts = path.split(os.sep)
-            above = list(itertools.accumulate(parts, "{}/{}".format))  # each folder, and the file
-            return next(
-                (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))),
-                None,
-            )
-
-        return matched
-
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:
         if self.vectors.file is not None and self.classes is not None:
             raise ValueError("classes chooses folders of images, and vectors.file has none: leave one of them out")
         if self.vectors.file is None and self.vectors.ids is not None:
             raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
-        if self.clicks is not None and self.has_tables:
+        if self.clicks is not None and self.labels not in ("auto", "none"):
             raise ValueError("give labels or clicks, not both")
         if self.label_level == 0:
             raise ValueError("label_level counts folders from 1, the top one, or from -1, the deepest, not from 0")

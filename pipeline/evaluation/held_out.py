@@ -152,7 +152,7 @@ def third_part(test: Sequence[Image]) -> list[Image]:
 
 def cutoff_of(config: Config, learner: str) -> float | str | None:
     """Clicks that two images must share to be relevant to each other for a learner; None for labels."""
-    return None if config.collection.clicks is None else getattr(getattr(config, learner), "click_cutoff", None)
+    return None if config.collection.clicks is None else getattr(config, learner).model_dump().get("click_cutoff")
 
 
 def draw_held_out(

@@ -135,7 +135,7 @@ def train_record(run: Run, config: Config, learner_name: str, training: Training
 
 def _of_triplets(config: Config, learner_name: str, training: TrainingData) -> Config:
     """Return the configuration of a training: triplets do not say which images to hold out."""
-    if training.triplets is None or getattr(getattr(config, learner_name), "validation_fraction", None) is None:
+    if training.triplets is None or getattr(config, learner_name).model_dump().get("validation_fraction") is None:
         return config
     from visterm.pipeline.config.loading import with_settings
 
@@ -145,7 +145,7 @@ def _of_triplets(config: Config, learner_name: str, training: TrainingData) -> C
 def world_settings(config: Config, learner_name: str) -> Settings:
     """Return the settings of the section train as far as they change this learner."""
     asked = config.train.model_dump()
-    if getattr(getattr(config, learner_name), "validation_fraction", None) is None:  # nothing chooses
+    if getattr(config, learner_name).model_dump().get("validation_fraction") is None:  # nothing chooses
         return _PAPERS | {"learned_weight": 1.0 if asked["learned_weight"] is None else asked["learned_weight"]}
     return asked
 

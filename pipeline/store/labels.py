@@ -52,7 +52,7 @@ def table_files(config: CollectionConfig) -> list[Path]:
     """List the tables of images and of clicks that a configuration names; UserError for a pattern of no file."""
     files = [] if config.clicks is None else [Path(config.clicks)]
     labels = config.labels if isinstance(config.labels, list) else [config.labels]
-    for name in labels if config.has_tables else ():
+    for name in labels if config.labels not in ("auto", "none") else ():
         matches = (
             [Path(name)] if os.path.lexists(name) or not glob.has_magic(name) else sorted(map(Path, glob.glob(name)))
         )

@@ -20,7 +20,7 @@ from .fields import enter_fields
 from .label_edits import catch_up
 from .labels import ReadLabels, enter_labels, read_labels, table_files
 from .manifests import has_value
-from .paths import bounds, decoded, folder_below
+from .paths import bounds, decoded, excluded_by, folder_below
 from .pictures import Read, Touched, enter_same_pictures
 from .splits import Layout, assign_splits, mistyped_split
 from .tables import readable
@@ -95,7 +95,7 @@ class ScannedCatalogue(Database):
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(of_runs)}
         matched: dict[str, str] = {}  # path to the pattern that excludes it
         if config.collection.exclude:
-            pattern_of = config.collection.excluded()
+            pattern_of = excluded_by(config.collection.exclude)
             matched = {path: pattern for path in (*paths, *names) if (pattern := pattern_of(path)) is not None}
             paths = [path for path in paths if path not in matched]
             names = {path: reason for path, reason in names.items() if path not in matched}

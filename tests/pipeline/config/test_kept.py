@@ -31,7 +31,6 @@ def test_kept_values_are_those_of_the_file(run):
     assert kept.model_dump() == read.model_dump()
     assert kept.collection.model_dump(include={"exclude"}) == {"exclude": ["a_*", "*.gif"]}
     assert kept.split.model_dump(exclude={"by"}) == read.split.model_dump(exclude={"by"})
-    assert kept.collection.excluded()("b.gif") == "*.gif"
     assert kept.counts_visterms
     assert kept == read == kept
     assert copy.copy(kept).evaluate.max_k == 7
