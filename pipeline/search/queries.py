@@ -161,7 +161,7 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
 
         if hasattr(extractor, "count"):
             return extractor.transform(readable()), done
-        return embed(extractor, readable()), done
+        return embed(extractor, readable(), few=len(files) < _FILES_PER_TASK), done
 
     parts = [files[i : i + _FILES_PER_TASK] for i in range(0, len(files), _FILES_PER_TASK)] or [[]]
     n_threads = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -224,15 +225,18 @@ def identity(images: Sequence[Image]) -> str:
     return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
 
 
-def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1) -> np.ndarray:
-    """Embed images with the model of a run; ``parent`` is the parent process id of a worker."""
+def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1, *, few: bool = False) -> np.ndarray:
+    """Embed images with the model of a run; ``parent`` is the parent process id of a worker.
+
+    For a few, one thread does where joblib, which counts the cores, is not there: its import takes longer.
+    """
     from visterm.features import ImageError
 
     if os.getppid() == parent:
         import cv2
 
         cv2.setNumThreads(1)  # there is one process per core
-    else:
+    elif not few or "joblib" in sys.modules:
         embedder.n_jobs = -1  # threads change the speed, not the vectors
     try:
         return embedder.transform(images)

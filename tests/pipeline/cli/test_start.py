@@ -116,3 +116,9 @@ def test_a_closed_standard_input(searched):
 def test_lines_are_answered_by_json_alone(searched, option):
     refused = visterm("search", "-", option, cwd=searched, check=2)
     assert "search - prints JSON, a line per query: leave out --html and --format" in refused.stderr
+
+
+def test_networks_need_no_sparse_arrays_and_no_joblib():
+    code = "import sys; from visterm.features import OnnxEmbedder; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"scipy", "joblib", "numba", "sklearn", "pydantic"}.intersection(modules)
