@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -33,8 +36,17 @@ def connected(config: Config, run: Run, image: Path | None = None) -> AbstractCo
 def work_for_service(work: Callable[[Callable[[Any], None]], Any], *, niceness: int = 19) -> int:
     """Work in a process that the service started, at low priority; return its exit code.
 
-    ``work`` gets a function for its progress. That, the result, unless None, and an error are lines of JSON.
+    ``work`` gets a function for its progress. That, the result, unless None, and an error are lines of JSON. The
+    process ends with the service, which may be killed without notice.
     """
+    service = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == service:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
     def tell(what: Any) -> None:
         print(json.dumps(what), flush=True)

@@ -30,7 +30,7 @@ distances.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -48,13 +48,17 @@ ENTRIES = 32  # of v: 48 are as good
 WEIGHT = 0.3  # lam
 SHARED = 2 / 3  # of the neighbours of a neighbour
 FEWEST = 2 * SCALES[-1]  # photos of a gallery: of fewer, half are among the k nearest of each
-FORMAT = 1  # changes with the constants above: a graph on disk is then made again
+FORMAT = 2  # changes with the constants above: a graph on disk is then made again
 ROWS = 4096  # photos compared at a time
 REACHED = 64  # photos nearest to a new one, in whose lists it may take a place
 MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
-DIRECTIONS = 160
-CANDIDATES = 96
+VERY_MANY = 200_000  # photos: of more, candidates are found among the photos of near cells
+DIRECTIONS = 256
+CANDIDATES = 160
+PROBED = 16  # cells
 _SAMPLE = 10_000  # photos that give the directions
+_PER_CELL = 32  # photos that give its centre
+_ITERATIONS = 8  # of k-means
 MOST_GONE = 2  # of the photos of a list
 _COMPARED = 512  # photos that tell the scale
 _ROUNDING = 1e-6  # of the mean score: a scale below is no scale
@@ -322,10 +326,12 @@ class Neighbours:
         if n < FEWEST:
             raise ValueError(f"a graph of neighbours needs {FEWEST} photos, got {n}")
         near, scores = np.empty((n, LISTED), np.int32), np.empty((n, LISTED), np.float32)
-        index = _Coarse(index) if n > MANY and type(index) is ExactIndex and not sp.issparse(index.gallery_) else index
-        for start in range(0, n, ROWS):
-            rows = np.arange(start, min(start + ROWS, n))
-            ranking = index.search(X[rows[0] : rows[-1] + 1], k=LISTED, exclude=rows)
+        blocks: Iterable[np.ndarray] = (np.arange(start, min(start + ROWS, n)) for start in range(0, n, ROWS))
+        if n > MANY and not sp.issparse(index.gallery_) and _compares_here(index):
+            index = _Coarse(index, X)
+            blocks = (rows for cell in index.cells for rows in np.array_split(cell, -(-len(cell) // ROWS) or 1))
+        for rows in filter(len, blocks):
+            ranking = index.search(X[rows], k=LISTED, exclude=rows)
             near[rows], scores[rows] = ranking.indices, ranking.scores
         return cls(near, scores, *level_and_scale(index, X, scores), n_jobs=index.n_jobs)
 
@@ -445,26 +451,69 @@ class Neighbours:
         return self._scratch.space
 
 
-class _Coarse(ExactIndex):
-    """An index of dense sides that finds its candidates in their `DIRECTIONS` of largest variance: for many queries."""
+def _compares_here(index: ExactIndex) -> bool:
+    """Whether an index has the sides of its gallery, as one in Milvus has not."""
+    from .two_stage import TwoStageIndex  # brings scipy.sparse
 
-    def __init__(self, index: ExactIndex) -> None:
+    return type(index) in (ExactIndex, TwoStageIndex)
+
+
+class _Coarse(ExactIndex):
+    """An index of dense sides for queries that are alike, as those of a cell are.
+
+    It finds their candidates in the `DIRECTIONS` that count most in products of both sides, among the photos of the
+    `PROBED` cells whose centres score highest for the mean of the queries.
+    """
+
+    def __init__(self, index: ExactIndex, X: Any) -> None:
         self.__dict__.update(index.__dict__)
         sample = np.linspace(0, self.n_gallery - 1, min(_SAMPLE, self.n_gallery)).astype(int)
-        sides = np.asarray(self.gallery_[sample], np.float64)
-        _, vectors = np.linalg.eigh(sides.T @ sides)
-        self._basis = np.ascontiguousarray(vectors[:, -DIRECTIONS:], np.float32)
-        parts = [self.gallery_[i : i + ROWS] @ self._basis for i in range(0, self.n_gallery, ROWS)]
-        self._candidates = ExactIndex(_Sides(), np.concatenate(parts), n_jobs=index.n_jobs)
+        of_queries, of_gallery = _directions(self.queries(X[sample]), self.gallery_[sample])
+        self._of_queries = of_queries
+        self._narrow = np.concatenate(
+            [self.gallery_[i : i + ROWS] @ of_gallery for i in range(0, self.n_gallery, ROWS)]
+        )
+        self.cells, self._centres = [np.arange(self.n_gallery)], self._narrow[:1]
+        if self.n_gallery > VERY_MANY:
+            from sklearn.cluster import KMeans
+
+            n_cells = round(self.n_gallery**0.5)
+            means = KMeans(n_cells, init="random", n_init=1, max_iter=_ITERATIONS, random_state=0)
+            means.fit(self._narrow[:: self.n_gallery // (_PER_CELL * n_cells)])
+            cell_of = means.predict(self._narrow)
+            order = np.argsort(cell_of, kind="stable")
+            self.cells = np.split(order, np.searchsorted(cell_of[order], np.arange(1, n_cells)))
+            self._centres = means.cluster_centers_
 
     def _search_block(
         self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
     ) -> None:
-        candidates = self._candidates.search(queries @ self._basis, CANDIDATES, exclude=exclude).indices
-        scores = np.stack([self.score(side, rows) for side, rows in zip(queries, candidates, strict=True)])
-        k = top_scores.shape[1]
-        scores, rows = best_first(scores, candidates)
-        top_scores[:], top_indices[:] = scores[:, :k], rows[:, :k]
+        k, narrow = top_scores.shape[1], queries @ self._of_queries
+        nearest = np.argsort(-(self._centres @ narrow.mean(axis=0)), kind="stable")
+        n_photos = np.cumsum([len(self.cells[cell]) for cell in nearest])
+        n_probed = max(PROBED, int(np.searchsorted(n_photos, CANDIDATES)) + 1)
+        rows = np.sort(np.concatenate([self.cells[cell] for cell in nearest[:n_probed]])).astype(np.int32)
+        near = ExactIndex(_Sides(), self._narrow[rows], n_jobs=self.n_jobs)
+        candidates = rows[near.search(narrow, min(CANDIDATES, len(rows) - 1), exclude=places_of(rows, exclude)).indices]
+        scores = np.stack([self.score(side, some) for side, some in zip(queries, candidates, strict=True)])
+        scores, candidates = best_first(scores, candidates)
+        top_scores[:], top_indices[:] = scores[:, :k], candidates[:, :k]
+
+
+def _directions(queries: np.ndarray, gallery: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two maps to fewer dimensions, of query and of gallery sides, that keep most of their products' squares."""
+    spread, turned = np.linalg.eigh(_products(queries))
+    spread = np.sqrt(np.maximum(spread, _ROUNDING * spread[-1]))
+    inner, outer = (turned / spread) @ turned.T, (turned * spread) @ turned.T
+    squares, vectors = np.linalg.eigh(outer @ _products(gallery) @ outer)
+    even = np.maximum(squares[-DIRECTIONS:], _ROUNDING * squares[-1]) ** 0.25  # both sides get the same lengths
+    vectors = vectors[:, -DIRECTIONS:]
+    return (inner @ vectors * even).astype(np.float32), (outer @ vectors / even).astype(np.float32)
+
+
+def _products(sides: np.ndarray) -> np.ndarray:
+    sides = np.asarray(sides, np.float64)
+    return sides.T @ sides
 
 
 class _Sides:
