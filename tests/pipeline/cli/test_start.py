@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from running import copy_run, visterm
@@ -14,6 +16,7 @@ from visterm.learners import LEARNERS, OASIS
 from visterm.learners.saved import ANNOTATORS
 from visterm.learners.similarity import BilinearSimilarity
 
+ROOT = Path(__file__).parents[3]
 LARGE = {
     *("sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "pandas", "pyarrow", "numba", "llvmlite", "joblib"),
     *("matplotlib", "fastapi", "uvicorn", "jinja2", "onnxruntime", "onnx", "cv2", "PIL", "skimage", "dask", "pymilvus"),
@@ -22,6 +25,7 @@ LARGE = {
 READS = {"cv2", "PIL"}  # of what decodes images
 PROGRAM = """
 import sys
+from pathlib import Path
 from visterm.pipeline.cli.app import main
 try:
     main(ends_process=True)
@@ -122,3 +126,29 @@ def test_networks_need_no_sparse_arrays_and_no_joblib():
     code = "import sys; from visterm.features import OnnxEmbedder; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"scipy", "joblib", "numba", "sklearn", "pydantic"}.intersection(modules)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_the_first_search_of_a_read_only_container(searched, tmp_path):
+    """Without any cache of kernels, and with no folder for one: a photo is searched in NumPy, with the same results."""
+    words = ["search", "fruit-new.jpg", "--learner", "oasis", "--json"]
+    expected, _ = loaded(words, searched)
+    wheel_like = tmp_path / "site/visterm"
+    shutil.copytree(ROOT / "package", wheel_like, ignore=shutil.ignore_patterns("__pycache__"))
+    for room in ("features", "learners", "retrieval", "pipeline", "teaching", "service", "plugins"):
+        shutil.copytree(ROOT / room, wheel_like / room, ignore=shutil.ignore_patterns("__pycache__", "web", "tests"))
+    nowhere = tmp_path / "file"
+    nowhere.touch()  # folders below a file can be made by nobody, not even by root
+    homes = dict.fromkeys(
+        ("HOME", "XDG_CACHE_HOME", "TMPDIR", "MPLCONFIGDIR", "NUMBA_CACHE_DIR"), str(nowhere / "home")
+    )
+    program = f"import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {str(wheel_like.parent)!r})\n{PROGRAM}"
+    environment = os.environ | homes
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=searched, env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr[:3000]
+    assert ended.stdout == expected
+    assert "numba" not in ended.stderr.splitlines()[-1].split()
+    assert not [file for file in wheel_like.rglob("*.nb?")]
