@@ -8,6 +8,7 @@ from .extractor import VistermExtractor
 from .forest import ForestCodebook
 from .images import ImageError, decode_image, find_images, printable, read_image, read_picture, silence_decoders
 from .onnx_embedder import OnnxEmbedder
+from .text_embedder import TextEmbedder
 from .texture import lbp_codes
 from .vector_tables import VectorTable, read_query_vectors, read_vectors
 from .visterms import VistermWeighting, count_visterms
@@ -18,6 +19,7 @@ __all__ = [
     "ImageError",
     "OnnxEmbedder",
     "Palette",
+    "TextEmbedder",
     "VectorTable",
     "VistermExtractor",
     "VistermWeighting",

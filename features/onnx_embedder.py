@@ -421,7 +421,7 @@ class OnnxEmbedder(Transformer):
     def _session_for(self, model: ModelFile, layer: str, image: str | None) -> Any:
         """Open a model with this layer as an output, and, of several inputs, the image alone."""
         try:
-            data = with_output(model.parsed(), layer, image)
+            data = with_output(model.parsed(), layer, *([] if image is None else [image]))
         except ImportError as error:
             why = f"layer {layer!r} is no output" if image is None else f"of several inputs {image} alone is kept"
             raise ImportError(f"{why}, so it needs onnx: {error}") from None

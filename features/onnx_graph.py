@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 from visterm.extras import how_to_install
@@ -22,7 +23,7 @@ def parse(data: bytes) -> Any:
         raise ValueError("not an ONNX model, or damaged; export it again") from None
 
 
-def with_output(model: Any, layer: str, image: str | None = None) -> bytes:
+def with_output(model: Any, layer: str, *kept: str) -> bytes:
     """Return the model with one more output, an inner tensor: ONNX Runtime returns only outputs.
 
     Parameters
@@ -30,9 +31,9 @@ def with_output(model: Any, layer: str, image: str | None = None) -> bytes:
     model : ModelProto
         It stays as it is.
     layer : str
-    image : str or None
-        The only input to keep, with what the layer needs of the model: a model of images and texts becomes one of
-        images. None: keep all.
+    *kept : str
+        The only inputs to keep, with what the layer needs of the model: a model of images and texts becomes one of
+        images, or of texts. Without names all are kept.
 
     Raises
     ------
@@ -52,8 +53,8 @@ def with_output(model: Any, layer: str, image: str | None = None) -> bytes:
         raise ValueError(f"has no layer {layer!r}{hint}; its last layers are {', '.join(tensors[-10:])}{more}")
     if layer not in outputs:
         extended.graph.output.append(onnx.ValueInfoProto(name=layer))  # ONNX Runtime infers the type
-    if image is not None:
-        _cut(extended.graph, layer, image)
+    if kept:
+        _cut(extended.graph, layer, kept)
     return extended.SerializeToString()
 
 
@@ -64,18 +65,20 @@ def inputs_of(model: Any, layer: str) -> set[str]:
     return {entry.name for entry in model.graph.input if entry.name in needed and entry.name not in constants}
 
 
-def _cut(graph: Any, layer: str, image: str) -> None:
+def _cut(graph: Any, layer: str, inputs: Sequence[str]) -> None:
     """Remove all that a layer does not need. `onnx.utils.extract_model` misses what inner graphs (If, Loop) read."""
     needed = _needed(graph, layer)
     constants = {constant.name for constant in graph.initializer}
-    others = [entry.name for entry in graph.input if entry.name in needed and entry.name not in {image, *constants}]
+    others = [entry.name for entry in graph.input if entry.name in needed and entry.name not in {*inputs, *constants}]
     if others:
-        raise ValueError(f"{layer} needs {', '.join(others[:5])}, too, not {image} alone: set layer to another")
+        raise ValueError(
+            f"{layer} needs {', '.join(others[:5])}, too, not {', '.join(inputs)} alone: set layer to another"
+        )
     for parts, keep in (
         (graph.node, lambda node: any(name in needed for name in node.output)),
         (graph.initializer, lambda constant: constant.name in needed),
         (graph.sparse_initializer, lambda constant: constant.values.name in needed),
-        (graph.input, lambda entry: entry.name == image or entry.name in needed),
+        (graph.input, lambda entry: entry.name in needed or [entry.name] == list(inputs)),
         (graph.output, lambda entry: entry.name == layer),
     ):
         kept = [part for part in parts if keep(part)]

@@ -32,6 +32,7 @@ SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # weights o
 CAUTIOUS, CAUTIOUS_SPARSE = 0.25, 0.4
 _CLEARLY = 0.975  # quantile of Student's t
 FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
+_FEW_RELEVANT = 500  # images, before each of which the others are counted
 _FEWEST_ALONE = 20  # images of whole classes that validate without images of others
 _UNSEEN = 0.2  # share of the classes, or of the images that have several labels, that no training image is of
 
@@ -321,32 +322,49 @@ def choose_queries(n: int, seed: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _precisions(
-    scores: np.ndarray, relevant: np.ndarray, own: Int, places: np.ndarray, values: np.ndarray
-) -> tuple[float, float]:
-    """Average precision of a row of scores, and precision at 1.
+def _n_before(scores: np.ndarray, place: Int) -> Int:
+    """Images that rank before that of a place. The loops have no branch and no index: vector units take them."""
+    n, value = 0, scores[place]
+    for score in scores[:place]:
+        n += not score < value
+    for score in scores[place + 1 :]:
+        n += not score <= value
+    return n
 
-    `places` are the relevant images, the best first, `values` their scores.
 
-    The others are only counted between them: no ranking of all images is made.
+@njit(cache=True, nogil=True, error_model="numpy")
+def _precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray, most: Int, out: np.ndarray) -> None:
+    """Average precision of each row of scores, and precision at 1, of rows with at most so many relevant images.
+
+    The images before each relevant one are only counted: no ranking of all images is made.
     """
-    between = np.zeros(len(places) + 1, np.int64)  # other images after so many relevant ones
-    for image in range(len(scores)):
-        if relevant[image] or image == own:
+    for row in range(len(scores)):
+        of_row, query, n, total = scores[row], queries[row], 0, 0.0
+        for is_relevant in relevant[row]:
+            n += is_relevant
+        if relevant[row, query]:
+            n -= 1
+        if n == 0 or n > most:
             continue
-        score, low, high = scores[image], 0, len(places)
-        while low < high:
-            middle = (low + high) // 2
-            if values[middle] > score or (values[middle] == score and places[middle] < image):
-                low = middle + 1
-            else:
-                high = middle
-        between[low] += 1
-    total, rank = 0.0, 0
-    for hit in range(len(places)):
-        rank += between[hit] + 1
-        total += (hit + 1) / rank
-    return total / len(places), 1.0 if between[0] == 0 else 0.0
+        own, hits = of_row[query], np.zeros(len(of_row), np.bool_)  # by rank
+        for place in range(len(of_row)):
+            if relevant[row, place] and place != query:
+                value = of_row[place]
+                hits[_n_before(of_row, place) - (not (own < value or (own == value and query > place)))] = True
+        n = 0
+        for rank in range(len(hits)):
+            if hits[rank]:
+                n += 1
+                total += n / (rank + 1)
+        out[row, 0], out[row, 1] = total / n, 1.0 if hits[0] else 0.0
+
+
+def _precisions_by_sorting(scores: np.ndarray, relevant: np.ndarray, query: int) -> tuple[float, float]:
+    """The same of one row, where many images are relevant."""
+    order = np.argsort(-scores, kind="stable")
+    ranks = 1 + np.flatnonzero(relevant[order[order != query]])
+    n = len(ranks)
+    return np.cumsum(np.arange(1, n + 1) / ranks)[-1] / n, float(ranks[0] == 1)  # in turn, as the kernel adds them
 
 
 def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) -> float:
@@ -377,13 +395,10 @@ def precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) ->
     """Average precision and precision at 1 of each query: (n_queries, 2), NaN where no image is relevant."""
     scores, relevant, queries = readonly(scores), readonly(relevant), readonly(queries)
     by_query = np.full((len(scores), 2), np.nan)
-    for row in range(len(scores)):
-        places = np.flatnonzero(relevant[row])
-        places = places[places != queries[row]]
-        if len(places):
-            values = scores[row, places]
-            order = np.argsort(-values, kind="stable")  # by NumPy: Numba would compile its sort for five seconds
-            by_query[row] = _precisions(scores[row], relevant[row], queries[row], places[order], values[order])
+    _precisions(scores, relevant, queries, _FEW_RELEVANT, by_query)
+    for row in np.flatnonzero(np.isnan(by_query[:, 0])):
+        if relevant[row].sum() > relevant[row, queries[row]]:
+            by_query[row] = _precisions_by_sorting(scores[row], relevant[row], queries[row])
     return by_query
 
 

@@ -53,7 +53,9 @@ COMMANDS = {
 ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",
     "Milvus": "plugins.milvus.milvus_index",
+    "keywords": "plugins.keywords.reading:read_keywords",
     "retraining": "teaching.retrain",
+    "sidecars": "plugins.keywords.writing:write_sidecars",
     "tuning": "plugins.choosing.commands:tuned",
     "the service": "service.commands:start_service",
     "teachers": "teaching.teachers",

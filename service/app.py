@@ -59,7 +59,12 @@ def create_app(
         parts.close()
 
     access = Middleware(
-        AccessMiddleware, token=token, local=local, upload_paths=_UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES
+        AccessMiddleware,
+        token=token,
+        local=local,
+        origins=parts.settings.cors_origins,
+        upload_paths=_UPLOAD_PATHS,
+        upload_bytes=UPLOAD_BYTES,
     )
     app = FastAPI(
         title="visterm",

@@ -35,6 +35,10 @@ def serve(
     watch: Annotated[
         bool, typer.Option("--watch", help="Add images that appear or change in the image directory.")
     ] = False,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option("--cors-origin", metavar="ORIGIN", help="Let pages of this site use the API; may be repeated."),
+    ] = None,
     fetch: Annotated[
         bool, typer.Option("--fetch-urls", help="Let the page search with images at public web addresses.")
     ] = False,
@@ -53,15 +57,28 @@ def serve(
     place, config = open_run(run, None, None)
     if watch:
         _check_watch(config)
-    start_service()(
+    start = start_service()
+    settings = ServiceSettings(
+        upload_pixels, keep_metadata, overview=True, cors_origins=_origins(cors_origin or []), fetch=fetch, watch=watch
+    )
+    start(
         place,
         make_console(),
-        ServiceSettings(upload_pixels, keep_metadata, overview=True, fetch=fetch, watch=watch),
+        settings,
         host=host,
         port=port,
         token=token,
         browse=browse,
     )
+
+
+def _origins(origins: list[str]) -> tuple[str, ...]:
+    from .middleware import checked_origin
+
+    try:
+        return tuple(checked_origin(origin) for origin in origins)
+    except ValueError as error:
+        raise UserError(f"--cors-origin: {error}") from None
 
 
 def _check_watch(config: Config) -> None:

@@ -8,6 +8,7 @@ import hmac
 import ipaddress
 import logging
 import math
+import re
 import time
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -34,6 +35,15 @@ from .responses import SECURITY_HEADERS, error_response
 _log = logging.getLogger(__name__)
 START_SECONDS = 1.0  # from receiving a request to the start of its work; after that it is refused
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_CORS_HEADERS = {
+    "Access-Control-Expose-Headers": "ETag, Link, Retry-After, X-Total-Count",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+}
+_PREFLIGHT_HEADERS = {
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE",
+    "Access-Control-Max-Age": "600",
+}
 
 
 def is_loopback(host: str) -> bool:
@@ -46,6 +56,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def checked_origin(origin: str) -> str:
+    """Return an origin as browsers send it, ``https://app.example``; ValueError if it is none."""
+    text = origin.strip().lower()
+    with contextlib.suppress(ValueError):  # of a port that is none
+        parts = urlsplit(text)
+        standard = {"http": 80, "https": 443}.get(parts.scheme)
+        plain = text == f"{parts.scheme}://{parts.netloc}" and re.fullmatch(r"[a-z0-9.\-\[\]:]*[^:]", parts.netloc)
+        if standard is not None and parts.hostname and plain and parts.port != 0:
+            return text if parts.port != standard else text.rpartition(":")[0]
+    raise ValueError(f"{origin!r} is no origin: give scheme and host alone, such as https://app.example")
+
+
 class AccessMiddleware:
     """ASGI middleware that checks host, token, origin and body before the application sees a request.
 
@@ -53,14 +75,24 @@ class AccessMiddleware:
     header must be a loopback name: another site could point its own name at 127.0.0.1 (DNS rebinding) and pass for the
     same origin.
 
+    Pages of the sites in `origins` may use the API, with the header Authorization if there is a token: cookies of this
+    service are not sent with their requests.
+
     A request that the event loop could not start within `START_SECONDS` is refused, except ``GET /health``. HEAD is
     answered as GET; the server drops the body.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str | None, local: bool, upload_paths: tuple[str, ...], upload_bytes: int
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        local: bool,
+        upload_paths: tuple[str, ...],
+        upload_bytes: int,
+        origins: tuple[str, ...] = (),
     ):
-        self.app = app
+        self.app, self._origins = app, origins
         self._local, self._upload_paths, self._upload_bytes = local, upload_paths, upload_bytes
         self._token = token.encode() if token else None
         self._upload_places = RequestPlaces(MAX_CONCURRENT_UPLOADS, UPLOAD_TURN_SECONDS)
@@ -81,6 +113,10 @@ class AccessMiddleware:
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
+                if self._origins:
+                    headers.add_vary_header("Origin")
+                    if (origin := Headers(scope=scope).get("origin")) in self._origins:
+                        headers.update(_CORS_HEADERS | {"Access-Control-Allow-Origin": origin})
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
@@ -110,6 +146,10 @@ class AccessMiddleware:
                 "this service accepts requests only for localhost and 127.0.0.1; behind a proxy, start it with --token "
                 "TEXT, or let the proxy send the header 'Host: localhost'",
             )
+        allowed = headers.get("origin") in self._origins
+        if allowed and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            await Response(status_code=204, headers=_PREFLIGHT_HEADERS)(scope, receive, send)  # browsers send no token
+            return
         if self._token is not None:
             try:
                 redirect = self._check_token(scope, headers)
@@ -127,7 +167,8 @@ class AccessMiddleware:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             await self.app({**scope, "headers": whole, "method": method}, receive, send)
             return
-        _check_origin(headers)
+        if not allowed:
+            _check_origin(headers)
         length = claimed_length(headers)
         is_upload = scope["path"] in self._upload_paths
         limit = self._upload_bytes if is_upload else JSON_BYTES

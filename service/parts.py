@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import TypeVar
 
 import numpy as np
@@ -89,6 +90,14 @@ class ServiceParts:
     def max_pixels(self, snapshot: Snapshot) -> int:
         """Return the limit of an upload in pixels."""
         return min(self.settings.upload_pixels, snapshot.searcher.config.collection.max_pixels)
+
+    def id_of(self, snapshot: Snapshot, path: str) -> int:
+        """Return the id of an image of the collection by its path, or the id that imported vectors gave it."""
+        searcher = snapshot.searcher
+        row = searcher.images.row_of_path(os.path.normpath(path)) if path else None
+        if row is None:
+            raise HTTPException(404, f"no image {one_line(path)[:200]} in this collection; it may have been removed")
+        return searcher.images[row].id
 
     def query(self, snapshot: Snapshot, number: int | None, upload: str | None) -> Queries:
         """Return the query for an image id or the hash of an upload."""

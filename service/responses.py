@@ -37,6 +37,11 @@ def error_response(status: int, text: str, headers: Mapping[str, str] | None = N
     return JsonResponse({"ok": False, "error": text, "status": status}, status, headers)
 
 
+def next_offset(offset: int, limit: int, total: int) -> int | None:
+    """Return the offset of the next page of a list; None after the last one."""
+    return offset + limit if offset + limit < total else None
+
+
 def hide_folders(text: str, *folders: str | os.PathLike[str]) -> str:
     """Remove absolute folders from a text: given ones, and others, of which only the last part of a path stays."""
     for folder in folders:

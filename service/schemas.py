@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from visterm.pipeline.search.filters import Filter
 from visterm.pipeline.search.request import FILTERS, OPTIONS, RESULTS, Option, SearchRequest
-from visterm.pipeline.search.words import MAX_TEXT
+from visterm.pipeline.search.words import MAX_MODEL_TEXT
 
 MAX_K, MAX_OFFSET, MAX_LABELS = (OPTIONS[name].served for name in ("k", "offset", "label"))
 MAX_COLUMNS = 100_000
@@ -76,9 +76,13 @@ class FilterRequest(BaseModel):
 
 @_with_options("k", "learner")
 class ImageRequest(BaseModel):
-    """A query (exactly one of id and upload, or a file in a POST) and options."""
+    """A query (exactly one of id, path and upload, or a file in a POST) and options."""
 
     id: ImageId | None = Field(default=None, description="An image of the collection, by id")
+    path: Name | None = Field(
+        default=None,
+        description="An image of the collection, by its path, or by its own id where vectors were imported",
+    )
     upload: Sha256 | None = Field(default=None, description="An earlier upload, by its hash")
     if TYPE_CHECKING:
         k: int = RESULTS
@@ -87,15 +91,15 @@ class ImageRequest(BaseModel):
 
 @_with_options(*(name for name in OPTIONS if name not in (*FILTERS, "k", "learner")))
 class SearchParameters(ImageRequest, FilterRequest):
-    """A query (exactly one of id, upload and query_label, or a file in a POST), examples, and options."""
+    """A query (exactly one of id, path, upload, query_label and text, or a file in a POST), examples, and options."""
 
     query_label: Name | None = Field(
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
 
-    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] | None = Field(
+    text: Annotated[str, Field(min_length=1, max_length=MAX_MODEL_TEXT)] | None = Field(
         default=None,
-        description="Find the images that fit best the labels that these words name: beach sunset",
+        description="Find the images that fit best the labels that these words name, or else the text: beach sunset",
     )
 
     @cached_property

@@ -18,10 +18,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visterm.pipeline.console import one_line
+from visterm.pipeline.search.request import OPTIONS
 
 from .parts import ServiceParts
 from .responses import JsonResponse
 
+_LISTS = {name for name, option in OPTIONS.items() if option.several}
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="Subject")
 
@@ -98,16 +100,20 @@ class Subject:
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
         names, is_form = _parameters(method)
-        respond.__dict__["known"] = names | _fields_of_body(method)
+        respond.__dict__["known"] = known = names | _fields_of_body(method)
 
-        def check(http: Request) -> None:
+        async def check(http: Request) -> None:
             for name in http.query_params:
                 if name not in names:
                     raise HTTPException(422, unknown_name(name, names))
+                if len(http.query_params.getlist(name)) > 1 and name not in _LISTS:
+                    raise HTTPException(422, f"{name}: given more than once")
             if is_form and http.headers.get("content-type", "").startswith("application/json"):
                 raise HTTPException(
                     422, f"{route.method} {route.path} takes a form, not JSON: curl -F file=@photo.jpg, or -F id=12"
                 )
+            if is_form and (unknown := set(await http.form()) - known):  # it is read already
+                raise HTTPException(422, unknown_name(min(unknown), known))
 
         returns_file = method.__annotations__["return"] == "Response"
         app.add_api_route(

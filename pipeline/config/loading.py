@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from visterm.pipeline.console import without_password
 from visterm.pipeline.errors import UserError
 
-from .models import Config, Settings
+from .models import TAGS, Config, Settings
 
 _MOST_BYTES = 1_000_000  # of a configuration file
 _MOST_LEVELS = 50  # of nesting; lists within a setting have two or three
@@ -124,7 +124,7 @@ def _source(error: ValidationError, file: Path | None, settings: list[str]) -> s
 
 def _names_file(value: Any) -> bool:
     """Whether the value of one of `_PATHS` is a path, and no address or word."""
-    return isinstance(value, str) and value not in ("auto", "none") and "://" not in value
+    return isinstance(value, str) and value not in ("auto", "none", *TAGS) and "://" not in value
 
 
 def _read_yaml(file: Path) -> Settings:

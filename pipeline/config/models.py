@@ -17,6 +17,7 @@ from visterm.features.presets import POOLS, PRESETS, RESIZES
 from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
+from .plain import NOT_OF_VISTERMS, TAGS, has_tables, tags_of
 
 Settings = dict[str, Any]  # values by the names of settings; a section has its own by name
 
@@ -41,8 +42,9 @@ class VectorsConfig(Section):
 class CollectionConfig(Section):
     """Which images, and their labels.
 
-    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or tables of images: their paths, or a
-    pattern such as ``photos/*/metadata.csv``; see docs/images.md. ``clicks`` is the path of a CSV file with the columns
+    ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, ``keywords`` or ``people`` (from tags
+    of the files and their sidecars, or a list of both), or tables of images: their paths, or a pattern such as
+    ``photos/*/metadata.csv``; see docs/images.md. ``clicks`` is the path of a CSV file with the columns
     query,path,count. ``triplets`` is that of a CSV file with the columns query,relevant,irrelevant, which OASIS and
     AROMA learn from in place of labels. ``exclude`` has patterns of files and folders to skip: of a name
     (``*_thumb.jpg``) or, with a slash, of the path from the directory of the images (``2019/*/scans``). Upper and lower
@@ -68,7 +70,10 @@ class CollectionConfig(Section):
             raise ValueError("classes chooses folders of images, and vectors.file has none: leave one of them out")
         if self.vectors.file is None and self.vectors.ids is not None:
             raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
-        if self.clicks is not None and self.labels not in ("auto", "none"):
+        tags = tags_of(self.labels)
+        if tags and isinstance(self.labels, list) and (others := sorted({*self.labels} - {*TAGS})):
+            raise ValueError(f"labels are {' and '.join(tags)}, or come from tables such as {others[0]}, not both")
+        if self.clicks is not None and (has_tables(self.labels) or tags):
             raise ValueError("give labels or clicks, not both")
         if self.label_level == 0:
             raise ValueError("label_level counts folders from 1, the top one, or from -1, the deepest, not from 0")
@@ -146,6 +151,9 @@ class FeaturesConfig(Section):
     """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
     kind: Literal["visterms", "deep", "onnx"] = "visterms"
+    text_model: str | None = None  # an ONNX model of texts in the space of the images' vectors; see TextEmbedder
+    text_tokenizer: str | None = None  # null: tokenizer.json beside the text model, or in the folder above
+    text_layer: str | None = None  # null: the text model's output
     precision: Literal["float16", "float32"] = "float16"  # in which dense vectors are stored, imported ones too
     deep: DeepConfig = DeepConfig()
     onnx: OnnxConfig = OnnxConfig()
@@ -165,7 +173,7 @@ class FeaturesConfig(Section):
 
     def of_extractor(self) -> Settings:
         """Return the settings of VistermExtractor."""
-        settings = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
+        settings = self.model_dump(exclude={*NOT_OF_VISTERMS, "max_training_images"})
         sections = settings.pop("codebook"), settings.pop("weighting")
         codebook = sections[0].pop("kind")
         return settings | sections[0] | sections[1] | {"codebook": codebook}
@@ -180,6 +188,9 @@ class FeaturesConfig(Section):
 
     @model_validator(mode="after")
     def _has_model(self) -> FeaturesConfig:
+        for name in ("text_tokenizer", "text_layer"):
+            if self.text_model is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is of a text model: --set features.text_model=text.onnx")
         if self.kind == "onnx" and self.onnx.model is None:
             raise ValueError("kind: onnx needs a model: --set features.onnx.model=model.onnx")
         if self.kind != "onnx" and self.onnx.model is not None:

@@ -35,6 +35,7 @@ MAX_GALLERY = 5000  # images that are ranked
 NO_CALIBRATION = {"reason": "no labelled images were held out"}
 FEWEST_QUERIES = 10  # held-out images that have another one of their label
 _THIRD = 2  # place of the score at which those above it count
+_NEWTON_STEPS, _NEWTON_END = 50, 1e-9
 _RANKS = 200  # of each query, close together at the top: enough to fit four numbers
 
 
@@ -99,7 +100,6 @@ def calibrate(
         The reason why there is none.
     """
     import numpy as np
-    from sklearn.linear_model import LogisticRegression
 
     known = (ranking.indices >= 0) & labelled[ranking.indices]
     related = np.take_along_axis(relevant, ranking.indices, axis=1) & known
@@ -116,19 +116,46 @@ def calibrate(
     weights = np.broadcast_to(weights, counted.shape)[counted]
     mean = np.average(features, axis=0, weights=weights)
     spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights)) + 1e-9
-    fitted = LogisticRegression().fit((features - mean) / spread, answers, sample_weight=weights)
+    fitted = _fit_logistic((features - mean) / spread, answers, weights)
     for part in (0, 1):  # never surer of a lower score
-        if fitted.coef_[0, part] < 0:
+        if fitted[part] < 0:
             features[:, part] = mean[part]
-            fitted.fit((features - mean) / spread, answers, sample_weight=weights)
-    slopes = fitted.coef_[0] / spread
+            fitted = _fit_logistic((features - mean) / spread, answers, weights)
+    slopes = fitted[:-1] / spread
     return Calibration(
         [float(f"{slope:.6g}") for slope in slopes],
-        float(f"{fitted.intercept_[0] - slopes @ mean:.6g}"),
+        float(f"{fitted[-1] - slopes @ mean:.6g}"),
         float(f"{base_rate:.4g}"),
         n_queries,
         neighbours,
     )
+
+
+def _fit_logistic(features: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Slopes and, last, the intercept that `LogisticRegression` of scikit-learn approaches, by Newton's method.
+
+    Importing that takes longer than all the rest of a calibration.
+    """
+    import numpy as np
+
+    X = np.column_stack([features, np.ones(len(features))])
+    ridge, signs = np.append(np.ones(features.shape[1]), 0.0), np.where(answers, 1.0, -1.0)
+
+    def loss(b: np.ndarray) -> float:
+        return float(weights @ np.logaddexp(0, -signs * (X @ b)) + ridge @ b**2 / 2)
+
+    b = np.zeros(len(ridge))
+    loss_now = loss(b)
+    for _ in range(_NEWTON_STEPS):
+        likely = 1 / (1 + np.exp(-np.clip(X @ b, -500, 500)))
+        slope = X.T @ (weights * (likely - answers)) + ridge * b
+        step = np.linalg.solve((X.T * (weights * likely * (1 - likely))) @ X + np.diag(ridge), slope)
+        while (loss_then := loss(b - step)) > loss_now and np.abs(step).max() > _NEWTON_END:
+            step /= 2
+        b, loss_now = b - step, loss_then
+        if np.abs(step).max() <= _NEWTON_END:
+            break
+    return b
 
 
 def _weights_of_ranks(n: int) -> tuple[np.ndarray, np.ndarray]:

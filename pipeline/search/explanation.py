@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.segments import as_stored
+from visterm.pipeline.store.vectors import ALIKE
 
 from .explanation_regions import (
     RegionAnswer,
@@ -121,6 +122,10 @@ class PairExplanation(NamedTuple):
     result_pixels: np.ndarray
 
 
+class NoPlaces(UserError):
+    """Vectors that no part of an image can be told from: imported ones, or of a network without a map."""
+
+
 class _Image(NamedTuple):
     name: str  # as given, or as search prints it
     id: int | None  # of an image of the collection
@@ -190,7 +195,7 @@ def explain_with_pixels(
 
     name = learner or searcher.default_learner()
     if not hasattr(searcher.extractor, "block_vectors"):
-        raise UserError(f"run {searcher.run.name}: its vectors are not made of blocks, which explanations need")
+        raise NoPlaces(f"run {searcher.run.name}: its vectors are not made of blocks, which explanations need")
     model, cells = searcher.blend(name, learned_weight), not hasattr(searcher.extractor, "count")
     pair = [_image(searcher, query), _image(searcher, result)]
     (query_boxes, query_vectors), (result_boxes, result_vectors) = (_blocks(searcher, image) for image in pair)
@@ -277,6 +282,42 @@ def explain_with_pixels(
     return PairExplanation(explanation, pair[0].pixels, pair[1].pixels)
 
 
+def explain_without_pixels(
+    searcher: Searcher, query: Any, result: Any, learner: str, *, reason: str, learned_weight: float | None = None
+) -> Explanation:
+    """As `explain_pair`, where there are no places for the `reason`: the score, and what neighbours add."""
+    read = [searcher.queries(one) for one in (query, result)]
+    for one in read:
+        if one.errors:
+            raise UserError(f"{one.names[0]}: {one.errors[0]}")
+    score = float(searcher.blend(learner, learned_weight).similarity(read[0].Q, read[1].Q)[0, 0])
+    explanation: Any = {
+        "learner": learner,
+        "score": round(score, 6),
+        "sentence": f"Where in the photos the score comes from is not known: {reason}.",
+        "parts": "cell",
+        "positive": _rounded(max(score, 0)),
+        "negative": _rounded(min(score, 0)),
+        "regions": [],
+        "rest": _rounded(score),
+        "pairs": [],
+    }
+    for side, one in zip(("query", "result"), read, strict=True):
+        row = one.rows[0]
+        image = searcher.images[row] if row >= 0 else None
+        path = None if image is None else image.path
+        explanation[side] = {"name": path or one.names[0], "id": None if image is None else image.id, "path": path}
+        explanation[side] |= {"width": 1, "height": 1} | {name: [] for name in _PLACES}
+    if read[1].rows[0] >= 0 and (
+        shared := explain_neighbours(searcher, query, result, learner, learned_weight=learned_weight)
+    ):
+        explanation["neighbours"] = shared
+    return explanation
+
+
+_PLACES = ("boxes", "heat", "cells", "cell_heat", "regions")
+
+
 def _image(searcher: Searcher, given: Any) -> _Image:
     """Read one image, of the collection or from outside."""
     import numpy as np
@@ -325,14 +366,20 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
     try:
         boxes, vectors = searcher.extractor.block_vectors(image.described)
     except (ValueError, ImportError) as error:  # no pixels; a network without cells
-        raise UserError(f"{image.name}: {error}") from None
+        raise NoPlaces(f"{image.name}: {error}") from None
     whole = np.asarray(vectors.astype(np.float64).sum(axis=0)).ravel()  # in single precision, long sums would drift
     stored, allowed = whole, _ROUNDING
-    if isinstance(vectors, np.ndarray):
+    imported = searcher.config.collection.vectors.file is not None
+    if imported and image.vector is not None:
+        cosine = whole @ image.vector / max(float(np.linalg.norm(whole) * np.linalg.norm(image.vector)), 1e-12)
+        if cosine < ALIKE:
+            raise UserError(f"{image.name}: the model makes another vector of it than was imported ({cosine:.2f})")
+        vectors = vectors + ((image.vector - whole) / len(vectors)).astype(np.float32)  # cells sum to what was imported
+    elif isinstance(vectors, np.ndarray):
         stored = as_stored(whole[None], searcher.config.features.precision)[0]
         allowed += 2 * float(np.abs(stored - whole).max())  # a number next to one that float16 rounds the other way
         vectors = vectors + ((stored - whole) / len(vectors)).astype(np.float32)  # they sum to what is searched with
-    if image.vector is not None and np.abs(stored - image.vector).max() > allowed:
+    if not imported and image.vector is not None and np.abs(stored - image.vector).max() > allowed:
         raise UserError(
             f"{image.name} has changed since it was extracted; run 'visterm features --run {searcher.run.name}' first"
         )

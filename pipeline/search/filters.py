@@ -11,19 +11,21 @@ import math
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.fields import FieldsRow, parse_date
+from visterm.pipeline.store.hierarchy import above
 from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     import numpy as np
 
 _CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", re.DOTALL)
+_LISTS = ("people",)  # fields with several values
 _DATE = "date"  # the field that --after and --before are about
 
 
@@ -119,7 +121,7 @@ class Fields:
         columns = {name for row in rows if row is not None for name in (*row.given, *(row.exif if exif else ()))}
         dated = any(row is not None and row.date for row in rows)
         self.names = ([_DATE, "date_source"] if dated else []) + sorted(columns - {_DATE, "date_source"})
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, _Column | _Several] = {}
 
     def date(self, row: int) -> tuple[str, str]:
         """Return when a picture was taken, ISO 8601, and the source of that date (see `names`); both empty: unknown."""
@@ -144,8 +146,11 @@ class Fields:
         column = self._columns.get(condition.field)
         if column is None:  # two threads may both make it, and one is kept
             texts = [self.of(row).get(condition.field, "") for row in range(len(self._rows))]
-            column = self._columns[condition.field] = _Column(texts)
-        return column.passes_date(condition) if condition.field == _DATE else column.passes(condition)
+            column = _Several(texts) if condition.field in _LISTS else _Column(texts)
+            self._columns[condition.field] = column
+        if condition.field == _DATE and isinstance(column, _Column):
+            return column.passes_date(condition)
+        return column.passes(condition)
 
 
 class _Column:
@@ -201,6 +206,28 @@ class _Column:
         return chosen[self.numbers]
 
 
+class _Several:
+    """The values of a field that has several of an image, with ``;`` between them."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        import numpy as np
+
+        parts = [(row, part) for row, text in enumerate(texts) for part in text.split("; ") if text]
+        self._rows = np.array([row for row, _ in parts], np.intp)
+        self._has_value = np.array(texts) != ""
+        self._column = _Column([part for _, part in parts])
+
+    def passes(self, condition: Condition) -> np.ndarray:
+        """Whether a condition holds of a value of each image; != of none of them."""
+        import numpy as np
+
+        unequal = condition.operator == "!="
+        chosen = self._column.passes(condition._replace(operator="=") if unequal else condition)
+        result = np.zeros(len(self._has_value), bool)
+        result[self._rows[chosen]] = True
+        return self._has_value & ~result if unequal else result
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -227,10 +254,11 @@ NO_FILTER = Filter()
 class AlbumRows:
     """The rows of a collection's images by label (`labels`) and by folder (`folders`), the largest album first.
 
-    Images directly in the image directory are in folder "".
+    Images directly in the image directory are in folder "". `within` are the rows of the labels and of what is above
+    them in a hierarchy, whose `parents` are by label: "Europe" has the images of "Paris".
     """
 
-    def __init__(self, images: Sequence[Image]) -> None:
+    def __init__(self, images: Sequence[Image], parents: Mapping[str, Sequence[str]] | None = None) -> None:
         labels, folders = defaultdict(list), defaultdict(list)
         for row, image in enumerate(images):
             folders[os.path.dirname(image.path)].append(row)
@@ -238,14 +266,21 @@ class AlbumRows:
                 labels[label].append(row)
         self.labels = _largest_first(labels)
         self.folders = _largest_first(folders)
+        self.within = self.labels
+        if parents:
+            within = defaultdict(set)
+            for label, rows in labels.items():
+                for name in above(label, parents):
+                    within[name].update(rows)
+            self.within = _largest_first({name: sorted(rows) for name, rows in within.items()})
         self._label_rows: dict[str, np.ndarray] = {}
 
     def rows_of_label(self, label: str) -> np.ndarray:
-        """Rows of the images with a label, in order."""
+        """Rows of the images with a label, or one below it, in order."""
         import numpy as np
 
         if label not in self._label_rows:
-            self._label_rows[label] = np.array(self.labels.get(label, []), np.intp)
+            self._label_rows[label] = np.array(self.within.get(label, []), np.intp)
         return self._label_rows[label]
 
     @cached_property

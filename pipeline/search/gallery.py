@@ -13,6 +13,7 @@ from visterm.pipeline.errors import NothingToSearch, UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
+from visterm.pipeline.store.hierarchy import read_hierarchy
 from visterm.pipeline.store.images import Image, Images, RowOfId
 from visterm.pipeline.store.pictures import read_retagged
 from visterm.pipeline.store.records import fingerprint
@@ -112,7 +113,7 @@ class Gallery:
     @cached_property
     def albums(self) -> AlbumRows:
         """The images by label and by folder."""
-        return AlbumRows(self.images)
+        return AlbumRows(self.images, read_hierarchy(self.run.collection))
 
     def name_index(self, kind: str) -> NameIndex:
         """Return the index of the names of all labels or folders, the largest first, or of all image files."""

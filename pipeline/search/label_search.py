@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration
 from visterm.pipeline.store.models import check_learners, check_trained
+from visterm.pipeline.store.vectors import text_embedder_of
 
 from .answers import Answer, Answers, LabelAnswer, LabelResult, ResultRow
 from .examples import combine
@@ -27,10 +29,14 @@ from .labels import (
 from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
-from .request import OPTIONS, RESULTS, InvalidQuery, LabelSearchOptions, SearchRequest
-from .words import MAX_TEXT, TextLabels, labels_of_text
+from .request import OF_IMAGES, OPTIONS, RESULTS, InvalidQuery, LabelSearchOptions, SearchRequest
+from .words import MAX_MODEL_TEXT, MAX_TEXT, TextLabels, labels_of_text, logistic
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LABELS = 5  # per query, by default
+_FOR_MEAN = 10_000  # images whose mean stands for that of all
 _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
 
 
@@ -43,6 +49,7 @@ class SearchOutcome:
     ranked: dict[int, Ranked]  # best first, by the position of each query that could be read
     calibration: Calibration | str  # how likely results share a label with the query, or why it is not known
     probabilities: dict[int, list[float]] = field(default_factory=dict)  # of these results, where it is known
+    answered_by: str | None = None  # of a text as the query: what answered it, and what counted for nothing
 
 
 class LabelSearcher(RunLearners):
@@ -51,57 +58,83 @@ class LabelSearcher(RunLearners):
     def find_labels(self, labels: Sequence[str], request: SearchRequest, *, evenly: bool = False) -> SearchOutcome:
         """Rank the images for a label, or for several labels together; see `search_label`.
 
-        With `evenly` the scores of each label are standardised over all images first: a label whose scores differ most
-        would decide alone.
+        With `evenly` the scores of several labels become probabilities first, which are multiplied: of the scores
+        themselves, those of the label that differ most would decide alone.
         """
         import numpy as np
 
-        for name in ("example", "region"):
-            if getattr(request, name):
-                raise InvalidQuery(f"{name}: for queries that are images; give an image, or leave it out")
+        _check_no_image(request)
+        if request.text_by is not None:
+            raise InvalidQuery("text_by: for a text as the query; give a text, or leave it out")
         check_learners([] if request.learner is None else [request.learner])
         chosen = request.learner or self.default_learner(of_labels=bool(self.annotators))
         if chosen not in ranking_labels():
             return self._find_as_labelled(labels, replace(request, learner=chosen))
         from visterm.retrieval.stored import part
 
+        if request.learned_weight is not None:
+            raise InvalidQuery(f"learned_weight: {chosen} ranks images for a label by itself; leave it out")
         annotator, name, names = self._annotator(request.learner)
         calibration = self._calibration_for(request, name, is_plain=False)
         check_filter(request.filter, self.gallery)
         numbers = label_numbers(labels, names, name, self.gallery)
         rows = None if request.filter == NO_FILTER else self.gallery.rows_of(request.filter)
-        X = self.X if rows is None or evenly else part(self.X, rows)
-        blocks = [
-            annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers]
-            for i in range(0, X.shape[0], _ROWS_PER_BLOCK)
-        ]
+        X = self.X if rows is None else part(self.X, rows)
         ranked: Ranked = []
-        if blocks:  # otherwise no image passes the filter
-            of_labels = np.concatenate(blocks)  # (n_images, n_labels)
-            if evenly:
-                of_labels = (of_labels - of_labels.mean(axis=0)) / np.maximum(of_labels.std(axis=0), 1e-12)
-                of_labels = of_labels if rows is None else of_labels[rows]  # so that a filter changes no score
+        if X.shape[0]:  # otherwise no image passes the filter
+            of_labels = _label_scores(annotator, X, numbers)
+            if evenly and len(labels) > 1:
+                chances = zip(labels, numbers, of_labels.T, strict=True)
+                of_labels = np.column_stack([self._chances(name, *one) for one in chances])
             scores = of_labels.mean(axis=1)
             order = np.argsort(-scores, kind="stable")
             best = order if rows is None else rows[order]
+            if request.exclude_duplicates:
+                contents = self.images.contents()
+                first = np.sort(np.unique([contents[row] for row in best], return_index=True)[1])
+                order, best = order[first], best[first]
             there = self._first_there(best, request.offset + request.k)[request.offset :]
             ranked = list(zip(best[there].tolist(), scores[order[there]].tolist(), strict=True))
         query = Queries([" + ".join(labels)], self.X[:0], [], [], {}, [None])
         return SearchOutcome(replace(request, learner=name), query, {0: ranked}, calibration)
 
+    def _chances(self, learner: str, label: str, number: int, scores: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the probability that images with these scores have a label, (n_images,)."""
+        import numpy as np
+
+        from visterm.retrieval.stored import part
+
+        def fit() -> tuple[float, float]:
+            images = self.gallery.training_images
+            if not images:  # all were removed since it was trained
+                return 1.0, 0.0
+            rows = np.array([self.place[image.id] for image in images])
+            known = _label_scores(self._loaded(learner).learner, part(self.X, rows), [number])
+            return logistic(known[:, 0], np.array([label in image.labels for image in images]))
+
+        slope, intercept = self._once((f"label {label}", learner), fit)
+        return -np.logaddexp(0, -(slope * scores.astype(np.float64) + intercept))
+
     def _find_as_labelled(self, labels: Sequence[str], request: SearchRequest) -> SearchOutcome:
         """Rank the images by their similarity to the mean of those with each label."""
         check_labels(labels, self.gallery)
-        check_filter(request.filter, self.gallery)
-        name = request.learner or ""
-        self.learner(name)
         means = [self._mean_of(label) for label in labels]
         Q = combine(means, [1.0] * len(means))
-        calibration = self._calibration_for(request, name, is_plain=False)
+        name = request.learner
         which = f"images labelled {one_line(', '.join(labels))[:200]}"
         self._console.say(f"by {name}, similarity to the mean of the {which}: no learner that ranks labels is used")
-        query = Queries([" + ".join(labels)], Q, [0], [-1], {}, [None])
-        return SearchOutcome(request, query, {0: rank(self, Q, [-1], request)[0]}, calibration)
+        return self._find_by_vector(" + ".join(labels), Q, request)
+
+    def _find_by_vector(self, name: str, Q: Any, request: SearchRequest) -> SearchOutcome:
+        """Rank the images for a vector (1, n_features) that is no image's; the request names a learner."""
+        check_filter(request.filter, self.gallery)
+        learner = request.learner or ""
+        self.learner(learner)
+        calibration = self._calibration_for(request, learner, is_plain=False)
+        query = Queries([name], Q, [0], [-1], {}, [None])
+        contents = [""] if request.exclude_duplicates else None
+        (ranked,) = rank(self, Q, [-1], request, contents=contents)
+        return SearchOutcome(request, query, {0: ranked}, calibration)
 
     def _mean_of(self, label: str) -> Any:
         """Mean vector of the images with a label, CSR or dense (1, n_features)."""
@@ -165,7 +198,8 @@ class LabelSearcher(RunLearners):
             One of `annotators`; by default ``default_learner(of_labels=True)``. Where none is trained, or with another
             one of `learners`, images are ranked by their similarity to the mean of those with the label.
         **options
-            ``offset``, ``label``, ``not_label``, ``folder``, ``after``, ``before`` and ``where``, as for `search`.
+            ``offset``, ``exclude_duplicates``, ``label``, ``not_label``, ``folder``, ``after``, ``before`` and
+            ``where``, as for `search`.
 
         Returns
         -------
@@ -186,7 +220,7 @@ class LabelSearcher(RunLearners):
         See `visterm.pipeline.search.words.labels_of_text`. UserError if the text is too long.
         """
         if len(text) > MAX_TEXT:
-            raise UserError(f"a text of {len(text):,} characters; give at most {MAX_TEXT}")
+            raise InvalidQuery(f"a text of {len(text):,} characters; give at most {MAX_TEXT}")
         names = list(self.gallery.albums.labels)
         meant = labels_of_text(text, names)
         if not meant.labels:
@@ -197,23 +231,79 @@ class LabelSearcher(RunLearners):
             )
         return meant
 
+    def find_text(self, text: str, request: SearchRequest) -> SearchOutcome:
+        """Rank the images for a text; see `search_text`."""
+        if not text.strip():
+            raise InvalidQuery("an empty text; give words")
+        by, request = request.text_by, replace(request, text_by=None)
+        if by is None and self.has_text_model:
+            named = len(text) <= MAX_TEXT and labels_of_text(text, self.gallery.albums.labels).labels
+            by = "labels" if named else "model"
+        if by == "model":
+            return self._find_by_text_model(text, request)
+        meant = self.labels_of_text(text)
+        ignored = f"; no labels: {', '.join(meant.unknown)}" if meant.unknown else ""
+        outcome = self.find_labels(meant.labels, request, evenly=True)
+        return replace(outcome, answered_by=f"by the labels {' + '.join(meant.labels)}{ignored}")
+
+    def _find_by_text_model(self, text: str, request: SearchRequest) -> SearchOutcome:
+        """Rank the images by their similarity to the vector that the text model makes of a text.
+
+        By default by cosine: similarities that photos taught know how photos differ, not how words do. They take the
+        mean of the photos, moved by the text.
+        """
+        _check_no_image(request)
+        run = self.run
+        if not self.has_text_model:
+            command = f"visterm features --run {shlex.quote(run.name)} --set features.text_model=text.onnx"
+            raise UserError(f"run {run.name} has no text model; add one: {command}")
+        if len(text) > MAX_MODEL_TEXT:
+            raise InvalidQuery(f"a text of {len(text):,} characters; give at most {MAX_MODEL_TEXT:,}")
+        embedder = text_embedder_of(run, self._text_version)
+        if embedder.n_features_out_ != self.X.shape[1]:
+            raise UserError(
+                f"the text model of run {run.name} gives {embedder.n_features_out_:,} numbers, and its images have "
+                f"{self.X.shape[1]:,}; give the text model of these images: --set features.text_model=text.onnx"
+            )
+        try:
+            Q = self.recent(("text", self._text_version, text), lambda: embedder.transform([text]))
+            cut = f", of its first {embedder.length_} tokens" if embedder.is_cut(text) else ""
+        except (ValueError, ImportError) as error:
+            raise UserError(str(error)) from None
+        request = replace(request, learner=request.learner or "cosine")
+        if request.learner != "cosine":
+            Q = Q + self._once(("mean", "cosine"), self._mean_vector)
+        name = one_line(text)
+        outcome = self._find_by_vector(name if len(name) <= 100 else f"{name[:99]}…", Q, request)
+        return replace(outcome, answered_by=f"by the text model{cut}")
+
+    def _mean_vector(self) -> np.ndarray:
+        """Mean of the images' vectors, (1, n_features); of many some in even steps."""
+        import numpy as np
+
+        from visterm.retrieval.stored import part
+
+        rows = np.unique(np.linspace(0, len(self.images) - 1, min(len(self.images), _FOR_MEAN)).astype(int))
+        return np.asarray(part(self.X, rows).mean(axis=0), np.float32).reshape(1, -1)
+
     def search_text(
         self, text: str, k: int = RESULTS, learner: str | None = None, **options: Unpack[LabelSearchOptions]
     ) -> Answers:
-        """Find the images that fit the labels best that a text names: ``"beach at sunset"``.
+        """Find the images that fit a text best: ``"beach at sunset"``.
 
-        Near spellings are included; other words count for nothing, and are named in a note. The score is the mean of
-        the scores for each label, standardised over the images.
+        Labels of the run that its words name come first, with near spellings; other words then count for nothing, and
+        are named in a note. The score for several labels is the mean logarithm of their probabilities. Where no
+        word names a label, the run's text model makes a vector of the text, which is searched with as that of an
+        image; ``text_by`` chooses one of the two.
 
         Raises
         ------
         UserError
-            No word names a label, the text is longer than 300 characters, or as `search_label`.
+            No word names a label, and there is no text model; the text is empty or too long; or as `search_label`.
         """
-        meant = self.labels_of_text(text)
-        if meant.unknown:
-            self._console.say(f"by {' + '.join(meant.labels)}; no labels: {', '.join(meant.unknown)}")
-        return self._answers(self.find_labels(meant.labels, SearchRequest.of(k, learner, **options), evenly=True))
+        outcome = self.find_text(text, SearchRequest.of(k, learner, **options))
+        self._console.say(outcome.answered_by)
+        return self._answers(outcome)
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[LabelAnswer]:
         """Rank labels for images.
@@ -330,3 +420,18 @@ class LabelSearcher(RunLearners):
             check_trained(self.run, chosen, known)
         loaded = self._loaded(chosen)
         return loaded.learner, chosen, loaded.labels
+
+
+def _label_scores(annotator: Any, X: Any, numbers: Sequence[int]) -> np.ndarray:
+    """Return the scores of images for some labels, (n_images, n_labels)."""
+    import numpy as np
+
+    starts = range(0, X.shape[0], _ROWS_PER_BLOCK)
+    return np.concatenate([annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers] for i in starts])
+
+
+def _check_no_image(request: SearchRequest) -> None:
+    """Refuse options of queries that are images; the weight of the learner is for any, and so is a probability."""
+    for name in OF_IMAGES:
+        if name not in ("learned_weight", "min_probability") and getattr(request, name) != getattr(SearchRequest, name):
+            raise InvalidQuery(f"{name}: for queries that are images; give an image, or leave it out")

@@ -55,7 +55,9 @@ def check_labels(labels: Iterable[str], gallery: Gallery) -> None:
 
 def check_filter(condition: Filter, gallery: Gallery) -> None:
     """Refuse labels, fields and values of a filter that no image has."""
-    check_labels((*condition.label, *condition.not_label), gallery)
+    for label in (*condition.label, *condition.not_label):
+        if label not in gallery.albums.within:
+            raise _unknown(label, list(gallery.albums.within), gallery)
     for on_field in condition.where:
         gallery.fields.passes(on_field)
 

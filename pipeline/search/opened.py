@@ -17,6 +17,7 @@ from visterm.pipeline.store.images import Images, RowOfId
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run, run_at
+from visterm.pipeline.store.vectors import text_version
 
 from .gallery import Gallery
 from .labels import ranking_labels
@@ -71,7 +72,9 @@ class SearchableRun:
         self._trained = {name: inputs for name in TRAINED if (inputs := learner_inputs(run, name, content))}
         self.learners: list[str] = [*self._trained, "cosine"]
         self.annotators: list[str] = ranking_labels(self._trained)
-        self.version: str = fingerprint(content, self.gallery.fingerprint, self._trained)
+        self._text_version = text_version(run)
+        of_texts = [self._text_version] if self._text_version else []
+        self.version: str = fingerprint(content, self.gallery.fingerprint, self._trained, *of_texts)
         if like is not None and like.gallery is self.gallery:
             same = {name for name in self.learners if self._trained.get(name) == like._trained.get(name)}
             self._once.copy_from(like._once, same)
@@ -83,6 +86,11 @@ class SearchableRun:
     def extractor(self) -> Any:
         """What makes vectors of images, loaded when it is first needed; None if the vectors were imported."""
         return self.gallery.extractor
+
+    @property
+    def has_text_model(self) -> bool:
+        """Whether the run has a model that makes vectors of texts."""
+        return bool(self._text_version)
 
     def is_current(self) -> bool:
         """Whether this searcher is up to date: `is_as_on_disk`, and no index in Milvus waits for another try.

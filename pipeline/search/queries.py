@@ -101,7 +101,7 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
             errors[position] = f"run {gallery.run.name} has no image of this id"
         elif "://" in name and not os.path.exists(name):
             errors[position] = f"an address on the web; download the image first: curl -O {shlex.quote(name)}"
-        elif gallery.extractor is None and (copy := gallery.row_of_file(name)) >= 0:
+        elif config.collection.vectors.file is not None and (copy := gallery.row_of_file(name)) >= 0:
             rows[position] = copy
         elif _holds_vectors(name):
             from visterm.features import printable, read_query_vectors

@@ -86,6 +86,8 @@ class LabelSearchOptions(FilterOptions, total=False):
     """Options of a search by label."""
 
     offset: int
+    exclude_duplicates: bool
+    text_by: str | None
 
 
 class SearchOptions(LabelSearchOptions, total=False):
@@ -95,7 +97,6 @@ class SearchOptions(LabelSearchOptions, total=False):
     weight: float
     learned_weight: float | None
     region: str | Sequence[float] | None
-    exclude_duplicates: bool
     min_probability: float | None
 
 
@@ -120,6 +121,12 @@ class Option(NamedTuple):
             return
         bounds = f"of at least {low:g}" if high is None else f"from {low:g} to {high:g}"
         raise InvalidQuery(f"{name} {value:g}: give a number {bounds}")
+
+
+def _text_by(choice: str | None) -> str | None:
+    if choice not in (None, "labels", "model"):
+        raise InvalidQuery(f"text_by: give labels or model, not {choice!r}")
+    return choice
 
 
 def _option(default: Any, kind: type, help: str, command: str = "", **more: Any) -> Any:
@@ -171,6 +178,9 @@ class SearchRequest:
         count. With a region, examples or a weight, duplicates of the query are no longer excluded.
     exclude_duplicates : bool
         Skip images whose bytes equal those of the query or of an earlier result.
+    text_by : str, optional
+        Of a text as the query: "labels" that its words name, or "model", the run's text model; by default labels where
+        a word names one, else the text model.
     min_probability : float, optional
         Only images that share a label with the query with at least this probability, from 0 to 1.
 
@@ -231,6 +241,13 @@ class SearchRequest:
     )
     exclude_duplicates: bool = _option(
         False, bool, "Skip images whose bytes equal those of the query or of an earlier result"
+    )
+    text_by: str | None = _text(
+        "What answers a text: labels that its words name, or model, the text model; default: labels, else model",
+        "What answers --text: labels that its words name, or model, the text model (default: labels, else model)",
+        metavar="labels|model",
+        pattern="^(labels|model)$",
+        read=_text_by,
     )
     min_probability: float | None = _share(
         "Only images that share a label with the query with at least this probability",

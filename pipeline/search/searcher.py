@@ -20,7 +20,7 @@ from .label_search import LabelSearcher, SearchOutcome
 from .labels import check_filter
 from .queries import KnownImage, Queries
 from .rank import Ranked, rank
-from .request import RESULTS, FilterOptions, SearchOptions, SearchRequest
+from .request import RESULTS, FilterOptions, InvalidQuery, SearchOptions, SearchRequest
 
 
 class Searcher(LabelSearcher):
@@ -136,6 +136,8 @@ class Searcher(LabelSearcher):
         If `strict`, the error of a query whose region shows nothing, or whose sum of examples cancels out, is raised,
         not listed.
         """
+        if request.text_by is not None:
+            raise InvalidQuery("text_by: for a text as the query; leave it out")
         name = request.learner or self.default_learner()
         request = request if request.learner == name else replace(request, learner=name)
         self.learner(name)  # a learner that is not trained is refused before any query is read

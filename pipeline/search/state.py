@@ -21,14 +21,14 @@ class DiskState(NamedTuple):
     """The state of a run's files; two states are equal while nothing changes."""
 
     collection: list[Any]  # with its extractor
-    learners: list[Any]
+    learners: list[Any]  # with the text model
 
 
 def disk_state(run: Run) -> DiskState:
     """Read the state of a run from its files' names, times and sizes: some 0.1 ms."""
     catalogue = run.collection / "catalogue.sqlite"
     collection = [catalogue, catalogue.with_name("catalogue.sqlite-wal"), run.extractor / "record.json"]
-    learners: list[Path] = []
+    learners: list[Path] = [run.text_model / "record.json"]
     with contextlib.suppress(OSError):
         for name in sorted(name for name in os.listdir(run.folder / "learners") if "." not in name):  # no checkpoints
             learners += [run.learner(name) / "record.json", run.feedback(name) / "in_force.json"]

@@ -9,14 +9,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .names import fold
 
+if TYPE_CHECKING:
+    import numpy as np
+
 MAX_TEXT = 300  # characters
+MAX_MODEL_TEXT = 10_000  # of a text for a text model, which reads the first tokens
 _WORD = re.compile(r"[^\W_]+")
 _SHORTEST = 5  # letters of a word that may be misspelt
 _CUTOFF = 0.8  # similarity of near spellings, of difflib
+_NEWTON, _SMALL_STEP = 50, 1e-6  # steps at most; the last one
 
 
 class TextLabels(NamedTuple):
@@ -71,3 +76,40 @@ def _at(words: Sequence[str], known: dict[str, str]) -> tuple[int, str | None]:
         if len(part) >= _SHORTEST and (near := difflib.get_close_matches(part, known, n=1, cutoff=_CUTOFF)):
             return size, near[0]
     return 1, None
+
+
+def logistic(scores: np.ndarray, labelled: np.ndarray) -> tuple[float, float]:
+    """Fit the probability of a label by the score for it: slope and intercept of a logistic function.
+
+    As Platt (Probabilistic outputs for support vector machines, 1999) does, whose targets keep a label that its scores
+    part from all others from being certain. The slope is no less than 0.
+
+    Parameters
+    ----------
+    scores : ndarray (n_images,)
+    labelled : ndarray of bool (n_images,)
+        Which images have the label.
+    """
+    import numpy as np
+
+    mean, spread = float(scores.mean()), float(scores.std()) or 1.0
+    A = np.column_stack([(scores.astype(np.float64) - mean) / spread, np.ones(len(scores))])
+    n_labelled = int(labelled.sum())
+    n_others = len(labelled) - n_labelled
+    targets = np.where(labelled, (n_labelled + 1) / (n_labelled + 2), 1 / (n_others + 2))
+
+    def loss(of: np.ndarray) -> float:
+        return float(np.logaddexp(0, A @ of).sum() - targets @ A @ of)
+
+    weights = np.array([1.0, np.log((n_labelled + 0.5) / (n_others + 0.5))])
+    for _ in range(_NEWTON):
+        likely = np.exp(-np.logaddexp(0, -(A @ weights)))
+        curvature = (A * (likely * (1 - likely))[:, None]).T @ A + 1e-9 * np.eye(2)
+        step = np.linalg.solve(curvature, A.T @ (likely - targets))
+        while abs(step).max() > _SMALL_STEP and loss(weights - step) > loss(weights):
+            step /= 2
+        weights = weights - step
+        if abs(step).max() <= _SMALL_STEP:
+            break
+    slope = max(float(weights[0]), 0.0) / spread
+    return slope, float(weights[1]) - slope * mean

@@ -24,6 +24,7 @@ from visterm.pipeline.store.vectors import checksums
 from .dates import read_dates
 from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
+from .text_model import keep_text_model
 from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         extracted = 0
         if kind.any_readable(root):
             extractor = kind.fit(root, console, force=force)
+            keep_text_model(run, console)
             if force:
                 collection.use_extractor("")  # forget what was extracted
             collection.use_extractor(extractor)

@@ -9,26 +9,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from visterm.pipeline.console import Console
+from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import publish, write_text
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.scan import Changes
+from visterm.pipeline.store.vectors import ALIKE
 
 from .extraction import Source
+from .network_vectors import model_settings, model_sha256
 from .vector_kinds import VectorKind
 
 if TYPE_CHECKING:
     from visterm.features import VectorTable
     from visterm.pipeline.config.models import Settings
 
+_LOOKED_FOR, _COMPARED = 1000, 8  # ids whose photos are looked for; photos that the model is tried on
 SEGMENT_BYTES = 64_000_000  # per segment
 
 
 class _PrecomputedVectors(VectorKind):
-    """Vectors made elsewhere, in a table with an id per vector."""
+    """Vectors made elsewhere, in a table with an id per vector; perhaps with the image model that made them.
+
+    The model changes no vector: it embeds other photos and explains results.
+    """
 
     _table: VectorTable  # by scan
     _digests: list[str]
@@ -38,7 +44,13 @@ class _PrecomputedVectors(VectorKind):
         return {"vectors": {"unit": unit}, "features": {"precision": precision}}
 
     def inputs(self) -> Settings:
-        return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
+        inputs: Settings = {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
+        if self.config.features.kind == "onnx":  # not among the settings: no vector depends on it
+            settings, old = model_settings(self.config.features.onnx), self.run.record(self.run.extractor)
+            kept = {} if old is None or old["inputs"].get("onnx") != settings else old["inputs"]
+            sha256 = model_sha256(self.config.features.onnx.model or "") or kept.get("model")
+            inputs |= {"onnx": settings, "model": sha256}
+        return inputs
 
     def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
         from visterm.features import read_vectors
@@ -88,11 +100,45 @@ class _PrecomputedVectors(VectorKind):
         return True
 
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
-        shape = record["inputs"]
+        shape = {name: record["inputs"][name] for name in ("n_features", "dense")}
         with publish(self.run.extractor, record) as folder:
             write_text(folder / "files" / "vectors.json", json.dumps(shape))
+            if self.config.features.kind == "onnx":
+                self._keep_model(folder / "files", root, console)
             record["n_features"] = shape["n_features"]
-            record["content"] = fingerprint(record["config"], shape)
+            record["content"] = fingerprint(record["config"], shape)  # without the model: learners stay up to date
+
+    def _keep_model(self, folder: Path, root: Path, console: Console) -> None:
+        """Check that the model makes the imported vectors, on some photos, and copy it; UserError if it does not."""
+        import numpy as np
+
+        from visterm.features import OnnxEmbedder, silence_decoders
+
+        silence_decoders()
+        unit = self.config.collection.vectors.unit
+        settings = self.config.features.onnx.model_dump() | {"unit": unit}
+        try:
+            embedder = OnnxEmbedder(**settings, max_pixels=self.config.collection.max_pixels).fit()
+            shape, n = self._table.X.shape, embedder.n_features_out_
+            if n != shape[1] or hasattr(self._table.X, "indptr"):
+                raise ValueError(f"{one_line(str(embedder.model))}: gives {n:,} numbers, and vectors have {shape[1]:,}")
+            rows = [row for row, id_ in enumerate(self._table.ids[:_LOOKED_FOR]) if (root / id_).is_file()][:_COMPARED]
+            made = embedder.transform([root / self._table.ids[row] for row in rows])
+            embedder.save(folder)
+        except (ValueError, ImportError) as error:
+            raise UserError(str(error)) from None
+        if not rows:
+            console.say(f"{root}: no photos of the vectors here to compare with those of the model")
+            return
+        stored = self._table.rows(rows, unit=unit)
+        lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(stored, axis=1)
+        cosine = float(np.median((made * stored).sum(axis=1) / np.maximum(lengths, 1e-12)))
+        if cosine < ALIKE:
+            raise UserError(
+                f"{one_line(str(embedder.model))}: its vectors are not those that were imported (cosine {cosine:.2f}, "
+                f"median of {count(len(rows), 'photo')}): set features.onnx.preprocess, layer, pool, resize as then"
+            )
+        console.say(f"the model makes the imported vectors: cosine {cosine:.3f}, median of {count(len(rows), 'photo')}")
 
     def source(self, root: Path) -> Source:
         rows = {id_: row for row, id_ in enumerate(self._table.ids)}

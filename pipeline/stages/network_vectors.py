@@ -18,34 +18,43 @@ from .vector_kinds import _ImageVectors
 
 if TYPE_CHECKING:
     from visterm.features import OnnxEmbedder
-    from visterm.pipeline.config.models import Settings
+    from visterm.pipeline.config.models import OnnxConfig, Settings
+
+
+def model_settings(config: OnnxConfig) -> Settings:
+    """Return the settings of a model that vectors depend on: a preset by its numbers, and not where the model lies."""
+    from visterm.features.presets import mean_and_scale
+
+    settings = config.model_dump(exclude={"model"})  # which its SHA-256 identifies
+    settings["mean"], settings["scale"] = mean_and_scale(
+        settings.pop("preprocess"), settings["mean"], settings["scale"]
+    )
+    if settings["pool"] is None:  # as in runs made before there was one
+        del settings["pool"]
+    return settings
+
+
+def model_sha256(model: str) -> str | None:
+    """Return the SHA-256 of a model; None if the file is not there."""
+    from visterm.features.onnx_files import read_model
+
+    try:
+        return read_model(model).sha256() if os.path.exists(model) else None
+    except ImportError as error:
+        raise UserError(str(error)) from None
+    except ValueError as error:
+        raise UserError(f"{one_line(model)}: {error}") from None
 
 
 class _ModelVectors(_ImageVectors):
     """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
 
     def settings(self) -> Settings:
-        from visterm.features.presets import mean_and_scale
-
-        # The model itself is identified by its SHA-256, wherever it lies; a preset by its numbers.
-        settings = self.config.features.onnx.model_dump(exclude={"model"})
-        settings["mean"], settings["scale"] = mean_and_scale(
-            settings.pop("preprocess"), settings["mean"], settings["scale"]
-        )
-        if settings["pool"] is None:  # as in runs made before there was one
-            del settings["pool"]
-        return {"features": {"kind": "onnx", "onnx": settings, "precision": self.config.features.precision}}
+        features = self.config.features
+        return {"features": {"kind": "onnx", "onnx": model_settings(features.onnx), "precision": features.precision}}
 
     def inputs(self) -> Settings:
-        from visterm.features.onnx_files import read_model
-
-        model = self.config.features.onnx.model or ""
-        try:
-            sha256 = read_model(model).sha256() if os.path.exists(model) else None
-        except ImportError as error:
-            raise UserError(str(error)) from None
-        except ValueError as error:
-            raise UserError(f"{one_line(model)}: {error}") from None
+        sha256 = model_sha256(self.config.features.onnx.model or "")
         old = self.run.record(self.run.extractor) if sha256 is None else None
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
 

@@ -120,4 +120,13 @@ def _problem(run: Run, folder: Path) -> str | None:
             return problem
 
 
-_ARTIFACTS = ("collection", "extractor", "learners/*", "tuning/*", "index/*", "evaluations/*", "feedback/*/[0-9]*")
+_ARTIFACTS = (
+    "collection",
+    "extractor",
+    "text_model",
+    "learners/*",
+    "tuning/*",
+    "index/*",
+    "evaluations/*",
+    "feedback/*/[0-9]*",
+)

@@ -27,6 +27,7 @@ from visterm.pipeline.store.versions import LearnerVersions
 from visterm.pipeline.workers import connected
 
 from .checkpoints import CheckpointCallback
+from .estimators import import_estimators
 from .features import check_features
 from .fitting import (
     LearnerRefused,
@@ -156,6 +157,7 @@ class _Training:
     def __init__(self, run: OpenedRun, name: str, console: Console, *, force: bool, time_limit: float | None):
         from visterm.learners import LEARNERS
 
+        import_estimators()
         self.opened, self.name, self.console = run, name, console
         self.force, self.time_limit = force, time_limit
         self.kind: Any = LEARNERS[TRAINED[name]]

@@ -13,6 +13,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from visterm.pipeline.config.plain import NOT_OF_VISTERMS
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
@@ -232,7 +233,7 @@ class _VistermVectors(_ImageVectors):
 
     def settings(self) -> Settings:
         return {
-            "features": self.config.features.model_dump(exclude={"kind", "precision", "deep", "onnx"}),
+            "features": self.config.features.model_dump(exclude=set(NOT_OF_VISTERMS)),
             "seed": self.config.seed,
         }
 

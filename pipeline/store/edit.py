@@ -13,6 +13,7 @@ from visterm.pipeline.errors import UserError
 
 from .database import Database
 from .fields import enter_fields
+from .hierarchy import enter_hierarchy
 from .label_edits import (
     LABEL_EDITS,
     LabelEdit,
@@ -97,8 +98,9 @@ class EditableCatalogue(ScannedCatalogue):
             encoded = [(path, os.fsencode(path)) for path in paths]
             rows = [(id_, path, old) for path, name in encoded for id_, _, old in self.execute(query, (name,))]
             named = list({*self.known(), *paths}) if table_files(config.collection) else paths
-            read = read_labels(config.collection, _layout(self), self.root, named, set(), strict=False)
+            read = read_labels(config.collection, _layout(self), self.root, named, set(), self.folder, strict=False)
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, rows))
+            enter_hierarchy(self, read.parents)
             enter_fields(self, read.fields, [(id_, path) for id_, path, _ in rows])
             draw_splits(self, config, _layout(self))
         return changes

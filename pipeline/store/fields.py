@@ -60,7 +60,7 @@ def enter_fields(db: Database, fields: dict[str, dict[str, str]], rows: Iterable
     if changed:
         query = "INSERT INTO fields (id, given) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET given = excluded.given"
         db.executemany(query, changed)
-        _note_change(db)
+        note_change(db)
 
 
 def without_exif(db: Database) -> list[tuple[int, str]]:
@@ -77,7 +77,7 @@ def enter_exif(db: Database, fields: Iterable[tuple[int, dict[str, str]]]) -> No
     query = "INSERT INTO fields (id, taken) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET taken = excluded.taken"
     with db.transaction():
         db.executemany(query, [(id_, json.dumps(exif)) for id_, exif in fields])
-        _note_change(db)
+        note_change(db)
 
 
 def read_fields(db: Database) -> dict[int, FieldsRow]:
@@ -101,6 +101,6 @@ def read_fields(db: Database) -> dict[int, FieldsRow]:
     return rows
 
 
-def _note_change(db: Database) -> None:
+def note_change(db: Database) -> None:
     """Count the changes, so that a snapshot of the run knows of one."""
     db["fields"] = (db["fields"] or 0) + 1

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from visterm.pipeline.config.plain import has_tables, tags_of
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 
 from .database import Database
 from .image_names import ImageNames
@@ -41,6 +43,8 @@ class ReadLabels(NamedTuple):
     fields: dict[str, dict[str, str]]  # of a table, by path
     source: str = "the table of vectors"
     warnings: tuple[str, ...] = ()  # of a table: a line per kind of what is not used
+    parents: dict[str, list[str]] = {}  # labels right above a label, where labels have a hierarchy
+    sidecars: frozenset[str] = frozenset()  # paths of the files beside images that labels come from
 
     @property
     def splits(self) -> bool:
@@ -52,7 +56,7 @@ def table_files(config: CollectionConfig) -> list[Path]:
     """List the tables of images and of clicks that a configuration names; UserError for a pattern of no file."""
     files = [] if config.clicks is None else [Path(config.clicks)]
     labels = config.labels if isinstance(config.labels, list) else [config.labels]
-    for name in labels if config.labels not in ("auto", "none") else ():
+    for name in labels if has_tables(config.labels) else ():
         matches = (
             [Path(name)] if os.path.lexists(name) or not glob.has_magic(name) else sorted(map(Path, glob.glob(name)))
         )
@@ -68,14 +72,17 @@ def read_labels(
     root: Path,
     paths: Sequence[str],
     everything: set[str],
+    memory: Path,
     *,
     strict: bool = True,
 ) -> ReadLabels:
-    """Read the labels and fields of images from their folders, or from tables.
+    """Read the labels and fields of images from their folders, from tables, or from tags of their files.
 
-    ``everything`` holds the files below the root. UserError if a table names no image of the collection, unless
-    ``strict`` is false.
+    ``everything`` holds the files below the root, ``memory`` is a folder that remembers the tags of files. UserError if
+    a table names no image of the collection, unless ``strict`` is false: then ``paths`` are not all images.
     """
+    if tags := tags_of(config.labels):
+        return load("keywords")(tags, root, paths, memory, whole=strict)
 
     @functools.cache  # one dictionary per class: it may have many images
     def of_class(label: str | None) -> dict[str, float] | None:

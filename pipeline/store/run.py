@@ -73,6 +73,7 @@ class Run:
         self.name = folder.name
         self.collection = folder / "collection"  # catalogue and segments
         self.extractor = folder / "extractor"  # palette, codebook and idf, or what takes their place
+        self.text_model = folder / "text_model"  # what makes vectors of texts, if the run has it
         self.marks = folder / "feedback.sqlite"  # relevance marks
         self.label_edits = folder / "label_edits.sqlite"  # labels that people added and removed
         self.different = folder / "different.sqlite"  # duplicates that people said are different pictures

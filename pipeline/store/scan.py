@@ -17,6 +17,7 @@ from visterm.pipeline.errors import UserError
 
 from .database import Database, Known, gc_paused
 from .fields import enter_fields
+from .hierarchy import enter_hierarchy
 from .label_edits import catch_up
 from .labels import ReadLabels, enter_labels, read_labels, table_files
 from .manifests import has_value
@@ -106,8 +107,6 @@ class ScannedCatalogue(Database):
         rest = [path for path in others if os.path.realpath(root / path) not in real]
         unused = sorted(set(config.collection.exclude) - set(matched.values()))
         changes = Changes(
-            n_others=len(rest),
-            other=rest[0] if rest else "",
             excluded=len(matched),
             system=tuple(path for path, reason in names.items() if reason == SYSTEM_FOLDER),
             warnings=tuple(f"collection.exclude: nothing matches {pattern!r}" for pattern in unused),
@@ -135,7 +134,9 @@ class ScannedCatalogue(Database):
             _rename_enclosed(self, root)
             known = self.known()
             outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
-            read = read_labels(config.collection, layout, root, [*paths, *outside], everything)
+            read = read_labels(config.collection, layout, root, [*paths, *outside], everything, self.folder)
+            rest = [path for path in rest if path not in read.sidecars]
+            changes.n_others, changes.other = len(rest), rest[0] if rest else ""
             labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
             self._note(root, read, layout, paths, rest, changes)
             compare_files(self, root, paths, known, changes, read_pixels=read_pixels)
@@ -154,6 +155,7 @@ class ScannedCatalogue(Database):
                 changes.removed = sum(old.status != "skipped" for old in gone)
                 self.bury([old.id for old in gone])
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, labels, _living(self, known, last)))
+            enter_hierarchy(self, read.parents)
             enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, known, last)))
             assign_splits(self, config, layout, by_table=read.splits)
             _reconsider(self, config.collection.max_pixels)
@@ -194,7 +196,7 @@ class ScannedCatalogue(Database):
                 line = f"{count(n_missing, 'label')} without a value, such as nan; skipped"
                 read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
             else:
-                read = read_labels(config.collection, layout, root, ids, set(ids))
+                read = read_labels(config.collection, layout, root, ids, set(ids), self.folder)
             self._note(root, read, layout, ids, (), changes)
             new = []
             for path, digest in zip(ids, digests, strict=True):
@@ -217,6 +219,7 @@ class ScannedCatalogue(Database):
                 "INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new
             )
             changes.relabelled = sum(id_ <= last for id_ in enter_labels(self, read.labels, _living(self, {}, 0)))
+            enter_hierarchy(self, read.parents)
             enter_fields(self, read.fields, ((id_, path) for id_, path, _ in _living(self, {}, 0)))
             assign_splits(self, config, layout, by_table=read.splits)
             self["root"] = os.fsencode(root)

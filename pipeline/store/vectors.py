@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from visterm.features import VistermExtractor
     from visterm.features.onnx_embedder import OnnxEmbedder
+    from visterm.features.text_embedder import TextEmbedder
     from visterm.features.weights import VistermWeights
 
+ALIKE = 0.9  # cosine of an imported vector and of that of its model: exporters and decoders differ
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
 IN_MEMORY = 500_000_000  # bytes as float32 of vectors that a search holds in memory, where they are stored as float16
 BY_ROWS = 100_000_000  # bytes as float32 of dense vectors, from which they stay on disk for work that reads some rows
@@ -56,14 +58,14 @@ def _opened(files: Path, read: Callable[[Path], Any]) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
-    """Load the saved extractor of a version, and cache the last one; None for imported vectors."""
+    """Load the saved extractor of a version, and cache the last one; None for imported vectors without a model."""
     from visterm import features
 
     def read(files: Path) -> Any:
-        if (files / "vectors.json").exists():
-            return None
         if (files / "embedder.json").exists():
             return features.OnnxEmbedder.load(files)
+        if (files / "vectors.json").exists():
+            return None
         return features.VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
 
     return _opened(files, read)
@@ -84,19 +86,40 @@ def load_weights(files: Path, version: str) -> VistermWeights | None:
 
 
 def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | OnnxEmbedder | None:
-    """Load the extractor of a run, whose ``transform`` turns images into vectors; None for imported vectors.
+    """Load the extractor of a run, whose ``transform`` turns images into vectors.
 
-    UserError if it is no longer the one with the fingerprint `content`.
+    None for imported vectors without a model. UserError if it is no longer the one with the fingerprint `content`.
     """
     version = extractor_content(run)
-    extractor = load_extractor((run.extractor / "files").absolute(), version)
+    inputs = (run.record(run.extractor) or {}).get("inputs", {})  # with the model of imported vectors
+    extractor = load_extractor((run.extractor / "files").absolute(), fingerprint(version, inputs))
     if content is not None and not content == version == extractor_content(run):
         raise UserError(f"the vectors of run {run.name} were made again after it was opened; reopen the run")
     return extractor
 
 
+@functools.lru_cache(maxsize=1)
+def _load_text_embedder(files: Path, version: str) -> TextEmbedder:
+    from visterm.features import TextEmbedder
+
+    return _opened(files, TextEmbedder.load)
+
+
+def text_version(run: Run) -> str:
+    """Return the fingerprint of a run's text model; empty if it has none."""
+    record = run.record(run.text_model)
+    return "" if record is None else fingerprint(record["config"], record["inputs"])
+
+
+def text_embedder_of(run: Run, version: str) -> TextEmbedder:
+    """Load the text model of a run, and cache the last one; UserError if it is no longer of this `text_version`."""
+    if version != text_version(run):
+        raise UserError(f"the text model of run {run.name} was changed after it was opened; reopen the run")
+    return _load_text_embedder((run.text_model / "files").absolute(), version)
+
+
 def is_imported(run: Run) -> bool:
-    """Whether the vectors of a run were imported, so that nothing makes vectors of images."""
+    """Whether the vectors of a run were imported, though a model may be there that makes vectors of others."""
     return _opened((run.extractor / "files").absolute(), lambda files: (files / "vectors.json").exists())
 
 

@@ -51,7 +51,7 @@ def pixels_to_query(embedder: OnnxEmbedder, similarity: bytes, *, rounded: bool)
     if sum(path.stat().st_size for path in file.weights.values()) > _MOST_BYTES:
         raise ValueError(f"an ONNX file holds 2 GB at most, and the weights of {embedder.model} are larger")
     layer = described["layer"]
-    data = with_output(file.parsed(), layer, image.name if several else None)
+    data = with_output(file.parsed(), layer, *([image.name] if several else []))
     (output,) = (one for one in open_session(file, data).get_outputs() if one.name == layer)
     network = onnx.load_from_string(data)
     del network.graph.output[:]

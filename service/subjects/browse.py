@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.search.filters import covers
 from visterm.pipeline.search.words import labels_of_text
+from visterm.service.responses import next_offset
 from visterm.service.schemas import FilterRequest, ImagesRequest
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, get
@@ -40,6 +41,7 @@ class Suggestions(TypedDict):
         list[str],
         Field(description="Labels that the words of the text name; none where the text is the name of one label"),
     ]
+    text_model: Annotated[bool, Field(description="Whether the run has a text model, which takes any words")]
 
 
 class Album(NamedAlbum):
@@ -52,6 +54,7 @@ class AlbumsAnswer(TypedDict):
     """Labels or folders."""
 
     total: int
+    next: Annotated[int | None, Field(description="Offset of the next page; null: this is the last one")]
     same_as_labels: Annotated[bool, Field(description="Each folder holds exactly the images of one label")]
     albums: list[Album]
 
@@ -131,6 +134,7 @@ class BrowseSubject(Subject):
             "folders": named("folder", albums.folders) if with_folders else [],
             "images": [self.service.image_summary(snapshot, row) for row in rows[:limit]],
             "words": [] if kind != "all" or text in albums.labels else labels_of_text(text, albums.labels).labels,
+            "text_model": kind == "all" and bool(text) and snapshot.searcher.has_text_model,
         }
 
     @get("/api/albums", "collection")
@@ -153,6 +157,7 @@ class BrowseSubject(Subject):
             names = [names[i] for i in gallery.name_index(kind).search(text, len(names))]
         return {
             "total": len(names),
+            "next": next_offset(offset, limit, len(names)),
             "same_as_labels": kind == "folder" and gallery.albums.are_alike,
             "albums": [
                 {

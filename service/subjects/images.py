@@ -29,6 +29,7 @@ from visterm.pipeline.store.catalogue import Excluded
 from visterm.pipeline.store.files import write_text
 from visterm.pipeline.store.images import Image
 from visterm.service.parts import ServiceParts
+from visterm.service.responses import JsonResponse, next_offset
 from visterm.service.schemas import (
     BEHIND,
     MAX_COLUMNS,
@@ -102,9 +103,21 @@ class ImageSubject(Subject):
         self._removals = _read_removals(self._removals_file)  # by token, oldest first
 
     @get("/api/images", "collection")
-    def images(self, request: Annotated[ImagesRequest, Query()]) -> list[ImageSummary]:
-        """List images in order of path or of addition, some random ones, or those with given ids."""
-        return self.listed(self.service.snapshot, request)
+    def images(self, http: Request, request: Annotated[ImagesRequest, Query()]) -> list[ImageSummary]:
+        """List images in order of path or of addition, some random ones, or those with given ids.
+
+        Of a list in order, the header X-Total-Count has the number of all, and Link the address of the next page.
+        """
+        snapshot = self.service.snapshot
+        answer: Any = self.listed(snapshot, request)
+        if request.ids is None and request.sample is None:
+            total = len(_rows(snapshot, request))
+            headers = {"X-Total-Count": str(total)}
+            if (following := next_offset(request.offset, request.limit, total)) is not None:
+                query = http.url.include_query_params(offset=following).query
+                headers["Link"] = f'<?{query}>; rel="next"'
+            answer = JsonResponse(answer, headers=headers)
+        return answer
 
     def listed(self, snapshot: Snapshot, request: ImagesRequest) -> list[ImageSummary]:
         """List images of a snapshot; ids of removed ones are skipped."""

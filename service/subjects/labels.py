@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Annotated, Literal
 
 from fastapi import Query
 from pydantic import Field
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
@@ -96,6 +98,15 @@ class LabelSubject(Subject):
     def last_edit(self) -> LastLabelEdit:
         """Say what undoing would undo: the last step of edits of this page, another one, or the command."""
         return {"last": self._last_step()}
+
+    @get("/api/labels.csv", "labels")
+    def export(self) -> Response:
+        """Return all labels in effect, as edited, as the CSV table of `visterm label export`."""
+        text = io.StringIO()
+        LabelEditor(self.service.run).export(text)
+        headers = {"Content-Disposition": 'attachment; filename="labels.csv"'}
+        data = text.getvalue().encode("utf-8", "surrogateescape")
+        return Response(data, media_type="text/csv; charset=utf-8", headers=headers)
 
     @get("/api/concept", "labels")
     def concept(

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.service.jobs import Job
 from visterm.service.parts import ServiceParts
+from visterm.service.responses import next_offset
 from visterm.service.schemas import MAX_LISTED_LABELS, MAX_SELECTED, Body, ImageId, Name
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
@@ -100,6 +101,7 @@ class AlikeGroups(TypedDict):
     """Groups of images that look alike."""
 
     total: int
+    next: Annotated[int | None, Field(description="Offset of the next page; null: this is the last one")]
     last: Annotated[DifferentStep | None, Field(description="What POST /api/alike/undo would undo")]
     removed: LastRemoval | None
     groups: list[AlikeGroup]
@@ -125,6 +127,7 @@ class LabelsToCheck(TypedDict):
     """Images that fit their labels badly, the worst first."""
 
     total: int
+    next: Annotated[int | None, Field(description="Offset of the next page; null: this is the last one")]
     entries: list[LabelToCheck]
 
 
@@ -275,6 +278,7 @@ class MapSubject(Subject):
 
         return {
             "total": len(groups),
+            "next": next_offset(offset, limit, len(groups)),
             "last": self._last()["last"],
             "removed": self.subjects.of(ImageSubject).last_removal(),
             "groups": [
@@ -338,7 +342,7 @@ class MapSubject(Subject):
             row = snapshot.searcher.place[entry["id"]]
             fields = {name: value for name, value in entry.items() if name != "id"}
             shown.append(fields | {"image": self.service.image_summary(snapshot, row)})
-        return {"total": len(entries), "entries": shown}
+        return {"total": len(entries), "next": next_offset(offset, limit, len(entries)), "entries": shown}
 
     def _doubts(self, snapshot: Snapshot) -> list[dict[str, Any]]:
         """Return the labels to check that images still have, and that nobody confirmed."""

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.answers import LabelResult
-from visterm.pipeline.search.explanation import Explanation, explain_with_pixels
+from visterm.pipeline.search.explanation import Explanation, NoPlaces, explain_with_pixels, explain_without_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.search.label_search import SearchOutcome
@@ -29,6 +29,7 @@ from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.request import OPTIONS, SearchRequest
 from visterm.service.batching import MicroBatcher, available_cores
 from visterm.service.parts import ServiceParts, listed
+from visterm.service.responses import next_offset
 from visterm.service.schemas import (
     ColumnsRequest,
     ImageId,
@@ -89,6 +90,7 @@ class SearchResponse(TypedDict):
     version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
     seconds: float
     n_searched: int
+    next: Annotated[int | None, Field(description="Offset of the results after these; null: these are the last")]
     unlike: Annotated[
         bool, Field(description="Whether the best score is lower than images of the collection usually get")
     ]
@@ -96,6 +98,9 @@ class SearchResponse(TypedDict):
         float | None, Field(description="Probability of two images drawn at random; null: none is known")
     ]
     no_probability: Annotated[str | None, Field(description="Why no probability is known")]
+    answered_by: NotRequired[
+        Annotated[str | None, Field(description="Of a text: the labels that its words name, or the text model")]
+    ]
     results: list[SearchResult]
 
 
@@ -133,13 +138,14 @@ class SearchSubject(Subject):
 
     @get("/search", "search")
     async def search(self, request: Annotated[SearchParameters, Query()]) -> list[SearchResponse]:
-        """Search with exactly one of: id, upload, query_label, text. The URL can be shared."""
-        _check_one_query(request, "id, upload, query_label, text", request.query_label, request.text)
+        """Search with exactly one of: id, path, upload, query_label, text. The URL can be shared."""
+        _check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
         return [await self._search(request)]
 
     async def _search(self, parameters: SearchParameters) -> SearchResponse:
         """Search without a file."""
         snapshot, request = self.service.snapshot, parameters.request
+        parameters = self._by_id(snapshot, parameters)
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
         has_index = snapshot.searcher.has_index(parameters.learner or snapshot.default_learner)
         is_plain = request == SearchRequest(request.k, request.learner, offset=request.offset)
@@ -150,23 +156,25 @@ class SearchSubject(Subject):
     @get("/search/columns", "search")
     def search_columns(self, request: Annotated[ColumnsRequest, Query()]) -> Columns:
         """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
-        _check_one_query(request, "id, upload, query_label, text", request.query_label, request.text)
+        _check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
         snapshot = self.service.snapshot
-        outcome = self._find(snapshot, request, None)
+        outcome = self._find(snapshot, self._by_id(snapshot, request), None)
         columns: Any = self.service.columns(snapshot, outcome.ranked[0], outcome.request.learner)
+        if outcome.answered_by:
+            columns["answered_by"] = outcome.answered_by
         if 0 in outcome.probabilities:
             columns["probabilities"] = outcome.probabilities[0]
         return columns | self._upload_fields(request.upload)
 
     @post("/search", "search", writes=False)
     async def search_upload(self, http: Request, form: Annotated[UploadSearchRequest, _UPLOAD]) -> list[SearchResponse]:
-        """Search with exactly one of: an uploaded image (form field file), id, upload, query_label, text.
+        """Search with exactly one of: an uploaded image (form field file), id, path, upload, query_label, text.
 
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, SearchParameters)
         names, given = (
-            "id, upload, query_label, text, or a file in a POST",
+            "id, path, upload, query_label, text, or a file in a POST",
             (request.query_label, request.text, form.file),
         )
         _check_one_query(request, names, *given)
@@ -184,13 +192,14 @@ class SearchSubject(Subject):
 
     @post("/annotate", "search", writes=False)
     async def annotate(self, http: Request, form: Annotated[UploadImageRequest, _UPLOAD]) -> AnnotationResponse:
-        """Find labels, best first, for exactly one of: an uploaded image (multipart field file), id, upload.
+        """Find labels, best first, for exactly one of: an uploaded image (multipart field file), id, path, upload.
 
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, ImageRequest)
-        _check_one_query(request, "id, upload, file", form.file)
+        _check_one_query(request, "id, path, upload, file", form.file)
         service, snapshot = self.service, self.service.snapshot
+        request = self._by_id(snapshot, request)
 
         def labels(query: Queries) -> AnnotationResponse:
             learner = request.learner
@@ -209,26 +218,37 @@ class SearchSubject(Subject):
         self,
         result: Annotated[ImageId, Query()],
         id: Annotated[ImageId | None, Query()] = None,
+        path: Annotated[Name | None, Query(description="The query by its path")] = None,
         upload: Annotated[Sha256 | None, Query()] = None,
         learner: Annotated[Name | None, Query()] = None,
         learned_weight: Annotated[Learned | None, Query()] = None,
         teachers: Annotated[int, Query(ge=0, le=50)] = 0,
         format: Annotated[Literal["json", "png"], Query()] = "json",
     ) -> ExplanationAnswer:
-        """Explain the score of a result for exactly one of: id, upload.
+        """Explain the score of a result for exactly one of: id, path, upload.
 
         A score is exactly the sum of the contributions of pairs of blocks. With `teachers` also of pairs of training
         images: so many of those that raise the score are listed, and as many of those that lower it.
         """
-        _check_one_query(ImageRequest(id=id, upload=upload), "id, upload")
+        _check_one_query(ImageRequest(id=id, path=path, upload=upload), "id, path, upload")
         service, snapshot = self.service, self.service.snapshot
+        id = id if path is None else service.id_of(snapshot, path)
         name = service.learner(snapshot, learner)
         for image_id in (id, result):
             if image_id is not None:
                 service.image(snapshot, image_id)
         query = id if upload is None else service.upload_pixels(upload)
-        explanation = explain_with_pixels(snapshot.searcher, query, result, name, learned_weight=learned_weight)
-        answer: Any = explanation.data
+        answer: Any
+        searcher = snapshot.searcher
+        try:
+            explanation = explain_with_pixels(searcher, query, result, name, learned_weight=learned_weight)
+        except NoPlaces as error:
+            if format == "png":
+                raise
+            reason = service.public(str(error))
+            answer = explain_without_pixels(searcher, query, result, name, reason=reason, learned_weight=learned_weight)
+        else:
+            answer = explanation.data
         if format == "png":
             file = io.BytesIO()
             with self._drawing:
@@ -252,6 +272,12 @@ class SearchSubject(Subject):
             answer["query"]["name"] = "upload"
         answer["version"] = snapshot.searcher.version
         return answer
+
+    def _by_id(self, snapshot: Snapshot, request: R) -> R:
+        """Name the query of a request by its id where it is named by its path."""
+        if request.path is None:
+            return request
+        return request.model_copy(update={"id": self.service.id_of(snapshot, request.path), "path": None})
 
     def search_one(
         self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None = None
@@ -288,12 +314,14 @@ class SearchSubject(Subject):
     def _find(self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None) -> SearchOutcome:
         """Search for the query of a request."""
         request, searcher = parameters.request, snapshot.searcher
-        if parameters.query_label is not None or parameters.text is not None:
+        if parameters.text is not None:
+            if request.learner is not None:
+                self.service.learner(snapshot, request.learner)
+            return searcher.find_text(parameters.text, request)
+        if parameters.query_label is not None:
             if searcher.annotators:  # otherwise by the photos with the label
                 request = replace(request, learner=_annotator(snapshot, request.learner))
-            if parameters.text is not None:
-                return searcher.find_labels(searcher.labels_of_text(parameters.text).labels, request, evenly=True)
-            return searcher.find_labels([parameters.query_label or ""], request)
+            return searcher.find_labels([parameters.query_label], request)
         query = query or self.service.query(snapshot, parameters.id, parameters.upload)
         (name,), examples = query.names, []
         for image, weight in request.example:
@@ -326,6 +354,7 @@ class SearchSubject(Subject):
                     "version": searcher.version,
                     "seconds": seconds,
                     "n_searched": n_searched,
+                    "next": None if len(ranked) < request.k else next_offset(request.offset, request.k, n_searched),
                     "unlike": plain and snapshot.is_unlike(learner, ranked),
                     "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
                     "no_probability": calibration if isinstance(calibration, str) else None,
@@ -343,6 +372,8 @@ class SearchSubject(Subject):
                     ],
                 }
             )
+            if outcome.answered_by:
+                responses[-1]["answered_by"] = outcome.answered_by
         return responses
 
     def _upload_fields(self, upload: str | None) -> UploadFields:
@@ -365,7 +396,7 @@ def _annotator(snapshot: Snapshot, name: str | None) -> str:
 
 def _check_one_query(request: ImageRequest, names: str, *others: Any) -> None:
     """Check that a request has exactly one query."""
-    if sum(query is not None for query in (request.id, request.upload, *others)) != 1:
+    if sum(query is not None for query in (request.id, request.path, request.upload, *others)) != 1:
         raise HTTPException(422, f"give exactly one of: {names}")
 
 

@@ -31,6 +31,23 @@ class TestMeanAveragePrecision:
         assert mean_average_precision(scores, relevant, np.array([0, 1])) == 1.0
         assert mean_average_precision(scores, relevant & False, np.array([0, 1])) == 0.0
 
+    @pytest.mark.parametrize("few", [0, 5, 500])  # by sorting, by both ways, by counting
+    def test_it_is_that_of_the_ranking(self, few, monkeypatch):
+        monkeypatch.setattr(validation, "_FEW_RELEVANT", few)
+        rng = np.random.default_rng(few)
+        scores = rng.integers(0, 9, (20, 60)).astype(np.float32)  # many ties
+        relevant, own = rng.random((20, 60)) < rng.choice([0, 0.02, 0.1, 1], (20, 1)), rng.permutation(60)[:20]
+        for row, query, hits, measured in zip(scores, own, relevant, precisions(scores, relevant, own), strict=True):
+            ranked = hits[[image for image in np.argsort(-row, kind="stable") if image != query]]
+            ranks = 1 + np.flatnonzero(ranked)
+            expected = [sum((i + 1) / rank for i, rank in enumerate(ranks)) / max(1, len(ranks)), ranked[0]]
+            assert measured.tolist() == (expected if len(ranks) else [np.nan] * 2) or np.isnan(measured).all()
+            assert np.isnan(measured).any() == (len(ranks) == 0)
+
+    def test_a_score_that_is_no_number_ranks_last(self):
+        scores = np.array([[9.0, np.nan, 1.0, 0.5]])
+        assert mean_average_precision(scores, np.array([[False, True, False, False]]), np.array([0])) == 1 / 3
+
 
 class TestSplit:
     y = np.repeat(["a", "b", "c", "d"], [20, 5, 3, 1])

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from running import refused
 
 from visterm.service import bodies, middleware
 from visterm.service.subjects.search import SearchSubject
@@ -64,6 +65,73 @@ def test_requests_of_other_sites(client):
         client.check_error(client.post("/search?id=1", headers=headers), 403, "another site")
     for headers in ({"Origin": here}, {"Sec-Fetch-Site": "same-origin"}, {}):
         assert client.post("/search?id=1", headers=headers).status_code == 200
+
+
+APP = "https://app.example"
+
+
+def test_pages_of_named_origins_use_the_api(made, serving):
+    settings = {"cors_origins": (APP, "http://localhost:3000")}
+    other = {"Origin": APP, "Sec-Fetch-Site": "cross-site"}
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with serving(made, token="tell nobody", settings=settings) as client:
+        preflight = client.options("/search", headers=other | asked)  # without the token, as browsers send it
+        assert (preflight.status_code, preflight.content) == (204, b"")
+        assert preflight.headers["access-control-allow-origin"] == APP
+        assert preflight.headers["access-control-allow-headers"] == "Authorization, Content-Type"
+        assert "POST" in preflight.headers["access-control-allow-methods"]
+        assert "access-control-allow-credentials" not in preflight.headers
+        refused = client.get("/api/run", headers=other)
+        client.check_error(refused, 401, "Bearer")
+        assert refused.headers["access-control-allow-origin"] == APP  # so that the page can read why
+        bearer = other | {"Authorization": "Bearer tell nobody"}
+        for answer in (client.get("/search?id=1", headers=bearer), client.post("/search?id=1", headers=bearer)):
+            assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, APP)
+            assert "Origin" in answer.headers["vary"]
+            assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
+        for origin in (
+            "https://evil.example",
+            "https://app.example.evil",
+            "https://sub.app.example",
+            "null",
+            APP + ":444",
+        ):
+            strange = bearer | {"Origin": origin}
+            answer = client.get("/search?id=1", headers=strange)
+            assert "access-control-allow-origin" not in answer.headers
+            assert "Origin" in answer.headers["vary"]
+            client.check_error(client.post("/search?id=1", headers=strange), 403, "another site")
+            assert client.options("/search", headers=strange | asked).headers.get("access-control-allow-origin") is None
+    with serving(made, settings=settings) as client:
+        client.check_error(client.get("/health", headers=other | {"Host": "evil.example"}), 421, "localhost")
+        client.check_error(client.options("/search", headers=other | asked | {"Host": "evil.example"}), 421)
+
+
+@pytest.mark.parametrize(
+    ("origin", "kept"),
+    [
+        ("https://App.Example", APP),
+        ("https://app.example:443", APP),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("*", None),
+        ("null", None),
+        ("app.example", None),
+        ("https://app.example/", None),
+        ("https://*.example", None),
+        ("https://user@app.example", None),
+        ("https://app.example:", None),
+        ("https://app.example:x", None),
+        ("file:///tmp", None),
+        ("", None),
+    ],
+)
+def test_an_origin_is_a_scheme_and_a_host(origin, kept):
+    if kept is not None:
+        assert middleware.checked_origin(origin) == kept
+        return
+    with pytest.raises(ValueError, match="is no origin: give scheme and host alone"):
+        middleware.checked_origin(origin)
 
 
 def test_security_headers(client):
@@ -172,3 +240,8 @@ def test_invalid_and_long_json_bodies(client):
     headers = {"Content-Type": "application/json"}
     client.check_error(client.post("/marks", content=b"{", headers=headers), 422)
     client.check_error(client.post("/marks", content=b" " * 100_000, headers=headers), 413, "65,536 bytes")
+
+
+def test_the_command_checks_origins(finished):
+    told = refused("serve", "--cors-origin", "https://app.example/", cwd=finished)
+    assert "--cors-origin: 'https://app.example/' is no origin" in told

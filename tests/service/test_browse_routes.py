@@ -48,7 +48,7 @@ def test_suggestions(client, photos):
         assert client.get("/api/suggest", params={"q": text}).json()["images"][0]["id"] == number
     assert client.get("/api/suggest", params={"q": MARKUP}).json()["images"][0]["path"] == f"fig/{MARKUP}.jpg"
     nothing = client.get("/api/suggest", params={"q": "no such name"}).json()
-    assert nothing == {"labels": [], "folders": [], "images": [], "words": []}
+    assert nothing == {"labels": [], "folders": [], "images": [], "words": [], "text_model": False}
     assert client.get("/api/suggest", params={"q": "figs and a plumm"}).json()["words"] == ["fig", "plum"]
     assert client.get("/api/suggest", params={"q": "fig"}).json()["words"] == []
     assert client.get("/api/suggest", params={"q": "x" * 301}).status_code == 422

@@ -189,3 +189,18 @@ def test_an_archive_has_each_photo_once_and_names_no_folder_of_the_machine(own, 
         answer = client.post("/images/download", data={"ids": f"{inside},0{inside},{added}"})
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert sorted(archive.namelist()) == sorted(["pear/1.jpg", f"{added}-other.jpg"])
+
+
+def test_a_list_has_its_total_and_the_address_of_the_next_page(client):
+    seen, address = [], "/api/images?limit=8&label=plum&label=pear"
+    while address:
+        answer = client.get(address)
+        assert answer.headers["x-total-count"] == "13"
+        seen += [image["id"] for image in answer.json()]
+        following = answer.links.get("next")
+        address = following and f"/api/images{following['url']}"
+    assert len(seen) == len(set(seen)) == 13
+    assert "x-total-count" not in client.get("/api/images?sample=3").headers
+    first = client.get("/api/albums?limit=2").json()
+    assert (first["total"], first["next"]) == (3, 2)
+    assert client.get("/api/albums?limit=2&offset=2").json()["next"] is None

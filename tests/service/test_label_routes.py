@@ -31,6 +31,18 @@ def test_edits_are_searched_at_once_and_undone(own, serving, photos):
             client.check_error(refused, 409, message)
 
 
+def test_all_labels_are_a_table(own, serving, photos):
+    with serving(own) as client:
+        edits = [change(photos.id("plum/0.jpg"), label, "add") for label in ("=ripe", "ü, x")]
+        client.post("/api/labels", json={"edits": edits})
+        answer = client.get("/api/labels.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="labels.csv"'
+    rows = answer.content.decode().splitlines()
+    assert rows[0] == "path,label"
+    assert {"plum/0.jpg,'=ripe", 'plum/0.jpg,"ü, x"', "plum/0.jpg,plum", "fig/0.jpg,fig"} <= {*rows}
+
+
 def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photos, draw_overview):
     plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
     draw_overview(own, [(plum, "plum"), (fig, "fig")])

@@ -238,6 +238,10 @@ def test_home_shows_what_there_is_and_each_page_has_an_address(page):
     page.get_by_role("link", name="See all").click()
     expect(page.locator("#added .tile").first).to_have_attribute("aria-setsize", "76")
     page.goto("?view=albums")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Labels as CSV").click()
+    assert download.value.suggested_filename == "labels.csv"
+    no_overflow(page)
     page.get_by_role("searchbox", name="Filter labels").fill("fi")
     expect(page.locator("#albums .album")).to_have_count(1)
     page.locator("#albums .album").click()

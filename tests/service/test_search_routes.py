@@ -65,7 +65,7 @@ def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, mon
 def test_columns_of_searches_and_of_images(client, photos):
     columns = client.get("/search/columns", params={"id": photos.id("pear/0.jpg"), "label": "fig"}).json()
     assert len(columns["ids"]) == len(columns["scores"]) == 6
-    client.check_error(client.get("/search/columns"), 422, "give exactly one of: id, upload, query_label")
+    client.check_error(client.get("/search/columns"), 422, "give exactly one of: id, path, upload, query_label")
     wanted = {"label": ["fig", "plum"], "not_label": "fig", "order": "recent"}
     images = client.get("/api/images", params={**wanted, "limit": 200}).json()
     assert {image["labels"][0] for image in images} == {"plum"}
@@ -115,6 +115,30 @@ def test_upload_answers_as_searcher_does_and_can_be_asked_again(client, photos):
     assert from_parameters[0]["results"] == answer["results"]
 
 
+def test_images_are_named_by_their_paths(client, photos):
+    number = photos.id("plum/1.jpg")
+    for address in ("/search", "/search/columns"):
+        (by_id, by_path) = (
+            client.get(address, params={"k": 3, **of}).json() for of in ({"id": number}, {"path": "./plum/1.jpg"})
+        )
+        if address == "/search":
+            by_id[0].pop("seconds"), by_path[0].pop("seconds")
+            assert by_id[0]["next"] == 3
+        assert by_id == by_path
+    posted = client.post("/search", data={"path": "plum/1.jpg", "k": 3}).json()[0]
+    assert posted["results"] == client.get("/search", params={"id": number, "k": 3}).json()[0]["results"]
+    labels = [client.post("/annotate", data=of).json() for of in ({"id": number}, {"path": "plum/1.jpg"})]
+    assert labels[0] == labels[1]
+    asked = {"result": photos.id("plum/2.jpg"), "learner": "cosine"}
+    explained = [client.get("/explain", params=asked | of).json() for of in ({"id": number}, {"path": "plum/1.jpg"})]
+    assert explained[0] == explained[1]
+    for path in ("plum/99.jpg", "", "../plum/1.jpg", "/etc/passwd"):
+        client.check_error(client.get("/search", params={"path": path}), 404, "no image")
+    client.check_error(client.get("/search", params={"path": "plum/1.jpg", "id": 1}), 422, "exactly one of")
+    everything = client.get("/search", params={"path": "plum/1.jpg", "k": 100}).json()[0]
+    assert everything["next"] is None
+
+
 def test_labels(client, searcher, photos):
     number = photos.id("plum/1.jpg")
     labels = client.post("/annotate", data={"id": number, "k": 2}).json()
@@ -130,8 +154,16 @@ def test_labels(client, searcher, photos):
     figs = [row for row in searcher.search_label("plum", k=19)[0]["results"] if row["labels"] == ["fig"]]
     assert [(row["path"], row["score"]) for row in among["results"]] == [(row["path"], row["score"]) for row in figs]
     client.check_error(client.get("/search", params={"query_label": "plum", "label": "figs"}), 404, "figs")
-    for ignored in ({"example": "id:1"}, {"region": "0,0,0.5,0.5"}):
+    for ignored in ({"example": "id:1"}, {"region": "0,0,0.5,0.5"}, {"weight": 2}):
         client.check_error(client.get("/search", params={"text": "plums"} | ignored), 422, "queries that are images")
+    client.check_error(client.get("/search", params={"text": "plums", "learned_weight": 0.5}), 422, "by itself")
+    for asked in ({"query_label": "pear"}, {"text": "pears"}, {"text": "pears and figs"}):
+        (whole,) = client.get("/search", params={"k": 19} | asked).json()
+        (once,) = client.get("/search", params={"k": 19, "exclude_duplicates": True} | asked).json()
+        paths = [result["path"] for result in whole["results"]]
+        first = min("pear/0.jpg", "pear/0 again.jpg", key=paths.index)
+        copy = ({"pear/0.jpg", "pear/0 again.jpg"} - {first}).pop()
+        assert [result["path"] for result in once["results"]] == [path for path in paths if path != copy]
     client.check_error(client.get("/search", params={"query_label": "plum", "learner": "oasis"}), 409, "knn")
 
 
@@ -256,5 +288,11 @@ def test_a_search_by_words(own_shown, serving):
         columns = client.get("/search/columns", params={"text": "figs and a plumm"}).json()
         assert columns["ids"][:5] == [result["id"] for result in both["results"]]
         client.check_error(client.get("/search", params={"text": "the sea"}), 404, "no word of 'the sea' is a label")
-        client.check_error(client.get("/search", params={"text": "x" * 301}), 422, "text")
+        client.check_error(client.get("/search", params={"text": "x" * 301}), 422, "at most 300")
+        client.check_error(client.get("/search", params={"text": "x" * 10_001}), 422, "text")
+        client.check_error(client.get("/search", params={"text": " "}), 422, "empty text")
+        assert both["answered_by"] == "by the labels fig + plum; no labels: and, a" == columns["answered_by"]
+        client.check_error(client.get("/search", params={"text": "fig", "text_by": "model"}), 409, "no text model")
+        client.check_error(client.get("/search", params={"text": "fig", "text_by": "both"}), 422, "text_by")
+        client.check_error(client.get("/search", params={"id": 1, "text_by": "model"}), 422, "for a text")
         client.check_error(client.get("/search", params={"text": "fig", "id": 1}), 422, "exactly one of")

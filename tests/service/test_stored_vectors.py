@@ -5,8 +5,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from running import copy_run, visterm
+from running import copy_run, json_of, refused, visterm
 
+from visterm.features import OnnxEmbedder
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import StoredVectors
@@ -76,3 +77,57 @@ def test_pictures_of_imported_vectors(imported, tmp_path, serving, write_images)
         assert client.get("/images/1/thumbnail", headers={"If-None-Match": changed.headers["etag"]}).status_code == 304
         client.parts.clean_up(client.parts.snapshot)  # keeps them
         assert client.parts.thumbnails.colors
+
+
+def test_imported_vectors_and_the_model_that_made_them(tmp_path, serving, write_images, write_model):
+    """With the model other photos are queries and results are explained by pixels; the vectors stay as they are."""
+    pytest.importorskip("onnx")
+    names = [f"{kind}/{i}.jpg" for kind in ("plum", "fig") for i in range(8)]
+    write_images(tmp_path / "photos", [*names, "new.jpg"])
+    (tmp_path / "photos/new.jpg").rename(tmp_path / "new.jpg")
+    write_model(tmp_path / "model.onnx", 32)
+    made = (
+        OnnxEmbedder(tmp_path / "model.onnx", layer="flat")
+        .fit()
+        .transform([tmp_path / "photos" / name for name in names])
+    )
+    noise = np.random.default_rng(0).normal(size=made.shape) * 0.002  # of another exporter
+    np.save(tmp_path / "v.npy", made + noise)
+    (tmp_path / "v.txt").write_text("\n".join(names))
+    table = ["features", "photos", "--vectors", "v.npy", "--ids", "v.txt", "--run", "fruit"]
+    visterm(*table, cwd=tmp_path)
+    run = Run(tmp_path / "runs/fruit")
+    with serving(run) as client:
+        alone = client.get("/explain", params={"id": 1, "result": 2, "teachers": 3, "learner": "cosine"}).json()
+        assert "is not known: run fruit: its vectors are not made of blocks" in alone["sentence"]
+        assert (alone["query"]["path"], alone["query"]["cells"]) == ("plum/0.jpg", [])
+        assert alone["score"] == pytest.approx(float(made[0] @ made[1]), abs=0.02)
+        assert alone["no_teachers"]
+        client.check_error(client.get("/explain", params={"id": 1, "result": 2, "format": "png"}), 409, "of blocks")
+        client.check_error(client.upload((tmp_path / "new.jpg").read_bytes()), 409, "nothing to make vectors with")
+    before = run.record(run.extractor)["content"]
+    model = ["--set", "features.kind=onnx", "--set", "features.onnx.model=model.onnx"]
+    model += ["--set", "features.onnx.layer=flat"]
+    said = visterm("features", "--run", "fruit", *model, cwd=tmp_path).stderr
+    assert "the model makes the imported vectors: cosine 1.000, median of 8 photos" in said
+    assert (run.record(run.extractor)["content"], json_of("features", "--run", "fruit", cwd=tmp_path)["extracted"]) == (
+        before,
+        0,
+    )
+    with serving(run) as client:
+        explained = client.get("/explain", params={"id": 1, "result": 2, "learner": "cosine"}).json()
+        assert explained["score"] == pytest.approx(alone["score"], abs=1e-4)
+        assert sum(explained["query"]["cell_heat"]) == pytest.approx(explained["score"], abs=1e-4)
+        png = client.get("/explain", params={"id": 1, "result": 2, "format": "png"})
+        assert (png.status_code, png.headers["content-type"]) == (200, "image/png")
+        assert client.upload((tmp_path / "new.jpg").read_bytes()).json()[0]["results"]
+        same = client.get("/search", params={"path": "plum/3.jpg", "k": 1}).json()[0]["results"][0]
+        assert same["path"].startswith("plum/")
+    write_model(tmp_path / "other.onnx", 32, seed=5)
+    other = ["--set", "features.onnx.model=other.onnx"]
+    assert "its vectors are not those that were imported (cosine" in refused(
+        "features", "--run", "fruit", *other, cwd=tmp_path
+    )
+    write_model(tmp_path / "short.onnx", 32)
+    short = ["--set", "features.onnx.model=short.onnx", "--set", "features.onnx.layer=null"]
+    assert "gives 16 numbers, and vectors have 8" in refused("features", "--run", "fruit", *short, cwd=tmp_path)

@@ -93,7 +93,8 @@ def test_what_export_writes_is_read_as_the_same(editor):
     config = editor.run.configure(None, ["collection.labels=" + json.dumps(str(table))])
     with Collection(editor.run.collection) as collection:
         paths = [image.path for image in collection.images()]
-        read = read_labels(config.collection, Layout("classes"), collection.root, paths, set(paths)).labels
+        folders = collection.root, paths, set(paths), editor.run.collection
+        read = read_labels(config.collection, Layout("classes"), *folders).labels
         assert {path: labels for path in paths if (labels := read(path))} == collection.labels()
 
 

@@ -3,6 +3,7 @@
 //
 //   id | upload | query_label | text   the query: an image of the collection, a picture uploaded
 //                               (its hash), a label, words that name labels
+//   text_by                     what answers words: labels, or model (the run's text model)
 //   learned_weight              weight of the learned similarity, 0 (how images look) to 1
 //   learner, with               ranked by; compared with (a learner, or "before": the ranking
 //                               before the last update)
@@ -27,6 +28,7 @@
  *   upload?: string,
  *   query_label?: string,
  *   text?: string,
+ *   text_by?: string,
  *   example?: string | string[],
  *   weight?: number,
  *   region?: string,
@@ -64,6 +66,7 @@ const OPTIONS = [
   "learned_weight",
   "exclude_duplicates",
   "min_probability",
+  "text_by",
 ];
 /** @type {string[]} */
 const NAMES = [
@@ -100,6 +103,7 @@ const CHECKS = {
   min_probability: /^(0(\.\d+)?|1)$/,
   region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/,
   exclude_duplicates: /^(true|1)$/,
+  text_by: /^(labels|model)$/,
 };
 
 /**

@@ -56,10 +56,9 @@ export function rankBy(learner) {
 // Which learner ranks, and a second one beside it.
 function ranking() {
   const { run, request } = state;
-  const learners = (wordsOf(request) ? run.annotators : run.learners).map((name) => [
-    name,
-    learnerName(name),
-  ]);
+  const learners = (
+    wordsOf(request) && request.text_by !== "model" ? run.annotators : run.learners
+  ).map((name) => [name, learnerName(name)]);
   const before = snapshot();
   const earlier = before ? [["before", before.name]] : [];
   return [

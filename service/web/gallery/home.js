@@ -289,6 +289,7 @@ function albumsView(kind, title) {
           { view: kind === "label" ? "folders" : "albums" },
           kind === "label" ? "By folder" : "By label",
         ),
+        kind === "label" ? el("a", { href: "api/labels.csv", download: "" }, "Labels as CSV") : "",
       ),
       place,
     );

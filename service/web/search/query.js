@@ -51,6 +51,7 @@ function drawTitle() {
           ? [
               `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
               el("span.wide-only", ` · ${modelName(ranking.learner)}`),
+              ranking.answered_by && ` · ${ranking.answered_by}`,
             ]
           : "\u00a0",
       ),

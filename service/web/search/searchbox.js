@@ -117,6 +117,13 @@ async function suggest() {
   if (mine !== asked || !found) return;
   /** @param {string} name */
   const named = (name) => name || "(image directory)";
+  /** @param {string} label @param {string} what @param {string} [text_by] */
+  const showing = (label, what, text_by) =>
+    option(
+      { label, what },
+      () => go({ text: words, text_by, ...pick(settings(), FILTERS) }),
+      icon("image"),
+    );
   const groups = present([
     found.labels.length &&
       group(
@@ -151,15 +158,15 @@ async function suggest() {
           ),
         ),
       ),
-    found.words.length &&
+    (found.words.length || found.text_model) &&
       !state.adding &&
-      group("Photos that show", [
-        option(
-          { label: found.words.join(" + "), what: "best first" },
-          () => go({ text: words, ...pick(settings(), FILTERS) }),
-          icon("image"),
-        ),
-      ]),
+      group(
+        "Photos that show",
+        present([
+          found.words.length && showing(found.words.join(" + "), "by labels"),
+          found.text_model && showing(words, "by the text model", "model"),
+        ]),
+      ),
   ]);
   const none = () => [
     el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`),

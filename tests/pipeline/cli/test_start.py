@@ -23,9 +23,9 @@ LARGE = {
     *("rich", "pydantic", "yaml", "numpy.f2py.f2py2e", "visterm.learners.base", "visterm.retrieval.evaluation"),
 }
 READS = {"cv2", "PIL"}  # of what decodes images
+LEARNS = {"sklearn", "scipy.linalg", "numba", "llvmlite", "joblib", "visterm.learners.base"}
 PROGRAM = """
 import sys
-from pathlib import Path
 from visterm.pipeline.cli.app import main
 try:
     main(ends_process=True)
@@ -43,6 +43,7 @@ COMMANDS = {
     "search id:5 -k 3 --label pear --json": (set(), 550),
     "add ROOT/pear/1.jpg": (READS, 600),
     "search fruit-new.jpg": (READS, 700),
+    "train --learner oasis --force": (LEARNS | {"pydantic", "yaml", "numpy.f2py.f2py2e"}, 1530),
 }
 
 

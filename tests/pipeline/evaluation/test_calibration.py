@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from running import json_of, refused, visterm
+from sklearn.linear_model import LogisticRegression
 
 from visterm.pipeline import Searcher
-from visterm.pipeline.evaluation.calibration import Calibration, calibrate, read_calibration
+from visterm.pipeline.evaluation.calibration import Calibration, _fit_logistic, calibrate, read_calibration
 from visterm.retrieval import Ranking
 
 
@@ -46,6 +47,19 @@ def test_probabilities_of_first_results_hold_for_easy_and_for_hard_queries():
             assert likely[these, :depth].mean() == pytest.approx(relevant[these, :depth].mean(), abs=0.1)
     assert likely[:, 100:].mean() == pytest.approx(relevant[:, 100:].mean(), abs=0.1)
     assert known.base_rate == pytest.approx(relevant.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("n", [30, 3000])
+def test_the_fit_is_that_of_scikit_learn(n):
+    rng = np.random.default_rng(n)
+    features, weights = rng.normal(size=(n, 3)), rng.random(n)
+    answers = rng.random(n) < 1 / (1 + np.exp(3 - features @ [5, 1, -1]))
+    fitted = LogisticRegression(tol=1e-12, max_iter=10_000).fit(features, answers, sample_weight=weights)
+    np.testing.assert_allclose(
+        _fit_logistic(features, answers, weights), [*fitted.coef_[0], fitted.intercept_[0]], rtol=1e-5, atol=1e-6
+    )
+    apart = _fit_logistic(features, features[:, 0] > 0, weights * 1e6)  # nothing but the penalty ends it
+    assert np.isfinite(apart).all()
 
 
 def test_probabilities_never_rise_and_are_no_surer_than_the_queries_allow():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from running import json_of, refused, visterm
 
-from visterm.pipeline.search.words import labels_of_text
+from visterm.pipeline.search.words import labels_of_text, logistic
 
 NAMES = ["beach", "sunset", "palm tree", "tree", "lily_valley", "Café", "sea", "car"]
 
@@ -32,8 +32,15 @@ def test_a_search_by_words_counts_each_label_as_much_as_the_others(finished, sea
     (by_words,) = json_of(*ask, "--text", "plumms or an apple", cwd=finished)
     assert by_words["query"] == "plum + apple"
     annotator, _, names = searcher._annotator("wsabie")
-    scores = annotator.label_scores(searcher.X)[:, [names.index("plum"), names.index("apple")]]
-    scores = ((scores - scores.mean(axis=0)) / scores.std(axis=0)).mean(axis=1)
+    trained = [image.split == "train" for image in searcher.images]
+    scores = []
+    for label in ("plum", "apple"):
+        of_label = annotator.label_scores(searcher.X)[:, names.index(label)]
+        slope, intercept = logistic(
+            of_label[trained], np.array([label in i.labels for i in searcher.images if i.split == "train"])
+        )
+        scores.append(np.log(1 / (1 + np.exp(-(slope * of_label.astype(float) + intercept)))))
+    scores = np.mean(scores, axis=0)
     best = np.argsort(-scores, kind="stable")[:5]
     assert [result["id"] for result in by_words["results"]] == [searcher.images[row].id for row in best]
     assert [result["score"] for result in by_words["results"]] == pytest.approx(scores[best], abs=1e-5)
@@ -46,10 +53,26 @@ def test_a_search_by_words_counts_each_label_as_much_as_the_others(finished, sea
     (same,) = json_of(*ask, "--label", "plum", cwd=finished)
     assert [result["id"] for result in one["results"]] == [result["id"] for result in same["results"]]
     said = visterm(*ask, "--text", "plums or an apple", cwd=finished).stderr
-    assert "by plum + apple; no labels: or, an" in said
+    assert "by the labels plum + apple; no labels: or, an" in said
     assert "no word of 'the sea' is a label of run fruit; there are" in refused(*ask, "--text", "the sea", cwd=finished)
     assert "10,000 characters; give at most 300" in refused(*ask, "--text", "x" * 10_000, cwd=finished)
     assert "only one of them" in refused(*ask, "--text", "plum", "--query-label", "apple", cwd=finished)
     (pears,) = json_of(*ask, "--text", "plum", "--label", "pear", cwd=finished)
     (same,) = json_of(*ask, "--query-label", "plum", "--label", "pear", cwd=finished)
     assert [result["id"] for result in pears["results"]] == [result["id"] for result in same["results"]]
+
+
+def test_the_probability_of_a_label_is_that_of_logistic_regression():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    scores = rng.normal(5, 3, 4000).astype(np.float32)
+    labelled = rng.random(4000) < 1 / (1 + np.exp(-(0.8 * scores - 7)))
+    by_peer = LogisticRegression(C=1e6).fit(scores[:, None], labelled)
+    assert logistic(scores, labelled) == pytest.approx((by_peer.coef_[0, 0], by_peer.intercept_[0]), rel=0.02)
+    # A label apart from all others is not certain; one that scores say the reverse of counts for nothing.
+    slope, intercept = logistic(np.array([0.0, 0.1, 0.9, 1.0]), np.array([False, False, True, True]))
+    assert 1 < slope < 50
+    assert logistic(-scores, labelled)[0] == 0
+    for labels in (np.zeros(5, bool), np.ones(5, bool)):
+        assert np.isfinite(logistic(np.ones(5, np.float32), labels)).all()

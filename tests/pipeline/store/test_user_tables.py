@@ -383,7 +383,7 @@ def test_a_damaged_table_is_read_or_refused_in_one_line(tmp_path):
         column, skips = chance.choice((None, None, "none", "0/1", "label", "w.a")), chance.random() < 0.5
         settings = CollectionConfig(labels=str(tmp_path / name), label_column=column, skip_bad_rows=skips)
         try:
-            read = read_labels(settings, Layout("classes"), tmp_path, PHOTOS, set(PHOTOS))
+            read = read_labels(settings, Layout("classes"), tmp_path, PHOTOS, set(PHOTOS), tmp_path)
         except UserError as error:
             refusals.append(str(error))
         else:

@@ -1,0 +1,49 @@
+"""The page over imported vectors: pictures, words by a text model, an explanation without places, a ZIP archive."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from running import visterm
+
+from experiments.studies.words import word_vectors, write_text_model
+from visterm.pipeline.store.run import Run
+
+
+@pytest.mark.slow
+def test_a_run_of_imported_vectors_with_a_text_model(browser, serving, tmp_path, write_images):
+    for package in ("onnx", "onnxruntime", "tokenizers"):
+        pytest.importorskip(package)
+    from playwright.sync_api import expect
+
+    names = [f"{kind}/{i}.jpg" for kind in ("plum", "fig") for i in range(8)]
+    y, rng = np.repeat([0, 1], 8), np.random.default_rng(0)
+    X = 2 * np.eye(2, 12)[y] + rng.normal(size=(16, 12)) / 4
+    write_images(tmp_path / "photos", names)
+    np.save(tmp_path / "v.npy", X)
+    (tmp_path / "v.txt").write_text("\n".join(names))
+    write_text_model(tmp_path / "text", ["crimson", "azure"], word_vectors(X, np.eye(2)[y]))
+    table = ["--vectors", "v.npy", "--ids", "v.txt", "--run", "fruit"]
+    visterm("features", "photos", *table, "--set", "features.text_model=text/text.onnx", cwd=tmp_path)
+    with serving(Run(tmp_path / "runs/fruit")) as client:
+        context = browser.new_context(base_url=str(client.base_url), reduced_motion="reduce")
+        page = context.new_page()
+        try:
+            page.goto("")
+            box = page.locator("#q")
+            box.fill("azure plums")
+            expect(page.get_by_role("option")).to_have_count(2)  # by the label, and by the text model
+            page.get_by_role("option", name="by the text model").click()
+            expect(page.locator("#query")).to_contain_text("by the text model")
+            assert "text_by=model" in page.url
+            expect(page.locator("#results .tile").first.locator("img")).to_have_js_property("complete", True)
+            page.goto("?text=azure")
+            expect(page.locator("#query")).to_contain_text("by the text model")
+            page.goto("?id=1&open=2&explain=1")
+            expect(page.get_by_role("dialog")).to_contain_text("is not known")
+            archive = page.request.post("images/download", form={"ids": "1,2"}).body()
+            assert sorted(zipfile.ZipFile(io.BytesIO(archive)).namelist()) == ["plum/0.jpg", "plum/1.jpg"]
+            page.goto("about:blank")
+        finally:
+            context.close()
