@@ -1,4 +1,4 @@
-"""Puts the page as one script and one style sheet into the wheel, where npm has installed esbuild; see bundle.js.
+"""Puts the bundled scripts and styles of the pages into the wheel, where npm has installed esbuild; see bundle.js.
 
 README without links to files of the repository, which lead nowhere on a package index, is the description. All else is
 in pyproject.toml. A wheel that is built without esbuild carries the page's modules alone, and the service serves these.

@@ -26,7 +26,7 @@ MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "forest", "incremental", "edit", "filters"),
     *("catalogue", "columns", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison", "annotators", "wsabie"),
     *("musl", "search", "dense", "two_stage", "milvus", "milvus_dense", "service", "label_edits", "checks", "webpage"),
-    *("feedback", "growth", "scale", "teachers", "million", "small_classes", "neighbours", "keywords"),
+    *("feedback", "growth", "scale", "teachers", "million", "small_classes", "neighbours", "wrong_labels", "keywords"),
 )
 LONG = ("scale", "million")  # take long: run only when named
 # Without the photos of $VISTERM_DATA they have nothing to measure.
@@ -40,6 +40,7 @@ PHOTOS = (
     "million",
     "small_classes",
     "neighbours",
+    "wrong_labels",
 )
 RESULTS = Path(__file__).with_name("results.json")
 

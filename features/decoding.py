@@ -42,7 +42,6 @@ from .depth import (
     eight_bits,
     is_deep,
     peak_of,
-    white_of,
 )
 from .raw import is_raw, read_raw
 
@@ -667,8 +666,8 @@ def may_be_deep(head: bytes) -> bool:
     return head[:4] in (b"II*\0", b"MM\0*") or (head.startswith(b"\x89PNG") and head[24:25] == b"\x10")
 
 
-def white_needed(data: bytes, name: StrPath, max_pixels: int) -> float | None:
-    """Return the level of white that the pixels of a TIFF or PNG need; None of 8 bits, or if the file declares it."""
+def undeclared_peak(data: bytes, name: StrPath, max_pixels: int) -> float | None:
+    """Return the brightest level of a TIFF or PNG; None of 8 bits, or if the file declares its white."""
     try:
         plugin = _plugin_for(data, name)
         assert plugin is not None
@@ -680,8 +679,8 @@ def white_needed(data: bytes, name: StrPath, max_pixels: int) -> float | None:
                     return None
                 deep = deep_colors(image, data, max_pixels * RGB_BYTES)
                 if deep is not None:
-                    return white_of(float(deep[..., :3].max()), 0, RULES)
-                return white_of(peak_of(image), 0, RULES) if is_deep(image) else None
+                    return float(deep[..., :3].max())
+                return peak_of(image, RULES) if is_deep(image) else None
     except Exception:  # see _pillow_decode, which says why
         return None
 

@@ -14,15 +14,16 @@ _OLD_WHITES = 1, 255, 65535
 MAX_WHITE = _WHITES[-1]
 _ROWS = 256  # that are converted at a time
 # Tags of TIFF.
-BITS_PER_SAMPLE, PHOTOMETRIC, _MAX_SAMPLE, _PLANES, _EXTRA_SAMPLES, _S_MAX_SAMPLE = 258, 262, 281, 284, 338, 341
+BITS_PER_SAMPLE, PHOTOMETRIC, _MAX_SAMPLE, _S_MAX_SAMPLE = 258, 262, 281, 341
+_PLANES, _EXTRA_SAMPLES, _SAMPLE_FORMAT = 284, 338, 339
 
 
 class Rules(NamedTuple):
     """How a file becomes pixels; a fitted extractor keeps those that it was fitted with."""
 
     # 1: before version 0.4; of 16 bits the high ones count, `max_side` is that of any picture, and white on transparent
-    # lies on white.
-    version: int = 2
+    # lies on white. 2: the brightest level of a file says nothing beside the white of the collection.
+    version: int = 3
     white: int = 0  # the least level that is white in a collection, of files that declare none; see `common_white`
     longest: float = 0.0  # ratio of the sides up to which `max_side` limits the longer one, then the area; 0: any ratio
 
@@ -35,11 +36,17 @@ def white_of(peak: float, declared: float, rules: Rules) -> float:
     """Return the level that is white: the smallest usual one that holds all pixels, and what the file declares.
 
     Files of 16 bits hold the 10, 12 or 14 of a sensor as they are, and mostly do not say so. In a collection where most
-    files need more than this one, as of a dim exposure, it is the white of the collection.
+    files need more than this one, as of a dim exposure, it is the white of the collection; but a file whose brightest
+    level is that of 8, 10, 12 or 14 bits to the unit holds these, as overexposed parts do and a dim one hardly ever.
     """
     level = max(peak, declared)
     white = next((white for white in _WHITES if level <= white), level)
-    return white if white == 1 or declared else max(white, rules.white)
+    return white if declared or has_evident_white(peak, rules) else max(white, rules.white)
+
+
+def has_evident_white(peak: float, rules: Rules = RULES) -> bool:
+    """Whether the brightest level of a file tells its white by itself."""
+    return peak <= 1 or (rules.version > 2 and peak in _WHITES)
 
 
 def declared_white(image: Image.Image, data: bytes) -> float:
@@ -66,9 +73,9 @@ def is_deep(image: Image.Image) -> bool:
     return image.mode == "F" or image.mode.startswith("I")
 
 
-def peak_of(image: Image.Image) -> float:
+def peak_of(image: Image.Image, rules: Rules) -> float:
     """Return the largest grey level."""
-    return max(float(_levels(part).max()) for _, part in _parts(image))
+    return max(float(_levels(part).max()) for _, part in _parts(image, rules))
 
 
 def eight_bits(image: Image.Image, declared: float, rules: Rules) -> npt.NDArray[np.uint8]:
@@ -77,10 +84,10 @@ def eight_bits(image: Image.Image, declared: float, rules: Rules) -> npt.NDArray
     tags = getattr(image, "tag_v2", {})
     unsigned = np.asarray(image.crop((0, 0, 1, 1))).dtype.kind == "u"
     if rules.version > 1:
-        white = white_of(peak_of(image), declared, rules)
+        white = white_of(peak_of(image, rules), declared, rules)
     elif not unsigned:
-        white = next((white for white in _OLD_WHITES if peak_of(image) <= white), peak_of(image))
-    for rows, part in _parts(image):
+        white = next((white for white in _OLD_WHITES if peak_of(image, rules) <= white), peak_of(image, rules))
+    for rows, part in _parts(image, rules):
         if rules.version == 1 and unsigned:
             out[rows] = part >> (tags.get(BITS_PER_SAMPLE, (16,))[0] - 8)
         else:
@@ -90,11 +97,15 @@ def eight_bits(image: Image.Image, declared: float, rules: Rules) -> npt.NDArray
     return out
 
 
-def _parts(image: Image.Image) -> Iterator[tuple[slice, npt.NDArray[np.generic]]]:
+def _parts(image: Image.Image, rules: Rules) -> Iterator[tuple[slice, npt.NDArray[np.generic]]]:
     width, height = image.size
+    tags = getattr(image, "tag_v2", {})
+    unsigned = image.mode == "I" and (tags.get(BITS_PER_SAMPLE), tags.get(_SAMPLE_FORMAT, (1,))) == ((32,), (1,))
     for top in range(0, height, _ROWS):
         bottom = min(top + _ROWS, height)
-        yield slice(top, bottom), np.asarray(image.crop((0, top, width, bottom)))
+        part = np.asarray(image.crop((0, top, width, bottom)))
+        # Pillow has signed numbers alone, in which levels from 2^31 on are negative.
+        yield slice(top, bottom), part.view(np.uint32) if unsigned and rules.version > 2 else part
 
 
 def _levels(part: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:

@@ -173,7 +173,8 @@ class VistermExtractor(Transformer):
         Refuse larger image files, see `read_image`.
     reading : int
         Version of the rules by which files become pixels. 1, of extractors saved before version 0.4: `max_side` limits
-        the longer side of panoramas, too, and of 16 bits only the high ones count.
+        the longer side of panoramas, too, and of 16 bits only the high ones count. 2: a file of more than 8 bits whose
+        brightest level is that of fewer bits than most of the collection has is dim.
     white : int
         Of files of more than 8 bits, the least level that is white, if they declare none; see `common_white`. 0: each
         by its own pixels.

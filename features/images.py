@@ -15,6 +15,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -29,9 +30,9 @@ from .decoding import (
     decode_picture,
     may_be_deep,
     printable,
-    white_needed,
+    undeclared_peak,
 )
-from .depth import MAX_WHITE, RULES, Rules
+from .depth import MAX_WHITE, RULES, Rules, has_evident_white, white_of
 from .raw import RAW_EXTENSIONS
 
 MAX_FILE_BYTES = 1 << 30  # no image of MAX_PIXELS needs more, and the whole file is held in memory
@@ -252,7 +253,8 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     - Of more than 8 bits, integers or floats, white is the smallest of 1, 255, 1023, 4095, 16383 and 65535 that no
       pixel exceeds, or else the largest pixel; or more, if the file declares it (TIFF: fewer than 16 bits,
       MaxSampleValue, SMaxSampleValue; PNG: sBIT). So 10, 12 or 14 bits in 16 are as bright as the same picture of 8
-      bits. Negative pixels and NaN are black.
+      bits. In a collection, whose white is `common_white`, a file whose brightest pixel is exactly one of these levels
+      keeps it, and a dim exposure stays dim. Negative pixels and NaN are black.
     - CMYK by the plain formula (JPEGs always hold it inverted, as Adobe's do), Lab as sRGB; embedded colour
       profiles are not applied.
     - Animations and documents of many pages: the first picture.
@@ -293,8 +295,16 @@ def read_picture(
     return decode_picture(data, path, max_side=max_side, min_side=min_side, max_pixels=max_pixels, rules=rules)
 
 
-def common_white(paths: Sequence[StrPath], *, max_pixels: int = MAX_PIXELS) -> int:
-    """Return the level of white that half of the images of more than 8 bits need.
+class CommonWhite(NamedTuple):
+    """The level of white of the images of more than 8 bits that declare none; see `common_white`."""
+
+    white: int  # 255, 1023, 4095, 16383 or 65535; 0 if there are no such images
+    n_images: int = 0  # that were decoded
+    dim: tuple[StrPath, ...] = ()  # those of them that need less: dim exposures, or files of fewer bits
+
+
+def common_white(paths: Sequence[StrPath], *, max_pixels: int = MAX_PIXELS) -> CommonWhite:
+    """Find the level of white that half of the images of more than 8 bits need.
 
     With it, a dim exposure in a collection of 12 bits in 16 stays dim, as it would be in 8 bits.
 
@@ -307,18 +317,22 @@ def common_white(paths: Sequence[StrPath], *, max_pixels: int = MAX_PIXELS) -> i
 
     Returns
     -------
-    int
-        255, 1023, 4095, 16383 or 65535; 0 if there are no such images.
+    CommonWhite
     """
-    whites: list[float] = []
+    peaks: dict[StrPath, float] = {}
     for path in paths[:: max(1, len(paths) // 2000)]:
         with contextlib.suppress(ImageError):
             if may_be_deep(read_file(path, first=32)):
-                white = white_needed(read_file(path), path, max_pixels)
-                whites += [white] if white is not None and 1 < white <= MAX_WHITE else []
-        if len(whites) == 100:
+                peak = undeclared_peak(read_file(path), path, max_pixels)
+                peaks |= {path: peak} if peak is not None and 1 < peak <= MAX_WHITE else {}
+        if len(peaks) == 100:
             break
-    return int(sorted(whites)[(len(whites) - 1) // 2]) if whites else 0
+    if not peaks:
+        return CommonWhite(0)
+    whites = {path: white_of(peak, 0, RULES) for path, peak in peaks.items()}
+    white = sorted(whites.values())[(len(whites) - 1) // 2]
+    dim = tuple(path for path in peaks if whites[path] < white and not has_evident_white(peaks[path]))
+    return CommonWhite(int(white), len(peaks), dim)
 
 
 def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES, first: int | None = None) -> bytes:

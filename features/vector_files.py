@@ -41,6 +41,7 @@ class VectorPart(NamedTuple):
     scale: Any = None  # of vectors of whole numbers
     chosen: Mapping[str, str] = {}  # names of the arrays or columns
     columns: Sequence[str] = ()  # all of them
+    fields: Mapping[str, Sequence[Any]] = {}  # further columns of tables, of texts, numbers and dates
 
 
 def read_parts(source: StrPath, names: Mapping[str, str], kinds: Mapping[str, Any]) -> list[VectorPart]:
@@ -225,10 +226,10 @@ def _read_arrow(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
     chosen = _choose(names, kinds)
     of_images = {name for name in chosen.values() if pa.types.is_struct(fields[name])}  # their bytes are not read
     wide = [] if "vector" in chosen else _numbered([name for name in fields if pa.types.is_floating(fields[name])])
+    taken = (*chosen.values(), *wide)
+    rest = [name for name, kind in fields.items() if name not in taken and _is_field(kind)]
     columns = table.to_table(
-        columns={
-            name: ds.field(name, "path") if name in of_images else ds.field(name) for name in (*chosen.values(), *wide)
-        }
+        columns={name: ds.field(name, "path") if name in of_images else ds.field(name) for name in (*taken, *rest)}
     )
     columns.validate(full=True)  # damaged offsets would end the process
     values: dict[str, Any] = {role: columns[name].to_pylist() for role, name in chosen.items() if role != "vector"}
@@ -246,7 +247,8 @@ def _read_arrow(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
         if classes := of_class.get("feature", of_class).get("names"):
             several = ([one] if isinstance(one, int) else one or [] for one in values["label"])
             values["label"] = [[classes[one] for one in row if 0 <= one < len(classes)] for row in several]
-    return VectorPart(file, **values, chosen=chosen, columns=list(fields))
+    further = {name: columns[name].to_pylist() for name in rest}
+    return VectorPart(file, **values, chosen=chosen, columns=list(fields), fields=further)
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
@@ -263,6 +265,14 @@ def _plain(kind: Any) -> Any:
 
     kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_field(kind: Any) -> bool:
+    import pyarrow as pa
+
+    of = pa.types
+    texts = of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind)
+    return texts or of.is_integer(kind) or of.is_floating(kind) or of.is_boolean(kind) or of.is_temporal(kind)
 
 
 def _holds_vectors(kind: Any) -> bool:
@@ -301,7 +311,8 @@ def _read_csv(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
             raise _BadTable(f"not a CSV table ({error})") from None
     chosen = {role: chosen[role] for role in ("id", "label") if role in chosen}
     values = {role: [row[name] for row in rows] for role, name in chosen.items()}
-    return VectorPart(file, **values, chosen=chosen, columns=columns)
+    fields = {name: [row[name] for row in rows] for name in columns if name and name not in chosen.values()}
+    return VectorPart(file, **values, chosen=chosen, columns=columns, fields=fields)
 
 
 def _read_text(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:

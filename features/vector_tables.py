@@ -26,6 +26,7 @@ class VectorTable(NamedTuple):
     X: Any  # (n, n_features), finite: ndarray, memory map or rows of several, or CSR float32
     labels: list[list[str]] | None  # of each vector; None: the table has none
     source: str = ""  # which files and columns they come from
+    fields: Mapping[str, Sequence[Any]] = {}  # further columns, a value per vector
 
     def rows(self, which: Sequence[int] | slice, *, unit: bool = True) -> Any:
         """Return some vectors as float32, dense or CSR, of unit length unless they are all zero."""
@@ -73,7 +74,8 @@ def read_vectors(
         The ids in the order of the vectors, if the file itself has none, as `file`, or ``.txt`` (one per line) or
         ``.csv`` (with column names); may have a column of labels.
     vector_column, id_column, label_column : str
-        Names of arrays or columns. Where a default is missing, names that tools write are looked for, such as
+        Names of arrays or columns; further columns of tables, of texts, numbers and dates, are fields.
+        Where a default is missing, names that tools write are looked for, such as
         ``embedding`` and ``image_path``, or else the only array or column of its kind is taken.
 
     Returns
@@ -121,8 +123,16 @@ def read_vectors(
         id(which): _said(which, {noun: role for noun, (role, others) in nouns.items() if others is which})
         for _, which in nouns.values()
     }
-    source = "; ".join(grouped.values())
-    return VectorTable(checked, X, labels, source)
+    fields = _fields(id_parts) | (_fields(parts) if parts is not id_parts else {})
+    fields = {name: values for name, values in fields.items() if len(values) == X.shape[0]}
+    source = "; ".join([*grouped.values(), *([f"fields {', '.join(map(printable, fields))}"] if fields else [])])
+    return VectorTable(checked, X, labels, source, fields)
+
+
+def _fields(parts: Sequence[VectorPart]) -> dict[str, list[Any]]:
+    """Join the further columns that all files have."""
+    names = [name for name in parts[0].fields if all(name in part.fields for part in parts)]
+    return {name: [value for part in parts for value in part.fields[name]] for name in names}
 
 
 def read_query_vectors(

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -24,7 +25,7 @@ from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.search.filters import InvalidFilter
 from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.search.request import InvalidQuery
-from visterm.pipeline.store.records import version
+from visterm.pipeline.store.records import repair_hint, version
 from visterm.pipeline.store.run import Run
 
 from . import schemas
@@ -142,6 +143,9 @@ def _handle_errors(app: FastAPI, parts: ServiceParts) -> None:
     async def system_error(request: Request, error: Exception) -> Response:
         reason = one_line(system_reason(error) or str(error))
         logging.getLogger(__name__).warning("%s: %s", one_line(request.url.path), reason)
+        file = Path(str(getattr(error, "filename", None) or ""))
+        if file.parent.parent.name == "segments":  # of mapped vectors, cut short since
+            return error_response(_status(error), parts.public(f"{file}: {reason}; {repair_hint(file.parent)}"))
         return error_response(_status(error), f"{parts.public(reason)}; nothing was changed, try again")
 
 

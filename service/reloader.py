@@ -98,7 +98,7 @@ class SnapshotReloader:
         self._thread.start()
 
     def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
-        wait, cleaned_images, cleaned_at = POLL_SECONDS, None, 0.0
+        wait, cleaned_images, cleaned_at, detached = POLL_SECONDS, None, 0.0, None
         try:
             self.snapshot.warm({self.snapshot.default_learner})
         except Exception:  # a search says what is wrong
@@ -107,6 +107,9 @@ class SnapshotReloader:
             started = time.monotonic()
             try:
                 snapshot = self.refresh()
+                if snapshot is not detached:
+                    snapshot.detach()
+                    detached = snapshot
                 images = snapshot.searcher.images
                 if images is not cleaned_images or started > cleaned_at + CLEAN_UP_SECONDS:
                     cleaned_images, cleaned_at = images, started

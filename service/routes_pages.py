@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 WEB = Path(__file__).parent / "web"
-BUNDLE = Path(__file__).parent / "bundle"  # in a wheel: each page's scripts and styles in one file; see bundle.js
+BUNDLE = Path(__file__).parent / "bundle"  # in a wheel: scripts and styles in few files; see bundle.js
 _ENCODINGS = {"br": ".br", "gzip": ".gz"}  # files that lie compressed beside the bundle, the smallest first
 _IMMUTABLE = "public, max-age=31536000, immutable"
 

@@ -6,9 +6,11 @@ import contextlib
 import logging
 import mmap
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from visterm.pipeline.store.vectors import extractor_content
 
 _log = logging.getLogger(__name__)
 _SAMPLE = 128  # images whose best scores tell what is usual
+_SMALL = 1_000_000  # bytes of an array that is held in memory in place of a copy of its file
 _UNLIKE_SHARE = 0.02  # of these best scores are low
 
 
@@ -139,6 +142,16 @@ class Snapshot:
             with contextlib.suppress(UserError):
                 release_pages(self.searcher.learner(name))
 
+    def detach(self) -> None:
+        """Map the large arrays of learners from nameless copies: reading a file that is cut short ends the process.
+
+        Without room for the copies, arrays stay as they are; then only a file that is cut short between a check, before
+        each use, and the end of reading does that.
+        """
+        for name in self.searcher.learners:
+            with contextlib.suppress(UserError, OSError):
+                detach(self.searcher.learner(name), self.searcher.run.folder)
+
     def warm(self, learners: set[str]) -> None:
         """Make the indexes of learners and run a search with each, so that no request waits for it.
 
@@ -151,6 +164,29 @@ class Snapshot:
                 for rows in ([0], [0] * 32):  # single and batched searches run different compiled code
                     index.search(self.searcher.X[rows], k=1)
                 release_pages(self.searcher.learner(name))
+
+
+def detach(learner: Any, folder: Path, copies: dict[str, np.ndarray] | None = None) -> None:
+    """Map arrays of a learner, and of what it holds, from nameless copies of their files; hold small ones in memory."""
+    copies = {} if copies is None else copies
+    for name, value in list(vars(learner).items()):
+        owner = value
+        while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+            owner = owner.base
+        if isinstance(owner, np.memmap) and (file := str(owner.filename or "")):
+            if file not in copies:
+                copies[file] = _copied(value, folder)
+            setattr(learner, name, copies[file])
+        elif type(value).__module__.startswith("visterm.learners") and hasattr(value, "__dict__"):
+            detach(value, folder, copies)
+
+
+def _copied(array: np.ndarray, folder: Path) -> np.ndarray:
+    if array.nbytes < _SMALL:
+        return np.array(array)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        array.tofile(file)
+        return np.memmap(file, array.dtype, "r", shape=array.shape)
 
 
 def release_pages(learner: Any) -> None:

@@ -110,6 +110,45 @@ def remove(
 
 
 @command
+def rename(
+    label: LabelArgument,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name; a label that exists takes its images in.")],
+    run: RunOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rename a label, as one step.
+
+    \b
+    Example:
+      visterm label rename dgo dog --run photos
+    """
+    _renamed([label], new, run, as_json)
+
+
+@command
+def merge(
+    labels: Annotated[list[str], typer.Argument(metavar="LABEL", help="Labels that become one.")],
+    into: Annotated[str, typer.Option("--into", metavar="LABEL", help="The label that their images get.")],
+    run: RunOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge labels into one, as one step.
+
+    \b
+    Example:
+      visterm label merge cat cats kitten --into cat --run photos
+    """
+    _renamed(labels, into, run, as_json)
+
+
+def _renamed(labels: list[str], into: str, run: str | None, as_json: bool) -> None:
+    rows = _editor(run).rename(labels, into, source="command")
+    n_changed = len({row.image for row in rows if row.weight is not None or row.change == 1})
+    done: LabelEditCounts = {"step": rows[0].step if rows else None, "changed": n_changed, "unchanged": 0}
+    _say(done, f"{', '.join(map(one_line, labels))} is now {one_line(into)} on", as_json)
+
+
+@command
 def undo(run: RunOption = None, as_json: JsonOption = False) -> None:
     """Undo the last step of edits; again: the one before."""
     rows = _editor(run).undo(source="command")
@@ -128,6 +167,9 @@ def suggest(
     label: LabelArgument,
     run: RunOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="List so many images at most.")] = 100,
+    min_certainty: Annotated[
+        float, typer.Option(min=0, max=1, help="Only images that are at least so certain, as answers say.")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """List images without a label that surely have it, the surest first.
@@ -137,7 +179,7 @@ def suggest(
     \b
     Examples:
       visterm label suggest sunset --run photos
-      visterm label suggest sunset --json | visterm label add sunset
+      visterm label suggest sunset --min-certainty 0.95 --json | visterm label add sunset
     """
     from visterm.pipeline.store.label_edits import LabelEdits
 
@@ -145,14 +187,22 @@ def suggest(
 
     searcher, console = open_searcher(run)
     known = learn_concept(searcher, label, LabelEdits(searcher.run.label_edits).decided().refused)
-    images = [searcher.images[row] for row in known.sure[:k].tolist()]
+    certainty = known.certainty(searcher)
+    if certainty is None and min_certainty:
+        raise UserError(
+            f"label {one_line(label)}: certainty is measured with ten answers, three of yes and no each; so far "
+            f"{len(known.yes):,} and {len(known.no):,}: answer on the page, or 'visterm label remove' what is not one"
+        )
+    values: list[float | None] = [None] * len(known.sure) if certainty is None else certainty.round(3).tolist()
+    listed = [(searcher.images[row], value) for row, value in zip(known.sure.tolist(), values, strict=True)]
+    listed = [(image, value) for image, value in listed if value is None or value >= min_certainty][:k]
     if as_json:
-        print(json.dumps([{"id": image.id, "path": image.path} for image in images]))
+        print(json.dumps([{"id": image.id, "path": image.path, "certainty": value} for image, value in listed]))
         return
-    for image in images:
-        print(f"id:{image.id}  {one_line(image.path)}")
+    for image, value in listed:
+        print(f"id:{image.id}  {'' if value is None else f'{100 * value:.0f} %  '}{one_line(image.path)}")
     console.say(
-        f"{count(len(images), 'image')}, from {len(known.yes):,} with the label and {len(known.no):,} that people "
+        f"{count(len(listed), 'image')}, from {len(known.yes):,} with the label and {len(known.no):,} that people "
         "said do not have it"
     )
 
@@ -243,6 +293,6 @@ def export(
 
 
 commands = typer.Typer(name="label", help="Labels that you add and remove.", no_args_is_help=True)
-for _function in (add, remove, undo, suggest, export):
+for _function in (add, remove, rename, merge, undo, suggest, export):
     commands.command()(_function)
 commands.command("list")(list_labels)

@@ -4,16 +4,22 @@ A logistic regression tells the images that show it from those that do not. The 
 as further ones that do not show it: all of them together as much as the images that show it, for they are mostly other
 things. The image to ask about is the one that it is least sure of (uncertainty sampling, Lewis and Gale, SIGIR 1994).
 `experiments/studies/labelling.py` compares this with other ways to ask.
+
+A label that was learned stays a concept: images that are added later are offered for it. How certain a suggestion is
+was measured: answers are left out in turn, and a logistic curve turns their scores into probabilities (Platt 1999).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.labels import check_labels
+from visterm.pipeline.store.files import write_text
 from visterm.pipeline.store.label_edits import check_label
+from visterm.pipeline.store.run import Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +30,9 @@ _INVERSE_REGULARIZATION = 10.0
 _TOLERANCE = 1e-3  # of the logistic regression: ranks need no more
 _MOST_STEPS = 200
 _MOST_IMAGES = 2000  # of those that show it, of those that do not, and of the others, that it learns from
+_OF_CURVE = 10.0  # inverse regularization of the curve that turns scores into probabilities
+_N_FOLDS = 5  # that answers are left out in
+_ENOUGH, _OF_EACH = 10, 3  # answers that certainty is measured with: in all, and of yes and no each
 
 
 class Concept(NamedTuple):
@@ -33,6 +42,38 @@ class Concept(NamedTuple):
     no: set[int]  # that people said do not have it
     ask: int | None  # the image to ask about next; None: none is left
     sure: np.ndarray  # int64, without the label, that surely fit it, the surest first
+    scores: np.ndarray  # float64 (n_images,)
+
+    def certainty(self, searcher: Searcher) -> np.ndarray | None:
+        """Probability that each of the sure images shows it, as answers left out say; None: too few answers."""
+        import numpy as np
+        from sklearn.linear_model import LogisticRegression
+
+        yes, no = (np.random.default_rng(0).permutation(_rows(some))[:_MOST_IMAGES] for some in (self.yes, self.no))
+        if len(yes) + len(no) < _ENOUGH or min(len(yes), len(no)) < _OF_EACH:
+            return None
+        if not len(self.sure):
+            return np.zeros(0)
+        folds, scores, shows = np.arange(searcher.X.shape[0]), [], []
+        for fold in range(_N_FOLDS):
+            held = np.concatenate([yes[fold::_N_FOLDS], no[fold::_N_FOLDS]])
+            rest = np.setdiff1d(folds, held)
+            known = (np.searchsorted(rest, np.setdiff1d(some, held)) for some in (yes, no))
+            scores.append(score_concept(searcher.X[rest], *known, others=searcher.X[held]))
+            shows.append(np.isin(held, yes))
+        # Answers of each kind count the same: how many there are of each follows from what was asked.
+        curve = LogisticRegression(C=_OF_CURVE, class_weight="balanced")
+        curve.fit(np.concatenate(scores)[:, None], np.concatenate(shows))
+        return curve.predict_proba(self.scores[self.sure][:, None])[:, 1]
+
+
+class Growth(NamedTuple):
+    """Images that were added since somebody looked at a concept, and that surely fit it."""
+
+    label: str
+    n_images: int  # with the label
+    new: list[int]  # ids, the surest first
+    certainty: float | None  # mean of theirs; None: too few answers
 
 
 def learn_concept(
@@ -49,7 +90,42 @@ def learn_concept(
     no = {place[number] for number, name in refused if name == label and number in place} - yes
     scores = score_concept(searcher.X, yes, no)
     ask = image_to_ask(scores, yes | no | {place[number] for number in skipped if number in place})
-    return Concept(yes, no, ask, sure_images(scores, yes | no))
+    return Concept(yes, no, ask, sure_images(scores, yes | no), scores)
+
+
+def followed(run: Run) -> dict[str, int]:
+    """Return the labels that stay concepts, each with the last id of an image when somebody looked through it."""
+    try:
+        kept = json.loads(run.concepts.read_text("utf-8"))
+        return {str(label): int(last) for label, last in kept.items()}
+    except (OSError, ValueError, AttributeError, TypeError):  # none yet, or not ours: nothing is lost but a notice
+        return {}
+
+
+def follow(searcher: Searcher, labels: Iterable[str], *, again: bool) -> None:
+    """Let labels stay concepts; `again`: the images that are there now were looked through."""
+    kept, last = followed(searcher.run), int(searcher.images.ids.max(initial=0))
+    now = {check_label(label): last for label in labels}
+    after = kept | now if again else now | kept
+    if after != kept:
+        write_text(searcher.run.concepts, json.dumps(after, ensure_ascii=False, indent=1))
+
+
+def growth(searcher: Searcher, refused: set[tuple[int, str]]) -> list[Growth]:
+    """Return the concepts of a run with the images that were added and surely fit; `refused` as of `learn_concept`."""
+    grown, newest = [], int(searcher.images.ids.max(initial=0))
+    for label, last in followed(searcher.run).items():
+        if not (rows := searcher.gallery.albums.labels.get(label)):
+            continue
+        ids, certainty = [], None
+        if newest > last:
+            concept = learn_concept(searcher, label, refused)
+            new = searcher.images.ids[concept.sure] > last
+            ids = searcher.images.ids[concept.sure[new]].tolist()
+            if ids and (known := concept.certainty(searcher)) is not None:
+                certainty = float(known[new].mean())
+        grown.append(Growth(label, len(rows), ids, certainty))
+    return grown
 
 
 def score_concept(

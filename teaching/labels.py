@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
+from visterm.pipeline.store.files import write_text
 from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
 from visterm.pipeline.store.run import Run, run_at
 
@@ -84,6 +86,39 @@ class LabelEditor:
         """
         with collection_of(self.run) as collection:
             return collection.edit_labels(edits, self._config, source, confirm=confirm)
+
+    def rename(self, labels: Iterable[str], into: str, *, source: str = "python") -> list[LabelEdit]:
+        """Give the images of labels another label instead, as one step; return its rows.
+
+        A label that exists takes theirs in. Of a new one, answers of no are kept, and added images are offered for it
+        if they were for one of the others.
+
+        Raises
+        ------
+        UserError
+            No image has one of the labels, or `into` cannot be one: nothing is changed.
+        """
+        from .concepts import followed
+
+        into, names = check_label(into), {check_label(label) for label in labels}
+        names.discard(into)
+        with collection_of(self.run) as collection:
+            ids = {image.id: image.labels for image in collection.images()}
+            counts = Counter(label for labels in ids.values() for label in labels)
+            if missing := sorted(names - counts.keys()):
+                raise UserError(f"run {self.run.name} has no label {missing[0]!r}; no label was changed")
+            edits = []
+            for id_, own in ids.items():
+                if gone := names & own.keys():
+                    edits += [(id_, label, -1) for label in gone] + ([] if into in own else [(id_, into, 1)])
+            if into not in counts:
+                refused = LabelEdits(self.run.label_edits).decided().refused
+                no = {id_ for id_, label in refused if label in names and id_ in ids and not names & ids[id_].keys()}
+                edits += [(id_, into, -1) for id_ in sorted(no)]
+            kept = followed(self.run)
+            if into not in kept and (lasts := [kept[name] for name in names if name in kept]):
+                write_text(self.run.concepts, json.dumps(kept | {into: min(lasts)}, ensure_ascii=False, indent=1))
+            return collection.edit_labels(edits, self._config, source, confirm=True)
 
     def undo(self, *, source: str = "python") -> list[LabelEdit]:
         """Undo the last step that is not undone; return the rows made, none if there is no such step."""

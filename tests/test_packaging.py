@@ -119,8 +119,8 @@ def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bu
     }
     assert present >= {"pipeline/report/templates/report.html.jinja", "service/web/index.html"}
     assert present <= packed
-    bundle = {re.sub("-[0-9a-f]{12}", "", Path(name).name) for name in packed - present}
-    code = {f"{page}.{kind}" for page in ("index", "judge") for kind in ("js", "css")}
+    bundle = {re.sub("-[0-9A-Z]{8}", "", Path(name).name) for name in packed - present}
+    code = {f"{part}.{kind}" for part in ("index", "judge", "shared") for kind in ("js", "css")}
     pages = {"index.html", "judge.html"}
     assert bundle == (pages | {name + end for name in code for end in ("", ".gz", ".br")} if bundled else set())
     assert len(packed - present) == len(bundle)

@@ -222,7 +222,7 @@ def _print_tables(
     for answer in results:
         if "error" not in answer:
             print(one_line(answer["query"]))
-            print(f"rank     score  {name}")
+            print(f"rank     score  {name}" if answer[ranked] else "no results")
             for r in answer[ranked]:
                 labels = f"  [{one_line(', '.join(r['labels']))}]" if r.get("labels") else ""
                 fields = ", ".join(f"{field}={value}" for field, value in r.get("fields", {}).items())

@@ -64,6 +64,11 @@ class CollectionConfig(Section):
     max_pixels: int = Field(default=100_000_000, gt=0, le=10**12)  # larger images are skipped before they are decoded
     vectors: VectorsConfig = VectorsConfig()
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether labels and fields come from tables."""
+        return has_tables(self.labels)
+
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:
         if self.vectors.file is not None and self.classes is not None:
@@ -73,7 +78,7 @@ class CollectionConfig(Section):
         tags = tags_of(self.labels)
         if tags and isinstance(self.labels, list) and (others := sorted({*self.labels} - {*TAGS})):
             raise ValueError(f"labels are {' and '.join(tags)}, or come from tables such as {others[0]}, not both")
-        if self.clicks is not None and (has_tables(self.labels) or tags):
+        if self.clicks is not None and (self.has_tables or tags):
             raise ValueError("give labels or clicks, not both")
         if self.label_level == 0:
             raise ValueError("label_level counts folders from 1, the top one, or from -1, the deepest, not from 0")

@@ -49,6 +49,7 @@ class Gallery:
                 )
             self.content = extractor_content(run)
             fields_changes = collection["fields"]
+            self.split_by: str | None = collection["split_by"]
             self._retagged = read_retagged(collection)
             self.root: Path = root
             self.images: Images = collection.living(None if like is None else like.images)

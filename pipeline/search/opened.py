@@ -17,6 +17,7 @@ from visterm.pipeline.store.images import Images, RowOfId
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run, run_at
+from visterm.pipeline.store.splits import as_ranked
 from visterm.pipeline.store.vectors import text_version
 
 from .gallery import Gallery
@@ -66,9 +67,13 @@ class SearchableRun:
         self.place: RowOfId = gallery.place
         self.pending: set[int] = gallery.pending
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the run lies, as for joblib: another process opens it as it is on the disk by then."""
+        return type(self), (Run(self.run.folder.absolute()),)
+
     def _open_learners(self, like: Self | None) -> None:
         run, content = self.run, self.gallery.content
-        self.config = run.configure(None, [])
+        self.config = as_ranked(run.configure(None, []), self.gallery.split_by)
         self._trained = {name: inputs for name in TRAINED if (inputs := learner_inputs(run, name, content))}
         self.learners: list[str] = [*self._trained, "cosine"]
         self.annotators: list[str] = ranking_labels(self._trained)

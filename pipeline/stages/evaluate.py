@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from visterm.pipeline.config.idle import idle_settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import Record
@@ -75,6 +76,8 @@ def evaluate(
         if config.evaluate.protocol == "open":
             check_labels(config, "evaluate.protocol=open")
             check_classes(run)
+        for line in idle_settings(config, "evaluate", "index"):
+            console.warn(line)
         folder = run.evaluation("+".join(names))
         record = evaluation_record(run, names)
         for name in names:

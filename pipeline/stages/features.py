@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from visterm.pipeline.config.idle import idle_settings, set_settings
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
@@ -65,6 +66,11 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             console.warn(f"segment {number} is damaged: its {count(n_images, 'image')} must be extracted again")
         collection.clean()
         _say_scanned(collection, root, changes, console)
+        idle = idle_settings(config, "collection", "split", "features")
+        if not drawn_here(collection["split"]) and (names := set_settings(config, "split")):
+            idle.append(f"{', '.join(names)}: no effect, as folders or a table name the splits")
+        for line in idle:
+            console.warn(line)
         extracted = 0
         if kind.any_readable(root):
             extractor = kind.fit(root, console, force=force)

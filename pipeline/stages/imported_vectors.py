@@ -69,7 +69,9 @@ class _PrecomputedVectors(VectorKind):
         root = root if root is not None else Path(source.file).absolute().parent
         self._table = table = table._replace(ids=self._below(root, table.ids))
         self._digests, labels = table.digests(), table.labels
-        changes = self.catalogue.take_vectors(root, table.ids, self._digests, labels, self.config, replace=force)
+        changes = self.catalogue.take_vectors(
+            root, table.ids, self._digests, labels, self.config, fields=table.fields, replace=force
+        )
         changes.tables = table.source
         return root, changes
 

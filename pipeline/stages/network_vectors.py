@@ -73,7 +73,7 @@ class _ModelVectors(_ImageVectors):
         silence_decoders()
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
             try:
-                embedder = self._embedder().set_params(white=self._white(root)).fit()
+                embedder = self._embedder().set_params(white=self._white(root, console)).fit()
                 embedder.save(folder / "files")
             except (ValueError, ImportError) as error:
                 raise UserError(str(error)) from None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from visterm.pipeline.config.idle import idle_settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import measure_calibration
@@ -93,6 +94,8 @@ def train(
     could be trained.
     """
     check_learners([learner_name])
+    for line in idle_settings(config, learner_name) if learner_name != "cosine" else ():
+        console.warn(line)
     with opened(run, config) as it:
         check_features(it)
         check_training_data(run, it.training)

@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.plain import NOT_OF_VISTERMS
-from visterm.pipeline.console import Console, count, told_of_compiling
+from visterm.pipeline.console import Console, count, one_line, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.checksums import Record
@@ -218,12 +218,22 @@ class _ImageVectors(VectorKind):
     def source(self, root: Path) -> Source:
         return ImageSource.of(self.run, root)
 
-    def _white(self, root: Path) -> int:
-        """Return the level of white of files of more than 8 bits, as most training images have it."""
-        from visterm.features.images import common_white
+    def _white(self, root: Path, console: Console) -> int:
+        """Return the level of white of files of more than 8 bits, as most training images have it; say it."""
+        from visterm.features.images import MAX_WHITE, common_white
 
         paths = [root / path for path in self.catalogue.training_paths()]
-        return common_white(paths, max_pixels=self.config.collection.max_pixels)
+        common = common_white(paths, max_pixels=self.config.collection.max_pixels)
+        if 0 < common.white < MAX_WHITE:
+            rest = "files that declare another, or whose brightest level is that of fewer bits, keep theirs"
+            console.say(f"files of more than 8 bits: white is {common.white:,}, as half of them need it; {rest}")
+        if common.dim:
+            console.warn(
+                f"{len(common.dim):,} of {count(common.n_images, 'file')} of more than 8 bits need less and stay dim, "
+                f"such as {one_line(os.fspath(common.dim[0]))}: where they are of fewer bits and not dim, a tag "
+                "SMaxSampleValue (TIFF) or a chunk sBIT (PNG) says so"
+            )
+        return common.white
 
 
 class _VistermVectors(_ImageVectors):
@@ -255,7 +265,7 @@ class _VistermVectors(_ImageVectors):
         extractor = VistermExtractor(
             **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
-            white=self._white(root),
+            white=self._white(root, console),
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,
             on_error="skip",

@@ -84,6 +84,7 @@ class AppendOnlyStore:
             if not self._exists(problem):
                 self.create_empty()
             with contextlib.closing(self._connect()) as db:
+                self._check(db)  # before the transaction, in which no copy can be compared with
                 db.execute("BEGIN IMMEDIATE")
                 try:
                     self._check(db)
@@ -105,7 +106,11 @@ class AppendOnlyStore:
         try:
             if not self.copy.is_file():
                 self._discard_copy()
-                type(self)(self.copy).create_empty()
+                os.close(os.open(self.copy, os.O_CREAT | os.O_EXCL, 0o600))
+                with contextlib.closing(sqlite3.connect(self.copy)) as copy:
+                    db.backup(copy)  # page by page: a tenth of the time of its rows
+                    copy.execute("PRAGMA journal_mode = DELETE")
+                return
             db.execute("ATTACH ? AS copy", (os.fspath(self.copy),))
             db.execute("PRAGMA copy.synchronous = OFF")
             for table in _tables(db):
@@ -206,6 +211,7 @@ class AppendOnlyStore:
             (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             if verdict != "ok":
                 raise DamagedFile(" ".join(verdict.split()))
+            done = self._same_as_copy(db, tables)
         for table in tables:
             names = sorted(name for name in _columns(db, table) if name != _CHECKSUM)
             text = _row_format(names)
@@ -218,6 +224,29 @@ class AppendOnlyStore:
             done = done | {table: last}
         _checked[key] = done
         return is_new
+
+    def _same_as_copy(self, db: sqlite3.Connection, tables: Sequence[str]) -> dict[str, int]:
+        """Return the row of each table up to which the copy has the same ones, checksums and all: these are whole.
+
+        SQLite compares 100,000 rows in a tenth of the time that their checksums take.
+        """
+        if db.in_transaction or not self.copy.is_file():
+            return {}
+        last = {}
+        try:
+            db.execute("ATTACH ? AS copy", (os.fspath(self.copy),))
+            for table in tables:
+                same = " AND ".join(f"other.{name} IS own.{name}" for name in ("rowid", *_columns(db, table)))
+                unlike = f"NOT EXISTS (SELECT 1 FROM copy.{table} AS other WHERE {same})"
+                query = f"SELECT coalesce(max(rowid), 0), min(rowid) FILTER (WHERE {unlike}) FROM main.{table} AS own"
+                n_rows, first = db.execute(query).fetchone()
+                last[table] = n_rows if first is None else first - 1
+        except sqlite3.Error:  # of the copy, or of the file, which is looked through then
+            return {}
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("DETACH copy")
+        return last
 
     # Comparing each of 100,000 rows takes a second, and reading their file 20 ms. So a file beside it holds its
     # checksum, as the last write or comparison left it: where that fits, rows are not compared.

@@ -136,10 +136,10 @@ class EditableCatalogue(ScannedCatalogue):
             catch_up(self)
             if (store := edits_of(self)) is None:
                 return []
-            rows = []
-            for edit in store.last_step():
+            rows, step = [], store.last_step()
+            for edit, change in zip(step, store.before(step), strict=True):
                 image = {"image": edit.image, "path": edit.path, "sha256": edit.sha256, "label": edit.label}
-                before = {"change": store.before(edit), "weight": edit.weight}
+                before = {"change": change, "weight": edit.weight}
                 rows.append(image | before | {"source": source, "undoes": edit.number})
             return _enter_step(self, rows, config)
 

@@ -22,7 +22,8 @@ from .paths import decoded
 LABEL_EDITS = "label_edits.sqlite"  # beside the collection
 LONGEST_LABEL = 200  # characters
 _APPLIED = "label_edits"  # in the catalogue: the number of the last edit that its labels include
-_IN_FORCE = "undoes IS NULL AND NOT EXISTS (SELECT 1 FROM edits AS undo WHERE undo.undoes = edits.number)"
+# With +, SQLite does not look among all rows that undo nothing, but among those of the image.
+_IN_FORCE = "+undoes IS NULL AND NOT EXISTS (SELECT 1 FROM edits AS undo WHERE undo.undoes = edits.number)"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
@@ -109,14 +110,14 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
                 _rows(db, "WHERE number >= ? AND step = ? ORDER BY number", *row, *row)
             )  # its first row's number
 
-    def before(self, edit: LabelEdit) -> int:
-        """State of an image and a label before an edit: 1, -1, or 0."""
+    def before(self, edits: Iterable[LabelEdit]) -> list[int]:
+        """State of the image and the label of each edit before it: 1, -1, or 0."""
         where = f"path = ? AND label = ? AND number < ? AND {_IN_FORCE}"
+        query = f"SELECT change FROM edits WHERE {where} ORDER BY number DESC LIMIT 1"
         with self._reading() as db:
-            query = f"SELECT change FROM edits WHERE {where} ORDER BY number DESC LIMIT 1"
-            values = (os.fsencode(edit.path), edit.label, edit.number)
-            row = db and db.execute(query, values).fetchone()
-        return row[0] if row else 0
+            values = ((os.fsencode(edit.path), edit.label, edit.number) for edit in edits)
+            rows = [db and db.execute(query, value).fetchone() for value in values]
+        return [row[0] if row else 0 for row in rows]
 
     def last(self) -> int:
         """Number of the last row, 0 without rows."""
@@ -131,7 +132,10 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
     def standing(self) -> dict[str, dict[str, LabelEdit]]:
         """The edits that stand, by path and label."""
         last: dict[str, dict[str, LabelEdit]] = defaultdict(dict)
-        for edit in self.since(0):
+        with self._reading() as db:  # the last rows alone: a long history may have many times as many
+            where = "WHERE number IN (SELECT max(number) FROM edits GROUP BY path, label) ORDER BY number"
+            edits = [] if db is None else list(_rows(db, where))
+        for edit in edits:  # in order, as labels may differ in their Unicode form
             last[edit.path].pop(edit.label, None)
             if edit.change:
                 last[edit.path][edit.label] = edit

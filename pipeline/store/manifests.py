@@ -44,6 +44,7 @@ _BOXES = {"xmin", "xmax", "bbox", "x1", "left", "box", "boxid", "annotationid", 
 _OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "top", "right", "bottom", "area"}
 _OF_OBJECTS |= {"confidence", "score", "iscrowd", "segmentation"}
 _OWN_OF_COCO = ("id", "file_name", "width", "height")
+_OF_ANNOTATIONS = ""  # in place of a column: the categories of the annotations of an image
 _NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
 _BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
 _JOINED = re.compile(r"\s*[|;]\s*")
@@ -146,6 +147,15 @@ def read_manifest(
             if everything:
                 notes.add("row", "without an image of the collection", entry.name)
     return content.manifest(table, example, file)
+
+
+def read_columns(columns: Mapping[str, Sequence[Any]], paths: Sequence[str], notes: Notes) -> dict[str, dict[str, str]]:
+    """Return the fields of images, by path, of columns with a value for each path."""
+    content = _Content("none", None, notes)
+    for row, path in enumerate(paths):
+        values = {name: column[row] for name, column in columns.items()}
+        content.enter(path, _Entry(f"row {row} (from 0)", path, [], values))
+    return content.fields
 
 
 class _Content:
@@ -505,38 +515,57 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
     if isinstance(content, list) and content:
         return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(content)], settings, notes)
     try:
-        names = {_id(one["id"]): _text(one.get("name")) for one in content.get("categories", [])}
+        categories = {_id(one["id"]): one for one in content.get("categories", [])}
         images = {_id(image["id"]): image for image in content["images"]}
-        if not all(isinstance(image["file_name"], str) and image["file_name"] for image in images.values()):
+        in_categories, in_images = (
+            {name for one in several.values() for name in one} for several in (categories, images)
+        )
+        columns = _coco_columns(file, in_images, in_categories, settings)
+        if not all(isinstance(image[columns.name], str) and image[columns.name] for image in images.values()):
             raise ValueError
+        told = settings.label_column if settings.label_column in in_categories - in_images else "name"
+        names = {number: _text(one.get(told)) for number, one in categories.items()}
         classes: dict[str, dict[str, None]] = defaultdict(dict)  # of each image, in order
         for number, annotation in enumerate(content.get("annotations", [])):
-            if "category_id" not in annotation:  # captions have none
+            if "category_id" not in annotation or columns.labels != [_OF_ANNOTATIONS]:  # captions have none
                 continue
             where = f"annotation {annotation.get('id', f'{number} (from 0)')}"
             image, category = _id(annotation["image_id"]), _id(annotation["category_id"])
             if image not in images:
                 notes.add("annotation", "of no image in the file", f"{where}, image_id {image}")
             elif not names.get(category):
-                why = "has no name" if category in names else "is not among the categories"
+                why = f"has no {told}" if category in names else "is not among the categories"
                 notes.bad(f"{where}: category {category} {why}")
             else:
                 classes[image][names[category]] = None  # type: ignore[index]  # checked above
         entries = [
-            _Entry(
-                f"image {number}",
-                image["file_name"],
-                list(classes.get(number, ())),
-                {name: value for name, value in image.items() if name not in _OWN_OF_COCO},
-            )
+            columns.entry(f"image {number}", image[columns.name], {**image, _OF_ANNOTATIONS: list(classes[number])})
             for number, image in images.items()
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f": {error} is missing" if isinstance(error, KeyError) else ""
         raise UserError(f"{file}: not COCO annotations (images, annotations, categories){missing}") from None
-    if settings.label_column == "none":
-        return _Table(None, False, iter(entries))
-    return _Table("categories of the annotations", False, iter(entries))
+    if columns.labels == [_OF_ANNOTATIONS]:
+        words = "categories of the annotations" if told == "name" else f"{told} of the categories"
+        return _Table(words, False, iter(entries))
+    return _Table(f"{columns.labels[0]} of the images" if columns.labels else None, False, iter(entries))
+
+
+def _coco_columns(file: Path, in_images: set[str], in_categories: set[str], settings: CollectionConfig) -> _Roles:
+    """What the images are named by and get their labels from: their annotations, unless another column is asked for."""
+    asked, columns = settings.label_column, sorted(in_images | in_categories)
+    name = "file_name"
+    if settings.name_column is not None:
+        name = _asked(file, sorted(in_images), "name_column", settings.name_column)
+    unused = [*_OWN_OF_COCO, _OF_ANNOTATIONS]
+    if asked == "none":
+        return _Roles(name, [], unused)
+    if asked == ONE_HOT:
+        raise UserError(f"{file}: collection.label_column={ONE_HOT} is of tables with a column per label, not of COCO")
+    if asked is None or (asked not in in_images and _key(asked) in (*_LABELS, *_LABEL_NAMES)):
+        return _Roles(name, [_OF_ANNOTATIONS], unused)
+    of_images = _asked(file, columns, "label_column", asked) in in_images
+    return _Roles(name, [asked if of_images else _OF_ANNOTATIONS], unused)
 
 
 def _refuse_spreadsheet(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:

@@ -13,6 +13,7 @@ from .catalogue import Collection
 from .checksums import Record
 from .images import Image
 from .run import Run, run_at
+from .splits import as_ranked
 from .supervision import TrainingData, read_training_data
 from .vectors import extractor_content, mapped_vectors, supervision, vectors_by_rows
 
@@ -31,7 +32,7 @@ class OpenedRun(Run):
 
     def __init__(self, run: Run, config: Config, catalogue: Collection):
         super().__init__(run.folder)
-        self.config, self.catalogue = config, catalogue
+        self.config, self.catalogue = as_ranked(config, catalogue["split_by"]), catalogue
         self.clicks = config.collection.clicks is not None
         self._records: dict[Path, tuple[tuple[int, ...] | None, Record | None]] = {}
         self.images = functools.cache(catalogue.images)

@@ -76,6 +76,7 @@ class Run:
         self.text_model = folder / "text_model"  # what makes vectors of texts, if the run has it
         self.marks = folder / "feedback.sqlite"  # relevance marks
         self.label_edits = folder / "label_edits.sqlite"  # labels that people added and removed
+        self.concepts = folder / "concepts.json"  # labels that added images are offered for
         self.different = folder / "different.sqlite"  # duplicates that people said are different pictures
         self.added = folder / "added"  # photos given to the service
         self.judgements = folder / "judgements.sqlite"  # tasks and decisions of the human evaluation

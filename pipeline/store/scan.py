@@ -7,10 +7,10 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
@@ -20,7 +20,8 @@ from .fields import enter_fields
 from .hierarchy import enter_hierarchy
 from .label_edits import catch_up
 from .labels import ReadLabels, enter_labels, read_labels, table_files
-from .manifests import has_value
+from .manifests import has_value, read_columns
+from .notes import Notes
 from .paths import bounds, decoded, excluded_by, folder_below
 from .pictures import Read, Touched, enter_same_pictures
 from .splits import Layout, assign_splits, mistyped_split
@@ -170,12 +171,13 @@ class ScannedCatalogue(Database):
         labels: Sequence[Sequence[str]] | None,
         config: Config,
         *,
+        fields: Mapping[str, Sequence[Any]] = {},
         replace: bool = False,
     ) -> Changes:
         """Compare a table of vectors with the catalogue and enter the differences, in one transaction, as `scan` does.
 
         ``digests`` are the SHA-256 of the vectors, to recognize changed ones. ``labels`` are those of the table, used
-        unless the configuration names others.
+        unless the configuration names others, and ``fields`` its further columns.
         """
         changes, layout = Changes(), Layout.of(ids, config.collection.label_level)
         with self.transaction():
@@ -197,6 +199,11 @@ class ScannedCatalogue(Database):
                 read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
             else:
                 read = read_labels(config.collection, layout, root, ids, set(ids), self.folder)
+            if fields:
+                notes = Notes(Path(config.collection.vectors.file or ""), skip_bad_rows=config.collection.skip_bad_rows)
+                own = read_columns(fields, ids, notes)
+                own |= {path: own.get(path, {}) | values for path, values in read.fields.items()}
+                read = read._replace(fields=own, warnings=(*read.warnings, *notes.lines()))
             self._note(root, read, layout, ids, (), changes)
             new = []
             for path, digest in zip(ids, digests, strict=True):

@@ -113,7 +113,7 @@ def tune(
         if apply:
             tuned = with_settings(it.config, result["best"])
             reweight(OpenedRun(it, tuned, it.catalogue))
-            run.save_config(tuned)
+            run.save_config(tuned.model_copy(update={"search": config.search}))  # as asked for, not as it ranks
     plot = str(run.tuning(learner_name) / "tuning.png")
     return {"learner": learner_name, "up_to_date": is_tuned, "applied": apply, **result, "plot": plot}
 

@@ -71,8 +71,9 @@ def export(
     if as_json:
         print(json.dumps(written))
         return
-    share = "" if written["learned_weight"] == 1 else f", of which {written['learned_weight']:g} counts"
+    share = "" if written["learned_weight"] == 1 else f" (learned weight {written['learned_weight']:g})"
     gone = f"; {count(written['n_removed'], 'image')} removed since" if since else ""
-    console.say(f"exported {count(written['n_images'], 'image')} and the similarity of {name}{share}{gone}")
+    what = f"as {name} compares them" if set(kinds) <= {"parquet"} else f"and the similarity of {name}"
+    console.say(f"exported {count(written['n_images'], 'image')} {what}{share}{gone}")
     for file in written["files"]:
         print(file)

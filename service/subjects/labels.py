@@ -17,16 +17,17 @@ from visterm.service.parts import ServiceParts
 from visterm.service.schemas import BEHIND, MAX_LABELS, MAX_SELECTED, Body, Ids, ImageId, Name
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import ImageSummary
-from visterm.teaching.concepts import learn_concept
+from visterm.teaching.concepts import Growth, follow, growth, learn_concept
 from visterm.teaching.labels import LabelEditor
 
 MAX_SUREST = 60  # images of a concept that are described
 
 
 class LabelChange(Body):
-    """A label to add to an image, or to remove."""
+    """A label to add to an image, or to several, or to remove."""
 
-    id: ImageId
+    id: ImageId | None = None
+    ids: list[ImageId] = Field(default=[], max_length=MAX_SELECTED, description="Or several images")
     label: Name
     change: Literal["add", "remove"]
 
@@ -39,6 +40,19 @@ class LabelEditRequest(Body):
         default="page",
         description="queue and concept: answers, kept where they change nothing, and not asked about again",
     )
+
+
+class RenameRequest(Body):
+    """Labels that become one."""
+
+    labels: list[Name] = Field(min_length=1, max_length=MAX_LABELS)
+    into: Name
+
+
+class LookedRequest(Body):
+    """A label whose images were looked through."""
+
+    label: Name
 
 
 class LabelStep(TypedDict):
@@ -79,12 +93,32 @@ class ConceptState(TypedDict):
     version: str
 
 
+class Suggested(TypedDict):
+    """Images without a label that surely fit it."""
+
+    ids: Annotated[list[ImageId], Field(description=f"The surest first, at most {MAX_SELECTED:,}")]
+    certainty: Annotated[
+        list[float] | None,
+        Field(description="Probability that each is right, as answers left out say; null: too few answers"),
+    ]
+
+
+class GrowingAlbum(TypedDict):
+    """A label that was learned from answers, and what was added since somebody looked through it."""
+
+    label: str
+    images: int
+    new: Annotated[list[ImageId], Field(description="Images without the label that surely fit it, the surest first")]
+    certainty: Annotated[float | None, Field(description="Share of them that is right; null: too few answers")]
+
+
 class LabelSubject(Subject):
     """Labels that people add and remove on the page."""
 
     def __init__(self, service: ServiceParts, subjects: Subjects):
         super().__init__(service, subjects)
         self._edits = LabelEdits(service.run.label_edits)
+        self._growing: tuple[tuple[str, int, float], list[Growth]] | None = None
         self._decided: tuple[int, Decided] = 0, Decided(set(), set())  # and the last edit that it includes
 
     def decided(self) -> Decided:
@@ -132,11 +166,53 @@ class LabelSubject(Subject):
             "version": snapshot.searcher.version,
         }
 
+    @get("/api/concept/suggestions", "labels")
+    def suggestions(self, label: Annotated[Name, Query(description="A label of at least one image")]) -> Suggested:
+        """List the images that surely fit a label, with how certain each is."""
+        searcher = self.service.snapshot.searcher
+        known = learn_concept(searcher, label, self.decided().refused)
+        certainty = known.certainty(searcher)
+        return {
+            "ids": searcher.images.ids[known.sure[:MAX_SELECTED]].tolist(),
+            "certainty": None if certainty is None else certainty[:MAX_SELECTED].round(4).tolist(),
+        }
+
+    @get("/api/concepts", "labels")
+    def concepts(self) -> list[GrowingAlbum]:
+        """List the labels that were learned from answers, with the images that were added and surely fit them."""
+        searcher, file = self.service.snapshot.searcher, self.service.run.concepts
+        key = searcher.version, self._edits.last(), file.stat().st_mtime if file.exists() else 0.0
+        if self._growing is None or self._growing[0] != key:
+            self._growing = key, growth(searcher, self.decided().refused)
+        return [
+            {"label": one.label, "images": one.n_images, "new": one.new[:MAX_SELECTED], "certainty": one.certainty}
+            for one in self._growing[1]
+        ]
+
+    @post("/api/concept/looked", "labels")
+    def looked(self, request: LookedRequest) -> list[GrowingAlbum]:
+        """Say that the images that are there now were looked through: none of them is new for this label."""
+        follow(self.service.snapshot.searcher, [request.label], again=True)
+        return self.concepts()
+
+    @post("/api/labels/rename", "labels")
+    def rename_labels(self, request: RenameRequest) -> LabelEditResult:
+        """Give the images of labels another label instead, as one step; a label that exists takes theirs in."""
+        return self._result(LabelEditor(self.service.run).rename(request.labels, request.into, source="page"))
+
     @post("/api/labels", "labels")
     def edit_labels(self, request: LabelEditRequest) -> LabelEditResult:
         """Add labels to images and remove them, as one step; searches use them when the response is sent."""
-        edits = [(edit.id, edit.label, 1 if edit.change == "add" else -1) for edit in request.edits]
+        edits = [
+            (number, edit.label, 1 if edit.change == "add" else -1)
+            for edit in request.edits
+            for number in (edit.ids if edit.id is None else [edit.id, *edit.ids])
+        ]
+        if not 0 < len(edits) <= MAX_SELECTED:
+            raise HTTPException(422, f"edits: give 1 to {MAX_SELECTED:,} images; there are {len(edits):,}")
         editor = LabelEditor(self.service.run)
+        if request.source == "concept":
+            follow(self.service.snapshot.searcher, {edit.label for edit in request.edits}, again=False)
         return self._result(editor.edit(edits, source=request.source, confirm=request.source != "page"))
 
     @post("/api/labels/undo", "labels")
@@ -152,7 +228,7 @@ class LabelSubject(Subject):
         rows = [place[number] for number in dict.fromkeys(edit.image for edit in made) if number in place]
         return {
             "changed": len(rows),
-            "images": [self.service.image_summary(snapshot, row) for row in rows],
+            "images": [self.service.image_summary(snapshot, row) for row in rows[:MAX_SELECTED]],
             "last": self._last_step(),
             "version": snapshot.searcher.version,
             "behind": problem and one_line(problem),

@@ -84,7 +84,7 @@ def _read_large(file: Path, mode: str, side: int) -> str:
     return f"{mode}{file.suffix}: {peak / 1e9:.2f} GB" if peak > _MOST_BYTES else ""
 
 
-_LINES = ("warning: ", "visterm: ", "learning ", "extracting", "reading dates", "kept for later", "run ")
+_LINES = ("warning: ", "visterm: ", "learning ", "extracting", "reading dates", "kept for later", "run ", "files of")
 
 
 def _image_seeds() -> list[tuple[str, bytes]]:

@@ -424,7 +424,7 @@ def test_extractors_of_format_5_read_as_before(extractor, tmp_path):
     del settings["reading"], settings["white"]
     edit(tmp_path, format=5, settings=settings)
     loaded = VistermExtractor.load(tmp_path)
-    assert (extractor.rules.version, loaded.rules.version, loaded.rules.longest) == (2, 1, 0)
+    assert (extractor.rules.version, loaded.rules.version, loaded.rules.longest) == (3, 1, 0)
     loaded.save(tmp_path)
     assert VistermExtractor.load(tmp_path).rules == loaded.rules
 

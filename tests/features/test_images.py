@@ -26,7 +26,7 @@ from PIL.TiffImagePlugin import IFDRational
 
 from visterm.extras import how_to_install
 from visterm.features import images
-from visterm.features.decoding import decode_picture, shrink_to_side, white_needed
+from visterm.features.decoding import decode_picture, shrink_to_side, undeclared_peak
 from visterm.features.depth import Rules
 from visterm.features.exif import exif_fields
 from visterm.features.images import (
@@ -507,8 +507,32 @@ def test_white_of_a_collection(tmp_path):
     (tmp_path / "a.jpg").write_bytes(encode(picture(), "JPEG"))
     (tmp_path / "broken.png").write_bytes((tmp_path / "0.png").read_bytes()[:60])
     paths = find_images(tmp_path)
-    assert images.common_white(paths) == 4095
-    assert images.common_white([tmp_path / "a.jpg", tmp_path / "gone.png"]) == 0
+    assert images.common_white(paths) == (4095, 6, (tmp_path / "3.png", tmp_path / "4.png"))
+    assert images.common_white([tmp_path / "a.jpg", tmp_path / "gone.png"]) == (0, 0, ())
+
+
+@pytest.mark.parametrize("color", [False, True])
+def test_ten_bits_among_twelve_are_told_by_their_brightest_level(color):
+    """Overexposed parts are at 1023 to the unit; an exposure that is dim is hardly ever."""
+    pixels = picture() if color else picture()[..., 0]
+    pixels[-1, -1] = 255
+    ten = np.floor(pixels.astype(float) * 1023 / 255 + 0.5).astype(np.uint16)
+    rules = Rules(white=4095)
+    for levels, is_bright in ((ten, True), (np.minimum(ten, 1000), False)):
+        data = cv2.imencode(".png", levels)[1].tobytes()
+        read = decode_picture(data, "x", rules=rules).pixels
+        assert abs(int(read.max()) - (255 if is_bright else 62)) <= 1
+        old = decode_picture(data, "x", rules=Rules(version=2, white=4095)).pixels
+        assert old.max() == (64 if is_bright else 62), "runs of before read as they did"
+
+
+@pytest.mark.parametrize(("kind", "upper_half"), [(1, [128, 255]), (2, [0, 0])])
+def test_32_bits_from_2_to_the_31_are_bright(kind, upper_half):
+    """Unless they are of signed numbers, of which the upper half is negative."""
+    levels = np.linspace(0, 2**32 - 1, 64 * 48).reshape(48, 64).astype(np.uint32)
+    data = grey_tiff(levels, 32, 1, sample_format=kind)
+    assert decode_picture(data, "x").pixels[[24, -1], [0, -1], 0].tolist() == upper_half
+    assert decode_picture(data, "x", rules=Rules(version=2)).pixels[[24, -1], [0, -1], 0].tolist() == [0, 0]
 
 
 def test_channels_that_are_no_colours():
@@ -1301,5 +1325,5 @@ def test_damaged_files_of_many_bits_are_looked_at_without_a_word():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for length in range(8, len(file.getvalue()), 7):
-            white_needed(file.getvalue()[:length], "a.tif", 10**6)
+            undeclared_peak(file.getvalue()[:length], "a.tif", 10**6)
     assert not said

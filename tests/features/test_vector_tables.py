@@ -332,7 +332,8 @@ def test_shards_are_one_table_in_the_order_of_their_numbers(shards):
     np.testing.assert_array_equal(table.rows([23, 2, 3], unit=False)[:, 0], [24, 3, 4])
     assert table.source == (
         "vectors of 12 files, img_emb/img_emb_0.npy to img_emb/img_emb_11.npy; "
-        "ids from column 'image_path' of 12 files, metadata/metadata_0.parquet to metadata/metadata_11.parquet"
+        "ids from column 'image_path' of 12 files, metadata/metadata_0.parquet to metadata/metadata_11.parquet; "
+        "fields caption"
     )
     for vectors, ids in ((shards, None), (shards / "img_emb", shards / "metadata")):  # clip-retrieval's folders
         assert read_vectors(vectors, ids).digests() == table.digests()
@@ -485,7 +486,8 @@ def test_a_column_per_number(tmp_path):
     file = arrow(tmp_path, "x.feather", {**columns, "path": IDS, "n": [1] * 5}, stream=False)
     table = read_vectors(file)
     np.testing.assert_allclose(table.rows(slice(None), unit=False), np.tile(X, 3) + np.arange(12), rtol=1e-6)
-    assert table.source == "vectors from column 'emb_0 to emb_11', ids from column 'path' of x.feather"
+    assert table.source == "vectors from column 'emb_0 to emb_11', ids from column 'path' of x.feather; fields n"
+    assert table.fields == {"n": [1] * 5}
     file = arrow(tmp_path, "y.feather", {**columns, "area": X[:, 0], "path": IDS}, stream=False)
     with pytest.raises(ValueError, match=r"y\.feather: holds no vectors; it has 'emb_11'"):
         read_vectors(file)

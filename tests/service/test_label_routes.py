@@ -15,7 +15,7 @@ def change(number, label, how):
 def test_edits_are_searched_at_once_and_undone(own, serving, photos):
     plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
     with serving(own) as client:
-        edits = [change(plum, "ripe", "add"), change(fig, "ripe", "add"), change(fig, "fig", "remove")]
+        edits = [{"ids": [plum, fig], "label": "ripe", "change": "add"}, change(fig, "fig", "remove")]
         done = client.post("/api/labels", json={"edits": edits}).json()
         assert (done["changed"], done["images"][1]["labels"], done["last"]["added"]) == (2, ["ripe"], ["ripe"])
         (answer,) = client.get("/search", params={"id": plum, "label": "ripe"}).json()
@@ -93,6 +93,8 @@ def test_a_concept_is_learned_from_answers_that_survive_a_restart(own, serving, 
 def test_a_concept_of_nothing_is_refused_on_one_line(own, serving, photos):
     gone = photos.id("fig/0.jpg")
     with serving(own) as client:
+        none = {"edits": [{"label": "round", "change": "add"}]}
+        client.check_error(client.post("/api/labels", json=none), 422, "give 1 to 5,000 images; there are 0")
         for label, status, message in (
             ("", 409, "the label is empty"),
             (" ", 409, "the label is empty"),
@@ -268,6 +270,11 @@ def test_the_photos_found_for_a_concept_get_the_label_in_one_step(page, labelled
     held = []
     page.route("**/api/concept?*", lambda route: held.append(route), times=1)  # the photos that follow take their time
     concept.get_by_role("button", name="Add the label to").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Photos")).to_contain_text(f"all: {n} photo")
+    expect(dialog.get_by_role("listitem")).to_have_count(min(n, 6))  # the least certain ones
+    assert page.violations() == []
+    dialog.get_by_role("button", name="Add the label").click()
     expect(page.locator("#toasts")).to_contain_text(f"round added to {n} photo")
     assert LabelEditor(run).counts()["round"] == before + n
     page.locator("#toasts").get_by_role("button", name="Undo").click()
@@ -277,6 +284,50 @@ def test_the_photos_found_for_a_concept_get_the_label_in_one_step(page, labelled
     assert LabelEditor(run).counts()["round"] == before
     concept.get_by_role("button", name=re.compile("^No: ")).first.click()
     expect(concept).to_contain_text(f": yes. {state['no'] + 1} photo")
+
+
+def test_what_was_added_is_offered_where_albums_are_and_a_label_is_renamed_with_one_undo(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    state = say(page, address, ids["plum/1.jpg"], "add")
+    while not state["n_sure"]:
+        state = say(page, address, state["ask"]["id"], "remove" if state["yes"] > 2 else "add")
+    newest = min(state["sure"]) - 1
+    run.concepts.write_text(f'{{"round": {newest}}}')  # as if those found had been added since
+    new = [id_ for id_ in state["sure"] if id_ > newest]
+    [grown] = page.request.get(f"{address}/api/concepts").json()
+    assert (grown["label"], grown["new"]) == ("round", new)
+    page.goto(f"{address}?view=albums")
+    page.get_by_role("link", name=f"round: {len(new)} new to look at").click()
+    concept = page.locator("#concept")
+    expect(concept.get_by_role("heading", level=2)).to_contain_text(f"{len(new)} new")
+    expect(concept.get_by_role("img", name="New photo")).to_have_count(len(new))
+    assert page.violations() == []
+    concept.get_by_role("button", name="Mark as seen").click()
+    expect(concept.get_by_role("img", name="New photo")).to_have_count(0)
+    assert page.request.get(f"{address}/api/concepts").json()[0]["new"] == []
+    page.goto(f"{address}?view=album&label=round")
+    before = LabelEditor(run).counts()
+    page.get_by_role("button", name="Rename").click()
+    assert page.violations() == []
+    page.get_by_role("dialog").get_by_label("New name").fill("fig")  # a label that exists
+    page.keyboard.press("Enter")
+    expect(page.locator("#toasts")).to_contain_text("round is now fig")
+    expect(page.get_by_role("heading", level=1)).to_have_text("fig")
+    assert "round" not in LabelEditor(run).counts()
+    page.keyboard.press("Control+z")
+    expect(page.get_by_role("heading", level=1)).to_have_text("round")
+    assert LabelEditor(run).counts() == before
+    page.locator("#album .select-all").click()
+    page.locator("#selection").get_by_role("button", name="Label").click()
+    page.get_by_label("Label instead of round").fill("ball")
+    page.keyboard.press("Enter")
+    expect(page.locator("#toasts")).to_contain_text("ball replaces round")
+    assert (LabelEditor(run).counts()["ball"], "round" in LabelEditor(run).counts()) == (before["round"], False)
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator("#toasts")).to_contain_text("Undone")
+    assert LabelEditor(run).counts() == before
 
 
 @pytest.mark.parametrize(

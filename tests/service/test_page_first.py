@@ -197,12 +197,26 @@ def test_ten_requests_and_110_kilobytes_bring_the_first_page(page, bundled_site)
     assert 5 <= len(loads.sent) <= 10, loads.sent
     assert 40 < sum(loads.sent.values()) < 110, loads.sent
     code = {address for address in loads.sent if "/static/" in address}
-    assert sorted(address.rsplit(".")[-1] for address in code) == ["css", "js"]
+    assert sorted(address.rsplit(".")[-1] for address in code) == ["css", "css", "js", "js"]
     page.goto("about:blank")
     page.goto(bundled_site)
     expect(page.locator("#samples .tile").first).to_be_visible()
     page.wait_for_load_state("networkidle")
     assert loads.kept >= code  # they are not even asked for
+
+
+def test_both_pages_share_what_both_load_and_are_small(bundle):
+    if bundle is None:
+        pytest.skip("no esbuild to bundle the page; `make check` installs it where npm is there")
+    sizes = {file.name: file.stat().st_size for file in bundle.glob("*.gz")}
+    assert sum(sizes.values()) <= 85_000, sizes
+    heads = {page: (bundle / f"{page}.html").read_text() for page in ("index", "judge")}
+    of_page = {page: {name for name in sizes if name.removesuffix(".gz") in head} for page, head in heads.items()}
+    assert {name.partition("-")[0] for name in of_page["index"] & of_page["judge"]} == {"shared"}
+    for page, head in heads.items():
+        assert len(of_page[page]) == 4
+        assert re.search(r'modulepreload" href="static/shared-\w+\.js">\n<script type="module"', head)  # at once
+    assert sum(sizes[name] for name in of_page["judge"]) <= 16_000, sizes
 
 
 def test_the_modules_of_a_checkout_are_the_page(page, shown, serving, monkeypatch, tmp_path, ids):

@@ -1,13 +1,28 @@
 """Concepts from a few images: scores, the image to ask about, the images that are sure."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from running import copy_run
 from scipy import sparse
 from sklearn.metrics import average_precision_score
 from sklearn.preprocessing import normalize
 
+from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
-from visterm.teaching.concepts import image_to_ask, score_concept, sure_images
+from visterm.pipeline.store.run import Run
+from visterm.teaching.concepts import (
+    Concept,
+    Growth,
+    follow,
+    growth,
+    image_to_ask,
+    learn_concept,
+    score_concept,
+    sure_images,
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +72,50 @@ def test_many_images_are_sampled_without_those_that_were_answered(groups):
     scores = score_concept(X, [0, 1, 2], [50, 90])
     assert scores[:40].mean() > scores[40:200].mean()
     assert (scores == score_concept(X, [2, 1, 0], [90, 50])).all()
+
+
+def test_certainty_is_what_share_of_the_suggestions_is_right(groups):
+    X, y = groups
+    searcher = SimpleNamespace(X=X)
+
+    def concept(n):
+        scores, yes, no = answered(X, y, n, image_to_ask)
+        return Concept(yes, no, None, sure_images(scores, yes | no), scores)
+
+    assert concept(5).certainty(searcher) is None  # eight answers
+    known = concept(25)
+    assert known._replace(sure=known.sure[:0]).certainty(searcher).tolist() == []
+    certainty = known.certainty(searcher)
+    assert (np.diff(certainty) <= 0).all()
+    right = y[known.sure] == 0
+    assert abs(certainty.mean() - right.mean()) < 0.15
+    assert right[certainty >= 0.9].mean() > 0.9
+
+
+def test_added_images_are_offered_for_a_concept_until_somebody_looked(finished, tmp_path):
+    run = Run(copy_run(finished, tmp_path) / "runs/fruit")
+    editor, searcher = LabelEditor(run), Searcher(run)
+    plums = [image.id for image in searcher.images if image.path.startswith("plum")]
+    editor.add("round", plums[:4])
+    searcher = Searcher(run)
+    concept = learn_concept(searcher, "round", set())
+    sure = searcher.images.ids[concept.sure].tolist()
+    assert sure
+    follow(searcher, ["round"], again=False)
+    assert growth(searcher, set()) == [Growth("round", 4, [], None)]
+    run.concepts.write_text(json.dumps({"round": min(sure), "gone": 1}))  # the others came later
+    [grown] = growth(searcher, set())
+    assert grown.new == [id_ for id_ in sure if id_ > min(sure)]
+    assert growth(searcher, {(grown.new[0], "round")} if grown.new else set())[0].new != grown.new
+    follow(searcher, ["round"], again=False)
+    assert growth(searcher, set()) == [grown]
+    editor.rename(["round"], "ball")
+    searcher = Searcher(run)
+    assert growth(searcher, set()) == [grown._replace(label="ball")]
+    follow(searcher, ["ball"], again=True)
+    assert growth(searcher, set()) == [Growth("ball", 4, [], None)]
+    run.concepts.write_text("[1, 2")  # not ours
+    assert growth(searcher, set()) == []
 
 
 def test_without_images_to_tell_apart_nothing_is_sure(groups):

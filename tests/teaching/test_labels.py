@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import sqlite3
 import sys
 
 import pytest
@@ -12,8 +13,9 @@ from running import json_of, refused, said_until_killed, visterm
 
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store import label_edits
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.label_edits import quoted, unquoted
+from visterm.pipeline.store.label_edits import LabelEdits, quoted, unquoted
 from visterm.pipeline.store.labels import read_labels
 from visterm.pipeline.store.splits import Layout
 from visterm.teaching import commands_labels as commands
@@ -56,6 +58,49 @@ def test_each_step_is_undone_as_a_whole(editor):
     assert len(LabelEditor(editor.run).undo()) == 10  # of another process
     assert editor.counts() == before
     assert editor.undo() == []
+
+
+def test_a_large_step_is_undone_by_the_index_of_images_not_by_all_edits(editor, monkeypatch):
+    """Undoing 5,000 labels read every edit for each of them, over a connection of its own: a minute."""
+    editor.add("red", ["apple", "pear", "plum"])
+    before = editor.counts()
+    editor.add("ripe", ["apple", "pear", "plum"])
+    connected = []
+    connect = LabelEdits._reading
+    monkeypatch.setattr(LabelEdits, "_reading", lambda store: connected.append(1) or connect(store))
+    assert len(editor.undo()) == 30
+    assert len(connected) < 15
+    assert editor.counts() == before
+    with sqlite3.connect(editor.run.label_edits) as db:
+        where = f"path = ? AND label = ? AND number < ? AND {label_edits._IN_FORCE}"
+        plan = db.execute(f"EXPLAIN QUERY PLAN SELECT change FROM edits WHERE {where}", (b"a", "red", 9)).fetchall()
+    db.close()
+    assert "by_image" in plan[0][3]
+
+
+def test_labels_are_renamed_and_merged_in_one_step(editor, mine):
+    before = editor.counts()
+    editor.remove("apple", ["pear/0.jpg"])  # nothing to remove
+    editor.edit([(editor_id(editor, "pear/1.jpg"), "apple", -1)], confirm=True)  # people said that it is none
+    done = json_of("label", "rename", "apple", "malus", cwd=mine)
+    assert done == {"step": 2, "changed": 10, "unchanged": 0}
+    assert editor.counts() == {"malus": 10, "pear": 10, "plum": 10}
+    assert (editor_id(editor, "pear/1.jpg"), "malus") in LabelEdits(editor.run.label_edits).decided().refused
+    editor.add("pear", ["plum/0.jpg"])
+    said = visterm("label", "merge", "pear", "plum", "--into", "fruit", cwd=mine).stderr
+    assert "pear, plum is now fruit on 20 images" in said
+    assert editor.counts() == {"fruit": 20, "malus": 10}
+    editor.rename(["fruit", "malus"], "fruit")  # into one of them
+    assert editor.counts() == {"fruit": 30}
+    assert "no label 'quince'" in refused("label", "merge", "fruit", "quince", "--into", "malus", cwd=mine)
+    assert "control characters" in refused("label", "rename", "fruit", "a\nb", cwd=mine)
+    for _ in range(5):
+        editor.undo()
+    assert editor.counts() == before
+
+
+def editor_id(editor, path):
+    return next(image.id for image in Searcher(editor.run).images if image.path == path)
 
 
 def test_edits_outlive_features_a_lost_catalogue_and_a_moved_file(editor, mine):

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from running import copy_run, json_of, refused, visterm
+from sklearn.linear_model import LogisticRegression
 
 from visterm.pipeline import LabelEditor, Searcher, find_wrong_labels, judge_labels
 from visterm.pipeline.store.run import Run
 from visterm.teaching import wrong_labels as module
-from visterm.teaching.wrong_labels import _folds, labels_to_check
+from visterm.teaching.wrong_labels import _folds, cross_validated, labels_to_check
 
 
 def of_classes(n=90, n_classes=3, d=30, seed=0):
@@ -75,6 +76,31 @@ def test_what_cannot_be_judged_is_left_out():
     assert 5 not in judge_labels(X, alone).images
     two = judge_labels(X[:4], np.array(["a", "a", "b", "b"]))
     assert sorted(two.images) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_probabilities_are_those_of_a_regression_with_a_row_for_each_label(sparse, monkeypatch):
+    """Labels of very different frequency, some images with several: the optimum in few steps."""
+    X, y = of_classes(n=300, d=40)
+    rng = np.random.default_rng(1)
+    own = np.zeros((300, 6), bool)
+    own[np.arange(300), y] = True
+    own[rng.random(300) < 0.3, 3] = True
+    own[[*range(0, 20, 3)], 4] = True
+    own[y == 2, 5] = rng.random((y == 2).sum()) < 0.5
+    products = []
+    start = np.vdot
+    monkeypatch.setattr(np, "vdot", lambda *both: products.append(1) or start(*both))
+    probabilities = cross_validated(sp.csr_matrix(X) if sparse else X, own)
+    assert 0 < len(products) <= 3 * 5 * 30  # three of each step
+    folds, expected = _folds(own), np.zeros(own.shape)
+    for fold in range(5):
+        rows, labels = own[folds != fold].nonzero()
+        regression = LogisticRegression(C=module._INVERSE_REGULARIZATION, tol=1e-8, max_iter=10_000)
+        regression.fit(X[folds != fold][rows].astype(float), labels)
+        expected[folds == fold] = regression.predict_proba(X[folds == fold])
+    np.testing.assert_allclose(probabilities, expected, atol=0.05)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
 
 
 def test_the_images_of_a_label_are_spread_over_the_folds():

@@ -11,6 +11,7 @@ import { redraw } from "../core/history.js";
 import { forgetPhotos } from "./photos.js";
 import { readRun } from "../search/search.js";
 import { begun, state } from "../core/state.js";
+import { newOnes } from "../teach/growing.js";
 
 /** @import { Schemas } from "../core/api.js" */
 
@@ -103,7 +104,7 @@ async function add(files) {
       await readRun();
       if (state.request.view) await redraw();
     }
-    return tell(
+    return void tell(
       sentence([
         `${plural(result.added, "photo")} added.`,
         result.cancelled ? `Cancelled: ${plural(result.cancelled, "photo")} not added.` : "",
@@ -113,7 +114,7 @@ async function add(files) {
       result.added,
     );
   } catch (error) {
-    return tell(`The photos were not added: ${error.message}`, 0);
+    return void tell(`The photos were not added: ${error.message}`, 0);
   }
 }
 
@@ -146,11 +147,13 @@ async function extracted() {
 }
 
 /** @param {string} words @param {number} added */
-function tell(words, added) {
+async function tell(words, added) {
   announce(words);
+  const news = added ? await newOnes() : [];
   fill(
     el("span", { dir: "auto" }, words),
     added ? link({ view: "added" }, "Show them", { onclick: () => fill() }) : "",
+    ...news,
     lineButton("Dismiss", () => fill()),
   );
 }

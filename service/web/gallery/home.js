@@ -6,6 +6,7 @@ import { box, command } from "../core/says.js";
 import { count, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { readPoints } from "../map/mapdata.js";
+import { newOnes } from "../teach/growing.js";
 import { verdict } from "../teach/labels.js";
 import { failure } from "../core/messages.js";
 import { coverOf, inParts, photoList } from "./photolist.js";
@@ -255,6 +256,7 @@ function albumsView(kind, title) {
       placeholder: `Filter ${title.toLowerCase()}`,
     });
     const place = el("div");
+    const news = kind === "label" ? await newOnes() : [];
     let turn = 0;
     const draw = async () => {
       const mine = ++turn;
@@ -291,6 +293,7 @@ function albumsView(kind, title) {
         ),
         kind === "label" ? el("a", { href: "api/labels.csv", download: "" }, "Labels as CSV") : "",
       ),
+      news.length ? el("p.note.links", news) : "",
       place,
     );
     await draw();

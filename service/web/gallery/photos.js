@@ -10,6 +10,7 @@ import { plural } from "../core/text.js";
 import { Gallery } from "./gallery.js";
 import { altText, dressTile } from "./grid.js";
 import { change } from "../core/history.js";
+import { askToRename, newOnes } from "../teach/growing.js";
 import { filterChips } from "../search/searchbox.js";
 import { bindSelection, isSelected } from "./select.js";
 import { asList, folded, state } from "../core/state.js";
@@ -52,6 +53,7 @@ function links(request) {
     link({ view: "concept", label: name }, "Find more of these"),
     link({ view: "check", label: name }, "Check this label"),
     link({ view: "dates", label: name }, "By date"),
+    el("button.plain", { onclick: () => askToRename(name) }, "Rename"),
   ];
 }
 
@@ -138,12 +140,14 @@ const galleryView = (titleOf, valuesOf) => ({
       return;
     }
     const byDate = request.view === "dates";
-    const [columns, within, dates] = await Promise.all([
+    const album = request.view === "album" ? links(request) : null;
+    const [columns, within, dates, news] = await Promise.all([
       get("api/images/columns", values),
       byDate ? get("api/dates", filters(request)) : null,
       byDate
         ? get("api/dates", { ...filters(request), after: undefined, before: undefined })
         : null,
+      album?.length ? newOnes(asList(request.label)[0]) : null,
     ]);
     if (turn !== state.turn) return;
     const list = (gallery ??= makeGallery());
@@ -155,7 +159,8 @@ const galleryView = (titleOf, valuesOf) => ({
         "div.row.bar",
         el("h1", { dir: "auto" }, titleOf(request)),
         el("span.quiet", plural(columns.ids.length, "photo")),
-        request.view === "album" ? links(request) : orders(request),
+        news,
+        album ?? orders(request),
         el("button.plain.select-all", "Select all"),
         request.view === "album" ? "" : addButton(),
       ),

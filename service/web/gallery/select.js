@@ -8,6 +8,7 @@ import { announce, copy, dialogButtons, dock, showDialog, toast } from "../core/
 import { count, plural, present } from "../core/text.js";
 import { MARKS } from "./grid.js";
 import { go } from "../core/history.js";
+import { asList, state } from "../core/state.js";
 import { did, undid } from "../core/undo.js";
 import { editLabels, labelField, undoLabels } from "../teach/labels.js";
 
@@ -394,14 +395,14 @@ const exportCsv = () =>
 
 /**
  * Change the labels of the photos selected.
- * @param {{ label: string, change: "add" | "remove" }} step
+ * @param {{ label: string, change: "add" | "remove" }[]} changes
  * @param {Parameters<typeof editLabels>[1]} [source]
  */
-async function relabel(step, source) {
+async function relabel(changes, source) {
   /** @type {HTMLDialogElement} */ ($("#confirm")).close();
   try {
     return await editLabels(
-      selection().map(({ id }) => ({ id, ...step })),
+      selection().flatMap(({ id }) => changes.map((one) => ({ id, ...one }))),
       source,
     );
   } catch (error) {
@@ -410,9 +411,12 @@ async function relabel(step, source) {
 }
 
 function askForLabel() {
-  /** @param {"add" | "remove"} change @param {string} words */
-  const edit = (change, words) => async (/** @type {string} */ label) => {
-    const done = await relabel({ label, change });
+  /** @param {"add" | "remove"} change @param {string} words @param {string} [old] it replaces */
+  const edit = (change, words, old) => async (/** @type {string} */ label) => {
+    const done = await relabel([
+      { label, change },
+      ...(old && old !== label ? [{ label: old, change: /** @type {const} */ ("remove") }] : []),
+    ]);
     if (done?.changed)
       toast(
         `${label} ${words} ${plural(done.changed, "photo")}.`,
@@ -421,10 +425,18 @@ function askForLabel() {
       );
     else if (done) toast(`Nothing to ${change}.`);
   };
+  const [album, ...more] = state.request.view ? asList(state.request.label) : [];
   const dialog = showDialog(
     `Labels of ${plural(chosen.size, "photo")}`,
     labelField("Label to add", edit("add", "added to"), "Add"),
     labelField("Label to remove", edit("remove", "removed from"), "Remove"),
+    album && !more.length
+      ? labelField(
+          `Label instead of ${album}`,
+          edit("add", `replaces ${album} on`, album),
+          "Replace",
+        )
+      : "",
     dialogButtons(["Cancel"]),
   );
   $("input", dialog).focus();
@@ -437,7 +449,7 @@ function askForConcept() {
     labelField(
       "Label",
       async (label) => {
-        if (!(await relabel({ label, change: "add" }, "concept"))) return;
+        if (!(await relabel([{ label, change: "add" }], "concept"))) return;
         clearSelection();
         await go({ view: "concept", label });
       },

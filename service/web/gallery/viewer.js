@@ -6,7 +6,7 @@ import { complete } from "./details.js";
 import { $, $$, activeElement, el, icon, keyName, targetOf } from "../core/dom.js";
 import { missing, orElse, thumbnail } from "../core/pictures.js";
 import { remember, remembered } from "../core/remember.js";
-import { announce, placeMessages } from "../core/says.js";
+import { announce, copy, placeMessages } from "../core/says.js";
 import { count, figure, percent, plural, present } from "../core/text.js";
 import { drawExplanation } from "../search/explain.js";
 import { altText, markButtons } from "./grid.js";
@@ -337,15 +337,15 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
           el("h3", plural(image.copies.length, "copy", "copies"), info("copies")),
           el(
             "ul",
-            image.copies.map((copy) =>
+            image.copies.map((same) =>
               el(
                 "li",
                 el(
                   "a",
-                  { href: `images/${copy.id}/original`, target: "_blank", rel: "noopener" },
+                  { href: `images/${same.id}/original`, target: "_blank", rel: "noopener" },
                   el("img", {
-                    src: thumbnail(copy, 128),
-                    alt: `Open copy ${copy.path ?? copy.rank}`,
+                    src: thumbnail(same, 128),
+                    alt: `Open copy ${same.path ?? same.rank}`,
                     width: 56,
                     height: 56,
                   }),
@@ -363,6 +363,8 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
         "Open original",
       ),
       el("button.plain", { "data-act": "copy" }, "Copy link"),
+      image.path &&
+        el("button.plain", { onclick: () => copy(image.path ?? "", "The path") }, "Copy path"),
     ),
   ];
 }

@@ -2,11 +2,12 @@
 // others surely fit. Answers are label edits: yes adds the label; no is kept, too, and not asked
 // again.
 
-import { get } from "../core/api.js";
+import { get, post } from "../core/api.js";
 import { $, activeElement, el, icon, keyName, link } from "../core/dom.js";
 import { picture } from "../core/pictures.js";
 import { announce, box, toast } from "../core/says.js";
-import { plural } from "../core/text.js";
+import { count, plural } from "../core/text.js";
+import { askToAccept, growing, percent } from "./growing.js";
 import { editLabels, undoLabels } from "./labels.js";
 import { bindLetters, bindSwipe, oneByOne } from "./onebyone.js";
 import { ratioOf } from "../gallery/details.js";
@@ -61,6 +62,11 @@ async function showConcept(section, request) {
   /** @type {number[]} */
   const acts = []; // since the page was opened: photos skipped, by id; below 0: steps of an edit
 
+  const grown = (await growing()).find((one) => one.label === label);
+  const added = grown
+    ? await get("api/images", { ids: grown.new.slice(0, 60).join(",") }).catch(() => [])
+    : [];
+
   const next = async () => {
     const skipped = acts.filter((id) => id >= 0).join(",") || undefined;
     const concept = await get("api/concept", { label, skip: skipped }).catch((error) => {
@@ -87,10 +93,10 @@ async function showConcept(section, request) {
       const last = acts.pop() ?? -1;
       if (last < 0) await undoLabels(-last);
     }, true);
-  /** @param {Concept} concept */
-  const addSure = ({ sure }) =>
+  /** @param {number[]} ids */
+  const addTo = (ids) =>
     step(async () => {
-      const done = await edit(sure, "add");
+      const done = await edit(ids, "add");
       toast(`${label} added to ${plural(done.changed, "photo")}.`, "Undo", undo);
     });
 
@@ -158,21 +164,39 @@ async function showConcept(section, request) {
 
   /** @param {Concept} concept */
   const sureOnes = (concept) => {
-    const { yes, no, n_sure: n, surest } = concept;
+    const { yes, no, n_sure: n, sure } = concept;
+    const news = grown?.new.filter((id) => sure.includes(id)).length ?? 0;
+    const fresh = added.filter(({ id }) => sure.includes(id));
+    const surest = [
+      ...fresh,
+      ...concept.surest.filter(({ id }) => !fresh.some((one) => one.id === id)),
+    ];
     if (!n) return el("p.quiet.sure", "No other photo surely shows it yet.");
     const add = el(
       "button",
-      { onclick: () => void addSure(concept) },
+      { onclick: () => void askToAccept(label, (ids) => ids.length && addTo(ids)) },
       icon("plus"),
-      `Add the label to ${plural(concept.sure.length, "photo")}`,
+      `Add the label to ${plural(sure.length, "photo")} …`,
     );
+    const looked = el("button", "Mark as seen");
+    looked.addEventListener("click", () => {
+      added.length = 0;
+      void step(() => post("api/concept/looked", { label }));
+    });
     return el(
       "section.sure",
       { "aria-label": "Found" },
-      el("h2", `${plural(n, "photo")} found`),
+      el("h2", `${plural(n, "photo")} found`, fresh.length ? `, ${count(news)} new` : ""),
+      fresh.length > 0 &&
+        el(
+          "p",
+          "The new ones come first",
+          grown?.certainty ? `; about ${percent(grown.certainty)} of them are right. ` : ". ",
+          looked,
+        ),
       el(
         "p.quiet",
-        yes + no < ENOUGH
+        yes + no < ENOUGH || fresh.length
           ? "They probably show it, the first ones most likely. Press the cross of others."
           : "At least 9 of 10 are usually right, the first ones surest. Press the cross of others.",
       ),
@@ -183,10 +207,16 @@ async function showConcept(section, request) {
           el(
             "li",
             { style: { "--ratio": ratioOf(image) || 1.5 } },
-            link({ id: image.id }, picture(image, { alt: `Photo ${image.path}` }), {
-              "data-photo": image.id,
-              style: { "--shade": image.color ?? "" },
-            }),
+            link(
+              { id: image.id },
+              [
+                picture(image, {
+                  alt: `${fresh.includes(image) ? "New photo" : "Photo"} ${image.path}`,
+                }),
+                fresh.includes(image) && el("span.pill.on", { "aria-hidden": "true" }, "New"),
+              ],
+              { "data-photo": image.id, style: { "--shade": image.color ?? "" } },
+            ),
             el(
               "button.round",
               {

@@ -11,10 +11,10 @@ import { did, undid } from "../core/undo.js";
 
 /** @import { Schemas } from "../core/api.js" */
 /** @import { Photo } from "../gallery/details.js" */
-/** @typedef {Schemas["LabelChange"]} Change */
+/** @typedef {{ id: number, label: string, change: "add" | "remove" }} Change */
 /** @typedef {Schemas["LabelStep"]} Step */
 
-const AT_ONCE = 500; // edits of a request, which is then no larger than the service takes
+const AT_ONCE = 5000; // edits of a request, as the service takes them
 const SUGGESTED = 4; // labels that the annotator proposes
 
 /** @param {Step} step */
@@ -48,7 +48,7 @@ addEventListener("beforeunload", (event) => {
 });
 
 /** @template {{ images: Schemas["ImageSummary"][] }} R @param {() => Promise<R>} send */
-async function save(send) {
+export async function save(send) {
   state.run.version = null; // what was kept of earlier searches is old
   unsaved += 1;
   const step = saved.then(send);
@@ -74,8 +74,11 @@ export async function editLabels(edits, source = "page") {
   let done; // the last of them: there is at least one edit
   try {
     for (; steps * AT_ONCE < edits.length; steps += 1) {
-      const part = edits.slice(steps * AT_ONCE, (steps + 1) * AT_ONCE);
-      done = await save(() => post("api/labels", { edits: part, source }));
+      /** @type {{ [of: string]: { ids: number[], label: string, change: "add" | "remove" } }} */
+      const of = {}; // images of the same change
+      for (const { id, label, change } of edits.slice(steps * AT_ONCE, (steps + 1) * AT_ONCE))
+        (of[change + label] ??= { ids: [], label, change }).ids.push(id);
+      done = await save(() => post("api/labels", { edits: Object.values(of), source }));
       changed += done.changed;
     }
   } finally {

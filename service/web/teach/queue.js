@@ -83,7 +83,7 @@ async function showQueue(section, request) {
   const decide = (entry, right) =>
     step(async () => {
       const { id } = entry.image;
-      /** @type {Schemas["LabelChange"][]} */
+      /** @type {import("./labels.js").Change[]} */
       const edits = [{ id, label: right, change: "add" }];
       if (right !== entry.label) edits.unshift({ id, label: entry.label, change: "remove" });
       decided += 1;

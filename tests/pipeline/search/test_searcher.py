@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import shutil
 import sqlite3
 import subprocess
@@ -47,6 +48,19 @@ def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
     for opener in (Searcher, open_run, LabelEditor):
         with pytest.raises(UserError, match=r"no run fruits in \.\./runs \(did you mean fruit\?\)"):
             opener("fruits")
+
+
+def test_a_searcher_is_sent_to_another_process(searcher, finished, tmp_path, monkeypatch):
+    """As joblib does."""
+    monkeypatch.chdir(finished)
+    data = pickle.dumps(Searcher("fruit"))
+    monkeypatch.chdir(tmp_path)
+    assert pickle.loads(data).search("id:1", k=3) == searcher.search("id:1", k=3)
+
+
+def test_a_query_without_results_says_so(finished):
+    said = visterm("search", "id:1", "--offset", "29", "--run", "fruit", cwd=finished)
+    assert said.stdout.splitlines()[1:] == ["no results"]
 
 
 def test_a_query_that_compiles_kernels_says_so(finished, outside, monkeypatch, capsys):

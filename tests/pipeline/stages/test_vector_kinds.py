@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from running import json_of, refused, set_all, visterm
+from running import catalogue_rows, json_of, refused, set_all, visterm
 
 from visterm.features import OnnxEmbedder, read_image
 from visterm.learners import Blend, load_learner
@@ -66,9 +66,11 @@ def test_a_run_keeps_the_white_of_its_files_of_more_than_eight_bits(tmp_path, wr
         levels = cv2.imread(str(file)).astype(np.uint16) * 16
         cv2.imwrite(str(file.with_suffix(".png")), levels >> (3 if file.stem in "12" else 0))
         file.unlink()
-    visterm("features", "photos", *small(features={"n_visterms": 20}), cwd=tmp_path)
+    said = visterm("features", "photos", *small(features={"n_visterms": 20}), cwd=tmp_path).stderr
+    assert "files of more than 8 bits: white is 4,095, as half of them need it" in said
+    assert "of 12 files of more than 8 bits need less and stay dim, such as" in said
     run = Run(tmp_path / "runs/photos")
-    assert run.record(run.extractor)["reading"] == {"version": 2, "white": 4095, "longest": 2.5}
+    assert run.record(run.extractor)["reading"] == {"version": 3, "white": 4095, "longest": 2.5}
     extractor = load_extractor(run.extractor / "files", "")
     dim, bright = (extractor.read(tmp_path / f"photos/apple/{name}.png").pixels for name in (1, 0))
     assert dim.max() < 64 < bright.max()
@@ -412,6 +414,42 @@ def test_from_a_table_to_a_report_and_a_search(table):
     assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
     info = json_of("info", cwd=table)
     assert info["vectors"] == f"of 12 numbers in float16, read from {table / 'fruit.npy'}"
+
+
+def test_further_columns_of_a_table_of_vectors_are_fields(table):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lines = [f"{name},{'ab'[i % 2]},2024-05-{i % 28 + 1:02}" for i, name in enumerate(NAMES)]
+    (table / "ids.csv").write_text("\n".join(["id,shop,date", *lines]))
+    columns = {
+        "id": NAMES,
+        "vector": made_up().tolist(),
+        "price": range(40),
+        "bytes": [b"x"] * 40,
+        "split": ["", "test"] * 20,
+    }
+    pq.write_table(pa.table(columns), table / "fruit.parquet")
+    said = visterm("features", "--vectors", "fruit.parquet", "--ids", "ids.csv", *small(), cwd=table).stderr
+    assert "; fields shop, date, price, split\n" in said
+    assert {split for _, split in catalogue_rows(table, "path, split")} == {None, "test"}
+    where = ("--where", "shop=b", "--after", "2024-05-07", "--where", "price<9")
+    (found,) = json_of("search", "id:1", *where, cwd=table)
+    assert [result["path"] for result in found["results"]] == [NAMES[7]]
+
+
+def test_settings_without_effect_are_said_by_the_stage_that_would_use_them(table):
+    rows = [f"{name},{'test' if i % 3 else 'train'}" for i, name in enumerate(NAMES)]
+    (table / "splits.csv").write_text("\n".join(["path,split", *rows]))
+    settings = ("labels=splits.csv", "label_column=none", "exclude=[pear]")
+    asked = [part for setting in settings for part in ("--set", f"collection.{setting}")]
+    base = ("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), *asked, "--set", "split.seed=3")
+    for _ in range(2):  # also where nothing changes
+        text = visterm(*base, cwd=table).stderr
+        assert "collection.exclude: no effect as vectors come from collection.vectors.file" in text
+        assert "split.seed: no effect, as folders or a table name the splits" in text
+    assert "oasis.click_cutoff: no effect" in visterm("train", "--set", "oasis.click_cutoff=0.5", cwd=table).stderr
+    assert "evaluate.class_splits: no" in visterm("evaluate", "--set", "evaluate.class_splits=2", cwd=table).stderr
 
 
 def test_the_map_of_whitened_vectors_has_the_neighbours_of_the_learner(table):

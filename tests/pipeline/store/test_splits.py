@@ -57,6 +57,10 @@ def test_labels_and_splits_by_path(scan, extract, expected):
         (["dog/1.jpg", "dog/2.jpg"], "classes", ("dog", None)),  # a first class
         (["dog/2023/1.jpg", "cat/2024/2.jpg", "3.jpg"], "classes", ("dog", None)),
         (["/elsewhere/dog/1.jpg", "2.jpg"], "flat", (None, None)),
+        (["2024/1.jpg", "takeout/2.jpg", "live/3.jpg"], "classes~", (None, None)),  # one label, live
+        (["live/3.jpg", "2024/1.jpg", "DCIM/100CANON/4.jpg"], "classes~", ("live", None)),
+        (["2024/1.jpg", "dog/2.jpg", "17/2.jpg"], "classes", ("2024", None)),  # numbers of something
+        (["camera/1.jpg", "anchor/2.jpg"], "classes", ("camera", None)),  # of Caltech-101
     ],
 )
 def test_what_folders_mean(paths, text, first):
@@ -91,6 +95,8 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
     scan(settings=["collection.label_level=1"])
     assert collection.label_source() == ("the folders", [])
     assert collection.label_sizes() == {"2023": 1, "2024": 1}
+    scan("2023/1.jpg", "wedding/1.jpg")
+    assert collection.label_source()[1][0].startswith("folders 2023, 2024 name no label: dates, cameras, ")
     scan(settings=["collection.labels=none"])
     assert (collection.label_source(), collection.label_sizes()) == (("", []), {})
     with pytest.raises(UserError, match="label_level counts folders from 1"):

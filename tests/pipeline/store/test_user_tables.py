@@ -44,6 +44,15 @@ def coco(images, annotations, names=("red", "blue")):
     }
 
 
+def supercategories():
+    content = coco(BATCHES, ALTERNATING, ("x", "y"))
+    for category, name in zip(content["categories"], ("red", "blue"), strict=True):
+        category["supercategory"] = name
+    for image, path in zip(content["images"], PHOTOS, strict=True):
+        image |= {"url": f"../images/{path}", "colour": RED_AND_BLUE[path][0]}
+    return content
+
+
 BATCHES = {number: f"../images/{path}" for number, path in enumerate(PHOTOS)}
 ALTERNATING = [(i, i % 2) for i in range(4)]
 # Content of a table, which gives every photo its label, whatever its folder.
@@ -188,6 +197,34 @@ def test_annotations_of_no_image_are_counted(read):
     assert labels == RED_AND_BLUE
     assert "2 annotations of no image in the file, such as" in lines[0]
     assert "image_id 77" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [("supercategory", "supercategory of the categories"), ("colour", "colour of the images")],
+)
+def test_a_column_of_coco_that_is_asked_for_has_the_labels(read, collection, column, words):
+    assert read("t.json", supercategories(), f"collection.label_column={column}")[0] == RED_AND_BLUE
+    assert words in collection.label_source()[0]
+    assert read("t.json", supercategories(), "collection.label_column=category")[0]["a/1.jpg"] == ["x"]
+    photos = supercategories()
+    for image in photos["images"]:
+        image["file_name"] = "nothing.jpg"
+    settings = [f"collection.label_column={column}", "collection.name_column=url"]
+    assert read("t.json", photos, *settings)[0] == RED_AND_BLUE
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("label_column=0/1", "a column per label, not of COCO"),
+        ("label_column=breed", "no column breed, which collection.label_column names; its columns are colour, .*url"),
+        ("name_column=breed", "no column breed, which collection.name_column names; its columns are colour"),
+    ],
+)
+def test_a_column_that_coco_has_not_is_refused(read, setting, message):
+    with pytest.raises(UserError, match=message):
+        read("t.json", supercategories(), f"collection.{setting}")
 
 
 def test_base_names_that_several_images_have_are_counted(read):
