@@ -6,8 +6,9 @@ and blocks are taken again, until a level has fewer than ``min_blocks`` blocks (
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from visterm.compiled import njit
 
 # ---------------------------------------------------------------------------------------------------------------
 # Geometry
@@ -159,7 +160,7 @@ def pad_to_block(image: np.ndarray, block_size: int) -> np.ndarray:
     return image
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _taps(n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the `n` pixels of a shortened axis of `size` pixels lie: left neighbours, and right ones' weights / 256."""
     left = np.empty(n, dtype=np.uint32)
@@ -171,7 +172,7 @@ def _taps(n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     return left, weights
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def shrink(gray: np.ndarray, out: np.ndarray) -> None:
     """Scale `gray` (H, W) down to the size of `out`, both uint8, bilinearly with weights of 1/256.
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Self
 
-import numba
 import numpy as np
 
+from visterm.compiled import njit, while_it_pays
+
+from . import plain
 from .nearest import NearestCenters, squared_distance
 from .parameters import Parameters, check_fitted, check_random_state
 
@@ -24,7 +26,7 @@ MOST_SPREAD = 256  # clusters whose first centres are chosen by k-means++, which
 # k-means
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _means(
     points: np.ndarray,
     weights: np.ndarray,
@@ -51,7 +53,7 @@ def _means(
     return inertia
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _mix(state: np.uint64) -> np.uint64:
     """Scramble 64 bits (the finalizer of SplitMix64)."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -59,7 +61,7 @@ def _mix(state: np.uint64) -> np.uint64:
     return state ^ (state >> np.uint64(31))
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _hashes(bits: np.ndarray, seed: np.uint64) -> np.ndarray:
     """Hash each row of `bits` (n, d) of uint32, with a seed."""
     result = np.empty(bits.shape[0], dtype=np.uint64)
@@ -72,7 +74,7 @@ def _hashes(bits: np.ndarray, seed: np.uint64) -> np.ndarray:
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _waiting_time(bits: np.uint64) -> float:
     """Turn random bits into -log u of a u in (0, 1), by operations that every processor rounds alike."""
     mantissa, exponent = float(bits >> np.uint64(11)) + 0.5, -53
@@ -88,7 +90,7 @@ def _waiting_time(bits: np.uint64) -> float:
     return -(2.0 * total + exponent * 0.6931471805599453)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _spread(points: np.ndarray, weights: np.ndarray, hashes: np.ndarray, chosen: np.ndarray) -> None:
     """Choose first centres by k-means++: each at random in proportion to its squared distance from those before it.
 
@@ -282,8 +284,8 @@ class Codebook(Parameters):
         Returns
         -------
         ndarray of int32, (n,)
-            The exactly nearest centre by squared Euclidean distance in double precision; of equally near ones the
-            lowest. The answer for a descriptor depends neither on the others nor on the processor.
+            The exactly nearest centre by `squared_distance`; of equally near ones the lowest. The answer for a
+            descriptor depends neither on the others nor on the processor.
 
         Raises
         ------
@@ -294,7 +296,8 @@ class Codebook(Parameters):
         descriptors = _as_points(descriptors)
         if descriptors.shape[1] != self.centers_.shape[1]:
             raise ValueError(f"descriptors have {descriptors.shape[1]} features, the codebook {self.centers_.shape[1]}")
-        return self._search.search(*self._search.project(descriptors))[0]
+        numbers = while_it_pays(plain.nearest, self.centers_, descriptors)
+        return self._search.search(*self._search.project(descriptors))[0] if numbers is NotImplemented else numbers
 
 
 class OtherCenters:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numba
 import numpy as np
 
+from visterm.compiled import njit
+
+from . import plain
 from .codebook import kmeans
 from .parameters import Parameters, check_fitted
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.color_rows)
 def color_rows(image: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (H, W) with the table's entry for every pixel of `image` (H, W, 3), both uint8."""
     height, width, _ = image.shape

@@ -16,9 +16,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import cv2
-import numba
 import numpy as np
 
+from visterm.compiled import njit
+
+from . import plain
 from .blocks import blocks_in, check_grid, level_shapes, pad_to_block, shrink
 from .decoding import as_rgb
 from .texture import N_PATTERNS, UNIFORM_PATTERNS, lbp_patterns
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 NORMALIZATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"l1": lambda shares: shares, "hellinger": np.sqrt}
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_cells(
     values: np.ndarray,
     ys: np.ndarray,
@@ -70,7 +72,7 @@ def _count_cells(
             lanes[:] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _sum_blocks(cells: np.ndarray, cells_per_block: int, cells_per_stride: int, out: np.ndarray) -> None:
     """Sum the cells of every block into a row of `out`, (n_blocks, n_bins) of int32."""
     n_y = (cells.shape[0] - cells_per_block) // cells_per_stride + 1
@@ -85,13 +87,13 @@ def _sum_blocks(cells: np.ndarray, cells_per_block: int, cells_per_stride: int, 
                         block[c] += cells[y, x, c]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _nearest_pixels(n: int, size: int) -> np.ndarray:
     """Pixel of an axis of `size` that lies nearest to the middle of each of the `n` pixels it is scaled down to."""
     return ((2 * np.arange(n) + 1) * size // (2 * n)).astype(np.uint32)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.count_blocks)
 def _count_blocks(
     colors: np.ndarray,
     gray: np.ndarray,

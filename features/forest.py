@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import cv2
-import numba
 import numpy as np
 import scipy.sparse as sp
+
+from visterm.compiled import njit
 
 from .blocks import check_grid, pad_to_block, pyramid
 from .decoding import as_rgb
@@ -33,7 +34,7 @@ N_FILTERS = 500  # drawn for colours, and as many for gradients; the nodes choos
 # Trees
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _walk(
     table: np.ndarray,
     ys: np.ndarray,

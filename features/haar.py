@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from visterm.compiled import njit
 
 from .descriptors import _nearest_pixels
 from .parameters import check_random_state
@@ -28,7 +29,7 @@ LAYOUTS = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 2))  # rows and columns o
 # Channels
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gradients(above: np.ndarray, row: np.ndarray, below: np.ndarray, bins: np.ndarray, magnitudes: np.ndarray) -> None:
     """Fill the orientation bins and the magnitudes, in quarters of a grey level, of a row of pixels.
 
@@ -42,7 +43,7 @@ def _gradients(above: np.ndarray, row: np.ndarray, below: np.ndarray, bins: np.n
         _gradients_between(above[last:], row[last - 1 :], row[last:], below[last:], bins[last:], magnitudes[last:])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gradients_between(
     above: np.ndarray, left: np.ndarray, right: np.ndarray, below: np.ndarray, bins: np.ndarray, magnitudes: np.ndarray
 ) -> None:
@@ -60,7 +61,7 @@ def _gradients_between(
         magnitudes[x] = np.float32(4) * np.sqrt(a * a + b * b) + np.float32(0.5)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def sum_cells(luv: np.ndarray, gray: np.ndarray, block_size: int, table: np.ndarray) -> None:
     """Fill the summed-area table of the cells of a level, (n_y + 1, n_x + 1, 11) of int32.
 
@@ -141,7 +142,7 @@ def haar_filters(n: int, channels: Any, random_state: Any = None) -> np.ndarray:
     return filters
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def box_sum(table: np.ndarray, y: int, x: int, c: int, top: int, left: int, bottom: int, right: int) -> np.int32:
     """Sum the cells of a box of the block whose first cell is (y, x); right even where the table has wrapped around."""
     return np.int32(
@@ -150,7 +151,7 @@ def box_sum(table: np.ndarray, y: int, x: int, c: int, top: int, left: int, bott
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def response(table: np.ndarray, y: int, x: int, f: np.ndarray) -> np.int32:
     """Return the response of a filter to the block whose first cell is (y, x)."""
     c = f[0]
@@ -166,7 +167,7 @@ def response(table: np.ndarray, y: int, x: int, f: np.ndarray) -> np.int32:
     return np.int32(n_dark * light - n_light * dark)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def respond(table: np.ndarray, ys: np.ndarray, xs: np.ndarray, filters: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (n_blocks, n_filters) of float32 with the responses of all blocks of a level."""
     for i in range(ys.size):

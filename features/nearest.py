@@ -16,7 +16,8 @@ s_m(y) = (|y - m|^2 - |y|^2) / 2, a centre c of the group with middle b satisfie
 The smallest second term of a group is known beforehand, and the group is skipped if this is too far.
 
 Distances in single precision, whose sums the compiler orders as suits the processor, rule out more centres, with a
-margin; the few that remain are compared in double precision, summed in a fixed order, and the lowest number wins a tie.
+margin; the few that remain are compared by squares summed in double precision, in a fixed order; the lowest number wins
+a tie.
 So an answer does not depend on the batch, the number of threads, the bounds, or the processor.
 """
 
@@ -24,8 +25,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from visterm.compiled import njit
 
 from .parameters import effective_n_jobs
 
@@ -41,11 +43,12 @@ MARGIN = 1.0001
 # Kernels
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the squared Euclidean distance of two vectors in double precision, the same on every processor.
+    """Return the squared Euclidean distance of two vectors, the same on every processor.
 
-    Four sums, so that an addition need not wait for the one before it.
+    Squares are in the precision of the vectors, as Numba's `float` is, and summed in double precision. Four sums, so
+    that an addition need not wait for the one before it.
     """
     s0 = s1 = s2 = s3 = 0.0
     whole = a.size // 4 * 4
@@ -62,7 +65,7 @@ def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REASSOC)
+@njit(cache=True, nogil=True, fastmath=REASSOC)
 def _rough_distance(a: np.ndarray, b: np.ndarray) -> np.float32:
     """The squared distance in single precision, off by rounding that depends on the processor; see `MARGIN`."""
     total = np.float32(0)
@@ -72,7 +75,7 @@ def _rough_distance(a: np.ndarray, b: np.ndarray) -> np.float32:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _project(points: np.ndarray, mean: np.ndarray, axes: np.ndarray, padded: np.ndarray, heads: np.ndarray) -> None:
     """Fill `padded` (n, d rounded up) with the points and `heads` (n, 18) with their coordinates.
 
@@ -99,7 +102,7 @@ def _project(points: np.ndarray, mean: np.ndarray, axes: np.ndarray, padded: np.
         heads[i, N_AXES + 1] = norm / 2
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REASSOC)
+@njit(cache=True, nogil=True, fastmath=REASSOC)
 def _lower_bounds(x: np.ndarray, tables: np.ndarray, start: int, n: int, bounds: np.ndarray) -> None:
     """Half the lower bound, less half of |x|^2, for `n` centres whose table (18, n) begins at tables[18 * start].
 
@@ -119,7 +122,7 @@ def _lower_bounds(x: np.ndarray, tables: np.ndarray, start: int, n: int, bounds:
         )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REASSOC | {"nnan"})
+@njit(cache=True, nogil=True, fastmath=REASSOC | {"nnan"})
 def _smallest(values: np.ndarray, n: int) -> np.float32:
     smallest = values[0]
     for j in range(n):
@@ -127,7 +130,7 @@ def _smallest(values: np.ndarray, n: int) -> np.float32:
     return smallest
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_below(values: np.ndarray, n: int, limit: np.float32) -> np.int32:
     count = np.int32(0)
     for j in range(n):
@@ -135,7 +138,7 @@ def _count_below(values: np.ndarray, n: int, limit: np.float32) -> np.int32:
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _nearest(
     points: np.ndarray,
     heads: np.ndarray,

@@ -21,8 +21,9 @@ in whole numbers below 2**20, which single precision holds exactly.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from visterm.compiled import njit
 
 N_PATTERNS = 59
 
@@ -50,7 +51,7 @@ PATTERN_CODES = _pattern_codes()  # (256,)
 UNIFORM_PATTERNS = np.argsort(PATTERN_CODES, kind="stable")[: N_PATTERNS - 1]  # the one pattern of each code but 58
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def lbp_patterns(gray: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (H, W) with the patterns, 0 ... 255, of `gray` (H, W), both uint8."""
     height, width = gray.shape
@@ -66,7 +67,7 @@ def lbp_patterns(gray: np.ndarray, out: np.ndarray) -> None:
             _row_patterns(rows[(y - 4) % 5], rows[(y - 3) % 5], rows[(y - 2) % 5], rows[(y - 1) % 5], row, out[y - 2])
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
 def _row_patterns(
     r0: np.ndarray, r1: np.ndarray, r2: np.ndarray, r3: np.ndarray, r4: np.ndarray, out: np.ndarray
 ) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
+from visterm import sparse as sp
 from visterm.extras import how_to_install
 
 from .images import StrPath, printable

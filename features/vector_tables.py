@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from .images import StrPath, printable
 from .vector_files import READERS, VECTORS, VectorPart, having, read_part, read_parts

@@ -15,9 +15,10 @@ import decimal
 from collections.abc import Iterable
 from typing import Any, Self
 
-import numba
 import numpy as np
 import scipy.sparse as sp
+
+from visterm.compiled import njit
 
 from .weights import TERM_FREQUENCIES, VistermWeights, as_counts
 
@@ -72,7 +73,7 @@ def count_visterms(ids: Any, n_blocks: Any, n_visterms: int) -> sp.csr_matrix:
 # order of the visterms is to be the same on all of them.
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _along_axis(centred: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """Return the coordinates of points (n, d) along their principal axis, from a first guess that is overwritten."""
     along = np.empty(centred.shape[0])
@@ -94,7 +95,7 @@ def _along_axis(centred: np.ndarray, axis: np.ndarray) -> np.ndarray:
     return along
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _orthonormalize(columns: np.ndarray) -> None:
     """Make the rows of `columns` (k, n) orthonormal, by Gram-Schmidt; those that depend on others become zero."""
     for c in range(columns.shape[0]):

@@ -14,7 +14,8 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+
+from visterm import sparse as sp
 
 from .parameters import Transformer, check_fitted
 

@@ -7,11 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from time import perf_counter
 from typing import Any
 
+from visterm.compiled import when_loaded
+
+_COMPILING = "compiling kernels, up to half a minute, once after an installation or an update ..."
 _LINE_EVERY = 30.0  # seconds, of a phase without a bar
 
 
@@ -72,24 +75,35 @@ class Console:
 
 
 @contextmanager
-def told_of_compiling(console: Console) -> Iterator[None]:
+def told_of_compiling(console: Console, *, lazily: bool = False) -> Iterator[None]:
     """Say so once if kernels must be compiled, which makes the first command after an installation slow.
 
-    Of kernels of this process: others have what it has compiled.
+    Of kernels of this process: others have what it has compiled. With ``lazily``, Numba is imported by the first of
+    them that needs it: see `visterm.compiled`.
     """
-    from numba.core import event
+    with ExitStack() as stack:
 
-    class _First(event.Listener):
-        told = False
+        def listen() -> None:
+            from numba.core import event
 
-        def on_start(self, _: Any) -> None:
-            if not self.told:
-                self.told = True
-                console.say("compiling kernels, up to half a minute, once after an installation or an update ...")
+            class _First(event.Listener):
+                told = False
 
-        def on_end(self, _: Any) -> None: ...
+                def on_start(self, _: Any) -> None:
+                    if not self.told:
+                        self.told = True
+                        console.say(
+                            "compiling kernels, up to half a minute, once after an installation or an update ..."
+                        )
 
-    with event.install_listener("numba:compile", _First()):
+                def on_end(self, _: Any) -> None: ...
+
+            stack.enter_context(event.install_listener("numba:compile", _First()))
+
+        if lazily:
+            stack.enter_context(when_loaded(listen))
+        else:
+            listen()
         yield
 
 

@@ -69,11 +69,11 @@ def search() -> None:
     """Search a few vectors, in memory and stored, also by neighbours, with compiled kernels alone."""
     import scipy.sparse as sp
 
+    from visterm import compiled
     from visterm.learners import Cosine
-    from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, StoredVectors, compiled
+    from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, StoredVectors
 
     compiled.Kernel.spent = compiled.WORTH_COMPILING
-
     X = np.random.default_rng(0).random((_GALLERY, _FEATURES), np.float32)
     halves, rows = X.astype(np.float16), np.arange(_GALLERY)
     halves.flags.writeable = False  # as mapped files are
@@ -86,9 +86,11 @@ def search() -> None:
 
 
 def extract() -> None:
-    """Extract visterms from a few images."""
+    """Extract visterms from a few images, with compiled kernels alone."""
+    from visterm import compiled
     from visterm.features import VistermExtractor
 
+    compiled.Kernel.spent = compiled.WORTH_COMPILING
     images = [np.random.default_rng(i).integers(0, 256, (128, 160, 3), np.uint8) for i in range(4)]
     VistermExtractor(n_visterms=12, n_colors=4, random_state=0).fit(images).transform(images)
 

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .config.models import Config
 from .errors import UserError
 from .plugins import load
 from .store.run import Run
+
+if TYPE_CHECKING:
+    from .config.models import Config
 
 
 class Workers(Protocol):

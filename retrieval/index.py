@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from visterm import sparse as sp
+from visterm.compiled import Imported, njit
 
 from . import plain
-from .compiled import Imported, njit
 from .ranking import Ranking, best_first
 from .stored import ROWS, StoredVectors, gallery_sides
 
@@ -37,7 +37,7 @@ CANDIDATES_SHARE = 0.25  # of the gallery; where k asks for more of it, all rows
 BLOCK_BYTES = 4 << 20  # of scores that BLAS computes before the best are picked
 WORK_FOR_THREADS = 10_000_000  # multiply-adds, some 7 ms, below which threads cost more than they gain
 
-sum_row: Any = Imported(".intrinsics", "sum_row")
+sum_row: Any = Imported("visterm.retrieval.intrinsics", "sum_row")
 
 
 class SupportsSimilarity(Protocol):

@@ -36,9 +36,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from visterm import sparse as sp
+from visterm.compiled import njit
 
 from . import plain
-from .compiled import njit
 from .index import ExactIndex, best_first, effective_n_jobs, in_threads
 from .ranking import Ranking
 

@@ -16,9 +16,9 @@ from typing import Any, Self
 import numpy as np
 
 from visterm import sparse as sp
+from visterm.compiled import njit
 
 from . import plain
-from .compiled import njit
 
 ROWS = 8192  # per block where all are read: 42 MB as float32 at d = 1,280
 NARROW = 0.25  # gallery sides of at most this share of the vectors' length are held in memory

@@ -26,8 +26,9 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.compiled import njit
+
 from . import index as exact
-from .compiled import njit
 from .graph import Graph
 from .index import ExactIndex, SupportsSimilarity, _sift_down, effective_n_jobs
 

@@ -50,7 +50,6 @@ class SnapshotReloader:
         self.problem: str | None = None
         with _paused_gc():
             self.snapshot = self._open(None)
-            self.snapshot.warm({self.snapshot.default_learner})
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -90,13 +89,20 @@ class SnapshotReloader:
         return new
 
     def start(self, clean_up: Callable[[Snapshot], None]) -> None:
-        """Check for changes in the background, twice a second; clean up when images change, and once an hour."""
+        """Warm the first snapshot in the background, while requests are answered; then check for changes.
+
+        Twice a second; clean up when images change, and once an hour.
+        """
         self._stop.clear()
         self._thread = threading.Thread(target=self._watch, args=(clean_up,), name="visterm-reloader", daemon=True)
         self._thread.start()
 
     def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
         wait, cleaned_images, cleaned_at, detached = POLL_SECONDS, None, 0.0, None
+        try:
+            self.snapshot.warm({self.snapshot.default_learner})
+        except Exception:  # a search says what is wrong
+            _log.exception("cannot prepare searches of %s", self.run.folder)
         while not self._stop.wait(wait):
             started = time.monotonic()
             try:

@@ -9,11 +9,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from typing_extensions import TypedDict
 
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.plain import tags_of
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.plugins import load
@@ -22,6 +22,9 @@ from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import write_text
 from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
 from visterm.pipeline.store.run import Run, run_at
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 class LabelEditCounts(TypedDict):
@@ -179,7 +182,7 @@ class LabelEditor:
             labels, paths, root = collection.labels(), [image.path for image in collection.images()], collection.root
         standing = LabelEdits(self.run.label_edits).standing()
         refused = {path: {edit.label for edit in own.values() if edit.change < 0} for path, own in standing.items()}
-        write_sidecars, tags = load("sidecars"), self._config.collection.tags
+        write_sidecars, tags = load("sidecars"), tags_of(self._config.collection.labels)
         return write_sidecars(root or Path(), paths, labels, refused, self.run.collection, tags)
 
     def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> LabelEditCounts:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from visterm.extras import how_to_install
 from visterm.features.same_picture import DIFFERENCE
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.not_same import DifferentPictures
@@ -46,6 +45,7 @@ from .wrong_labels import labels_to_check, rules_of_checks
 if TYPE_CHECKING:
     import numpy as np
 
+    from visterm.pipeline.config.models import Config
     from visterm.pipeline.search.searcher import Searcher
 
 N_DIRECTIONS = 64  # main directions of the vectors

@@ -19,12 +19,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.held_out import draw_held_out
@@ -43,6 +42,9 @@ from visterm.pipeline.workers import work_for_service
 from .batches import UPDATABLE
 from .feedback import FeedbackTrainer
 from .first import FIRST
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 TOLERANCE = 0.02  # of held-out mAP below that of the old model: a new model that loses more is not taken
 _TOLD_EVERY = 0.2  # seconds

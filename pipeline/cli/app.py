@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import gc
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -31,6 +33,8 @@ class _GroupedHelp(TyperGroup):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for parameter in self.get_params(ctx):
+            _read_simply(parameter)
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         end = args.index("--") if "--" in args else len(args)
@@ -44,7 +48,7 @@ class _GroupedHelp(TyperGroup):
             self.commands[cmd_name] = typer.main.get_command(app).commands[cmd_name]  # type: ignore[attr-defined]
         command = super().get_command(ctx, cmd_name)
         if command is not None:
-            _name_values(ctx, command)
+            _prepare(ctx, command)
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -58,16 +62,43 @@ class _GroupedHelp(TyperGroup):
                 )
 
 
-def _name_values(ctx: Any, command: Any) -> None:
-    """Show a word for the value of each option in the help text: by itself Typer shows the types of Python."""
+def _prepare(ctx: Any, command: Any) -> None:
+    """Read simple values at once; in the help text show a word for each value, where Typer shows Python's types."""
     for one in getattr(command, "commands", {}).values():
-        _name_values(ctx, one)
-    for parameter in command.params:
+        _prepare(ctx, one)
+    for parameter in command.get_params(ctx):
+        _read_simply(parameter)
         if parameter.param_type_name == "argument":
             parameter.display_type_rich = lambda ctx: ""
         elif parameter.metavar is None and hasattr(parameter, "display_type") and not parameter.is_flag:
             kind = parameter.display_type(ctx).strip("<>").partition(" ")[0]
             parameter.metavar = {"int": "N", "float": "NUMBER", "path": "FILE", "str": "TEXT"}.get(kind)
+
+
+def _fits(parameter: Any, number: int) -> bool:
+    limits = parameter.type_descriptor.parameter_info
+    return (limits.min is None or number >= limits.min) and (limits.max is None or number <= limits.max)
+
+
+def _read_simply(parameter: Any) -> None:
+    """Let an option take simple values as they are: for each option Typer makes a validator of pydantic."""
+    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)  # of versions that do
+    convert = type(parameter).process_value
+
+    def process(ctx: Any, value: Any) -> Any:
+        if value is None and not parameter.required:
+            value = () if parameter.multiple or parameter.nargs == -1 else None
+        elif kind == list[str] and value and isinstance(value, list | tuple):
+            value = list(value)
+        elif isinstance(kind, enum.EnumType) and value in list(kind):
+            value = kind(value)
+        elif kind is int and re.fullmatch("[0-9]{1,9}", str(value)) and _fits(parameter, int(value)):
+            value = int(value)
+        elif kind not in (str, int, bool) or type(value) is not kind:
+            return convert(parameter, ctx, value)
+        return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
+
+    parameter.process_value = process
 
 
 app = typer.Typer(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .models import Config
+if TYPE_CHECKING:
+    from .models import Config
 
 _OF_IMAGES = ("visterms", "deep", "onnx")
 
@@ -88,6 +89,8 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
 
 def set_settings(config: Config, *sections: str) -> list[str]:
     """List the settings of these sections that differ from their defaults, by their full names."""
+    from .models import Config
+
     defaults = Config()
     return _differences(config.model_dump(include={*sections}), defaults.model_dump(include={*sections}))
 

@@ -6,11 +6,7 @@ An unknown key or a wrong type is an error that names the key, the value and whe
 from __future__ import annotations
 
 import contextlib
-import fnmatch
-import itertools
-import os
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -21,8 +17,8 @@ from visterm.features.presets import POOLS, PRESETS, RESIZES
 from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
+from .plain import NOT_OF_VISTERMS, TAGS, has_tables, tags_of
 
-TAGS = ("keywords", "people")  # of files and sidecars: in place of tables of labels
 Settings = dict[str, Any]  # values by the names of settings; a section has its own by name
 
 
@@ -71,27 +67,7 @@ class CollectionConfig(Section):
     @property
     def has_tables(self) -> bool:
         """Whether labels and fields come from tables."""
-        return self.labels not in ("auto", "none") and not self.tags
-
-    @property
-    def tags(self) -> list[str]:
-        """Which tags of the files give labels, ``keywords`` or ``people``; none where others do."""
-        labels = self.labels if isinstance(self.labels, list) else [self.labels]
-        return [name for name in TAGS if name in labels]
-
-    def excluded(self) -> Callable[[str], str | None]:
-        """Return a function from a path, from the root, to the pattern of `exclude` that it matches; None if none."""
-        rules = [(pattern, re.compile(fnmatch.translate(pattern.strip("/")), re.I)) for pattern in self.exclude]
-
-        def matched(path: str) -> str | None:
-            parts = path.split(os.sep)
-            above = list(itertools.accumulate(parts, "{}/{}".format))  # each folder, and the file
-            return next(
-                (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))),
-                None,
-            )
-
-        return matched
+        return has_tables(self.labels)
 
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:
@@ -99,9 +75,10 @@ class CollectionConfig(Section):
             raise ValueError("classes chooses folders of images, and vectors.file has none: leave one of them out")
         if self.vectors.file is None and self.vectors.ids is not None:
             raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
-        if self.tags and isinstance(self.labels, list) and (others := sorted({*self.labels} - {*TAGS})):
-            raise ValueError(f"labels are {' and '.join(self.tags)}, or come from tables such as {others[0]}, not both")
-        if self.clicks is not None and (self.has_tables or self.tags):
+        tags = tags_of(self.labels)
+        if tags and isinstance(self.labels, list) and (others := sorted({*self.labels} - {*TAGS})):
+            raise ValueError(f"labels are {' and '.join(tags)}, or come from tables such as {others[0]}, not both")
+        if self.clicks is not None and (self.has_tables or tags):
             raise ValueError("give labels or clicks, not both")
         if self.label_level == 0:
             raise ValueError("label_level counts folders from 1, the top one, or from -1, the deepest, not from 0")
@@ -173,9 +150,6 @@ class OnnxConfig(Section):
     pool: Literal[POOLS] | None = None  # type: ignore[valid-type]  # of tokens; computed, which mypy cannot read
     batch: int = Field(default=1, gt=0)
     unit: bool = True  # scale vectors to unit length
-
-
-NOT_OF_VISTERMS = frozenset(("kind", "precision", "deep", "onnx", "text_model", "text_tokenizer", "text_layer"))
 
 
 class FeaturesConfig(Section):

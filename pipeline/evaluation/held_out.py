@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
@@ -17,6 +16,8 @@ from visterm.pipeline.store.vectors import supervision, vectors
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
+
+    from visterm.pipeline.config.models import Config
 
 
 MAX_HELD_OUT = 2000  # images that are ranked
@@ -151,7 +152,7 @@ def third_part(test: Sequence[Image]) -> list[Image]:
 
 def cutoff_of(config: Config, learner: str) -> float | str | None:
     """Clicks that two images must share to be relevant to each other for a learner; None for labels."""
-    return None if config.collection.clicks is None else getattr(getattr(config, learner), "click_cutoff", None)
+    return None if config.collection.clicks is None else getattr(config, learner).model_dump().get("click_cutoff")
 
 
 def draw_held_out(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from visterm.learners import SimilarityLearner
 from visterm.learners.blend import effective
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.images import Image
 from visterm.retrieval import (
     Evaluation,
@@ -26,6 +25,9 @@ from visterm.retrieval import (
 )
 
 from .held_out import ranking_index
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 LABEL_KS = (1, 5, 10)  # k of the precision of the first k labels
 LABELS_PER_IMAGE = 5  # labels that an image that may have several is annotated with, for precision and recall per label

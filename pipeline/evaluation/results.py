@@ -9,14 +9,13 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import yaml
 
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import csv_text, without_password
 from visterm.pipeline.report.charts import write_precision_curve
 from visterm.pipeline.report.data import (
@@ -44,6 +43,9 @@ from visterm.retrieval import Evaluation, Ranking, compare
 from .copies import Copies
 from .measure import EvalTask, SystemResult
 from .worlds import below_cosine, held_out_of
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner

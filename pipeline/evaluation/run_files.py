@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from visterm.learners.blend import effective
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import csv_text
 from visterm.retrieval import ExactIndex
 
 from .held_out import ranking_index
 from .measure import EvalTask
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 _QUERIES = 256  # whose full rankings are held at a time
 

@@ -14,9 +14,16 @@ from visterm.pipeline.plugins import load
 from visterm.pipeline.store.segments import as_stored
 from visterm.pipeline.store.vectors import ALIKE
 
-from .explanation_regions import RegionAnswer, cells_of_grid, cells_of_map, describe_regions, say_where
+from .explanation_regions import (
+    RegionAnswer,
+    SharedNeighbours,
+    cells_of_grid,
+    cells_of_map,
+    describe_regions,
+    say_where,
+)
 from .matched_words import words_in_common
-from .neighbours import SharedNeighbours, explain_neighbours
+from .neighbours import explain_neighbours
 from .queries import contents_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.learners import Similarity
+    from visterm.pipeline.config.models import Config
     from visterm.retrieval import ExactIndex, TwoStageIndex
 
 VECTORS = "vectors"  # the index of the vectors themselves, in the run

@@ -5,17 +5,13 @@ from __future__ import annotations
 import functools
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
-
-from pydantic import Field
-from typing_extensions import TypedDict
+from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import is_up_to_date, make_record
 
-from .answers import ImageRow
 from .gallery import Gallery
 
 if TYPE_CHECKING:
@@ -23,21 +19,7 @@ if TYPE_CHECKING:
 
     from visterm.retrieval import ExactIndex, Neighbours
 
-
-class SharedPhoto(ImageRow):
-    """A photo that a query and a result are both near to."""
-
-    contribution: Annotated[float, Field(description="What it adds to the score by which results are ranked")]
-    thumbnail: NotRequired[str]  # its address, where a service answers
-
-
-class SharedNeighbours(TypedDict):
-    """Why a result ranks where it does: `alone` and the photos' contributions sum to `score`."""
-
-    score: Annotated[float, Field(description="By which results are ranked")]
-    alone: Annotated[float, Field(description="What the two add by themselves")]
-    sentence: Annotated[str, Field(description="Which photos both are like")]
-    photos: Annotated[list[SharedPhoto], Field(description="Photos that both are like, the largest contribution first")]
+    from .explanation_regions import SharedNeighbours, SharedPhoto
 
 
 CHANGED_SHARE = 0.2  # of the photos; with more, a graph is made again

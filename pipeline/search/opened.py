@@ -165,7 +165,7 @@ class SearchableRun:
         """
         if isinstance(images, Queries):
             return images
-        with told_of_compiling(self._console) if self._extracts(images) else contextlib.nullcontext():
+        with told_of_compiling(self._console, lazily=True) if self._extracts(images) else contextlib.nullcontext():
             return read_queries(images, self.gallery, self.config)
 
     def _extracts(self, images: Any) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.segments import as_stored, stacked
 from visterm.pipeline.store.vectors import embed
 
@@ -21,6 +20,8 @@ from .request import IMAGE_ID
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
+
+    from visterm.pipeline.config.models import Config
 
 _FILES_PER_TASK = 32  # query files that a thread turns into vectors at a time
 _NO_EXTRACTOR = (
@@ -160,7 +161,7 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
 
         if hasattr(extractor, "count"):
             return extractor.transform(readable()), done
-        return embed(extractor, readable()), done
+        return embed(extractor, readable(), few=len(files) < _FILES_PER_TASK), done
 
     parts = [files[i : i + _FILES_PER_TASK] for i in range(0, len(files), _FILES_PER_TASK)] or [[]]
     n_threads = 1

@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
@@ -20,6 +19,9 @@ from visterm.pipeline.store.vectors import extractor_content, is_imported, readi
 
 from .dates import read_dates
 from .extraction import ImageSource, check_cluster, extract, report_skipped
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 READ = "JPEG, PNG, WebP, GIF, AVIF, BMP, TIFF and JPEG 2000 files are read, HEIC with the extra [heic]"
 

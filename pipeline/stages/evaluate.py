@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.idle import idle_settings
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import Record
@@ -38,6 +37,7 @@ from .open_world import check_classes, measure_class_splits, trainings_of
 from .train import train_record
 
 if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
     from visterm.pipeline.evaluation.measure import EvalTask
 
 RUN_FILES = "run_files"  # folder beside the report

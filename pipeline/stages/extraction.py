@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import FIX_AND_RESUME, UserError
 from visterm.pipeline.store.files import image_sha256, write_text
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from visterm.features.decoding import Picture
     from visterm.features.onnx_embedder import OnnxEmbedder
+    from visterm.pipeline.config.models import Config
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 _IMAGES_PER_THREAD = 32  # at a time, of one segment

@@ -7,10 +7,9 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from visterm.pipeline.config.idle import idle_settings, set_settings
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
@@ -28,6 +27,9 @@ from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
 from .text_model import keep_text_model
 from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 class FeaturesSummary(TypedDict):

@@ -7,9 +7,8 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import count, duration
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import parents_of
@@ -18,6 +17,9 @@ from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import mapped_vectors, vectors_by_rows
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config, Settings
 
 FEWEST_GALLERY, _MOST_GALLERY = 100, 5_000  # images without labels that a whitening is learned from
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from visterm.pipeline.config.models import Settings
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Outcome
@@ -25,6 +24,7 @@ from .vector_kinds import VectorKind
 
 if TYPE_CHECKING:
     from visterm.features import VectorTable
+    from visterm.pipeline.config.models import Settings
 
 _LOOKED_FOR, _COMPARED = 1000, 8  # ids whose photos are looked for; photos that the model is tried on
 SEGMENT_BYTES = 64_000_000  # per segment

@@ -6,9 +6,8 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
@@ -23,6 +22,9 @@ from .evaluate import evaluation_record
 from .repair import damaged_artifacts
 from .train import checkpoint_path, train_record
 from .vector_kinds import changed_settings
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 REFIT_COSINE = 0.995  # idf changes little even if the content of the images changes much
 _SAMPLE = 20_000  # images that the cosine is measured on; more would not change it visibly

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import OnnxConfig, Settings
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import Record
@@ -19,6 +18,7 @@ from .vector_kinds import _ImageVectors
 
 if TYPE_CHECKING:
     from visterm.features import OnnxEmbedder
+    from visterm.pipeline.config.models import OnnxConfig, Settings
 
 
 def model_settings(config: OnnxConfig) -> Settings:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
 from visterm.pipeline.store.run import Run
 
 from .evaluate import evaluate
 from .features import features
 from .train import train
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 def run_pipeline(

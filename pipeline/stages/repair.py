@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.plugins import STORES, find
@@ -20,6 +19,9 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
 
 from .features import FeaturesSummary, features
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 class Repaired(TypedDict):

@@ -7,11 +7,9 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from visterm.pipeline.config.idle import idle_settings
-from visterm.pipeline.config.loading import with_settings
-from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import measure_calibration
@@ -43,6 +41,9 @@ from .fitting import (
     vectors_for,
 )
 from .training_report import report_training
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config, Settings
 
 _PAPERS = {
     "world": "seen",
@@ -138,15 +139,17 @@ def train_record(run: Run, config: Config, learner_name: str, training: Training
 
 def _of_triplets(config: Config, learner_name: str, training: TrainingData) -> Config:
     """Return the configuration of a training: triplets do not say which images to hold out."""
-    if training.triplets is None or getattr(getattr(config, learner_name), "validation_fraction", None) is None:
+    if training.triplets is None or getattr(config, learner_name).model_dump().get("validation_fraction") is None:
         return config
+    from visterm.pipeline.config.loading import with_settings
+
     return with_settings(config, {f"{learner_name}.validation_fraction": None})
 
 
 def world_settings(config: Config, learner_name: str) -> Settings:
     """Return the settings of the section train as far as they change this learner."""
     asked = config.train.model_dump()
-    if getattr(getattr(config, learner_name), "validation_fraction", None) is None:  # nothing chooses
+    if getattr(config, learner_name).model_dump().get("validation_fraction") is None:  # nothing chooses
         return _PAPERS | {"learned_weight": 1.0 if asked["learned_weight"] is None else asked["learned_weight"]}
     return asked
 

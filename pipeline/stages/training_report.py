@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.evaluation.worlds import held_out_of
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 _HARDLY_BETTER = 0.05  # gain on held-out images, of cosine's mAP there, or of what that lacks to 1
 

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from visterm.pipeline.config.models import NOT_OF_VISTERMS, Config, Settings
+from visterm.pipeline.config.plain import NOT_OF_VISTERMS
 from visterm.pipeline.console import Console, count, one_line, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
@@ -28,6 +28,9 @@ from visterm.pipeline.store.vectors import extractor_content, extractor_of, read
 from visterm.pipeline.workers import connected
 
 from .extraction import ImageSource, Source, try_read
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config, Settings
 
 # Found by name, so that visterms do not import what networks and tables need.
 _KINDS = {

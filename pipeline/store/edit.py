@@ -7,9 +7,8 @@ import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .database import Database
@@ -26,10 +25,13 @@ from .label_edits import (
     standing_edits,
 )
 from .labels import enter_labels, read_labels, table_files
-from .paths import bounds, decoded, folder_below, relative
+from .paths import bounds, decoded, excluded_by, folder_below, relative
 from .pictures import Read
 from .scan import Changes, ScannedCatalogue, compare_files
 from .splits import Layout, draw_splits
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 class EditableCatalogue(ScannedCatalogue):
@@ -57,7 +59,7 @@ class EditableCatalogue(ScannedCatalogue):
         of_runs = folder_below(self.root, self.folder.parent.parent)
         from visterm.features.images import SYSTEM_FOLDER, is_system_folder
 
-        layout, classes, pattern_of = _layout(self), config.collection.classes, config.collection.excluded()
+        layout, classes, pattern_of = _layout(self), config.collection.classes, excluded_by(config.collection.exclude)
         reasons = {}
         for path in paths:
             if os.path.isabs(path):

@@ -9,9 +9,9 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from visterm.pipeline.config.models import CollectionConfig
+from visterm.pipeline.config.plain import has_tables, tags_of
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
@@ -24,6 +24,9 @@ from .notes import Notes
 from .paths import decoded
 from .splits import SPLIT_FIELD, Layout, split_named, split_within
 from .tables import read_rows, readable
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import CollectionConfig
 
 WAYS_TO_LABEL = (
     "sort the images into one folder per class, or give a table: --set collection.labels=labels.csv (columns "
@@ -53,7 +56,7 @@ def table_files(config: CollectionConfig) -> list[Path]:
     """List the tables of images and of clicks that a configuration names; UserError for a pattern of no file."""
     files = [] if config.clicks is None else [Path(config.clicks)]
     labels = config.labels if isinstance(config.labels, list) else [config.labels]
-    for name in labels if config.has_tables else ():
+    for name in labels if has_tables(config.labels) else ():
         matches = (
             [Path(name)] if os.path.lexists(name) or not glob.has_magic(name) else sorted(map(Path, glob.glob(name)))
         )
@@ -78,8 +81,8 @@ def read_labels(
     ``everything`` holds the files below the root, ``memory`` is a folder that remembers the tags of files. UserError if
     a table names no image of the collection, unless ``strict`` is false: then ``paths`` are not all images.
     """
-    if config.tags:
-        return load("keywords")(config.tags, root, paths, memory, whole=strict)
+    if tags := tags_of(config.labels):
+        return load("keywords")(tags, root, paths, memory, whole=strict)
 
     @functools.cache  # one dictionary per class: it may have many images
     def of_class(label: str | None) -> dict[str, float] | None:

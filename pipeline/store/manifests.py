@@ -15,10 +15,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.extras import how_to_install
-from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
@@ -28,6 +27,9 @@ from .label_edits import unquoted
 from .notes import Notes
 from .splits import SPLIT_FIELD, split_named
 from .tables import read_rows, readable
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import CollectionConfig
 
 # Columns by their names without spaces, underscores, hyphens and capitals; the first ones first.
 _NAMES = (

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.config.models import Config
-
 from .catalogue import Collection
 from .checksums import Record
 from .images import Image
@@ -22,6 +20,8 @@ from .vectors import extractor_content, mapped_vectors, supervision, vectors_by_
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
+
+    from visterm.pipeline.config.models import Config
 
 
 class OpenedRun(Run):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
+import itertools
 import os
+import re
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
@@ -32,3 +36,18 @@ def relative(path: str, folder: str) -> str | None:
         return ""
     prefix = os.path.join(folder, "")
     return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def excluded_by(patterns: Iterable[str]) -> Callable[[str], str | None]:
+    """Return a function from a path, from the root, to the pattern of these that it matches; None if none."""
+    rules = [(pattern, re.compile(fnmatch.translate(pattern.strip("/")), re.I)) for pattern in patterns]
+
+    def matched(path: str) -> str | None:
+        parts = path.split(os.sep)
+        above = list(itertools.accumulate(parts, "{}/{}".format))  # each folder, and the file
+        return next(
+            (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))),
+            None,
+        )
+
+    return matched

@@ -11,14 +11,15 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Settings
 from visterm.pipeline.errors import UserError
 
 from .checksums import DamagedFile, Record, check_files, check_seal
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Settings
 
 _log = logging.getLogger(__name__)
 FORMAT = 2  # of records, segments and the catalogue; raised whenever an older run could not be used as it is
@@ -31,6 +32,8 @@ _IDENTITY = ("format", "stage", "config", "inputs")
 @functools.cache
 def version(name: str) -> str:
     """Version of an installed package; of its description, which takes 10 ms to parse, that line alone is read."""
+    from importlib import metadata
+
     text = metadata.distribution(name).read_text("METADATA") or ""
     line = re.search(r"^Version: *(\S+)", text, re.MULTILINE)
     return line[1] if line else metadata.version(name)

@@ -9,14 +9,17 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from visterm.pipeline.config.loading import load_config
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.kept import Kept, file_of, read_kept, values_kept
 from visterm.pipeline.errors import UserError
 
 from .checksums import Record
 from .files import locked, recover, write_text
 from .records import read_record
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 _CURRENT = ".current"  # in the folder of runs: a name
 
@@ -108,15 +111,24 @@ class Run:
     def configure(self, file: Path | None, settings: list[str]) -> Config:
         """Read the configuration: the given file, else the run's own, else the defaults; settings on top."""
         kept = self.folder / "config.yaml"
-        return load_config(kept if file is None and kept.exists() else file, settings)
+
+        def load() -> Config:
+            from visterm.pipeline.config.loading import load_config
+
+            return load_config(kept if file is None and kept.exists() else file, settings)
+
+        values = read_kept(kept) if file is None and not settings else None
+        return load() if values is None else cast("Config", Kept(values, load))
 
     def save_config(self, config: Config) -> None:
         """Save the configuration that features or train last used, for later commands."""
-        file, text = self.folder / "config.yaml", config.to_yaml()
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if file.read_text(encoding="utf-8") == text:
-                return
-        write_text(file, text)
+        file = self.folder / "config.yaml"
+        text = config.to_yaml()
+        for path, content in ((file, text), (file_of(file), values_kept(text.encode(), config.model_dump()))):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                if path.read_text(encoding="utf-8") == content:
+                    continue
+            write_text(path, content)
 
     def make_current(self) -> None:
         """Use this run for later commands that name none; nothing is kept where the folder cannot be written."""

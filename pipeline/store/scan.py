@@ -10,9 +10,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 
@@ -23,10 +22,13 @@ from .label_edits import catch_up
 from .labels import ReadLabels, enter_labels, read_labels, table_files
 from .manifests import has_value, read_columns
 from .notes import Notes
-from .paths import bounds, decoded, folder_below
+from .paths import bounds, decoded, excluded_by, folder_below
 from .pictures import Read, Touched, enter_same_pictures
 from .splits import Layout, assign_splits, mistyped_split
 from .tables import readable
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 
 @dataclass
@@ -95,7 +97,7 @@ class ScannedCatalogue(Database):
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(of_runs)}
         matched: dict[str, str] = {}  # path to the pattern that excludes it
         if config.collection.exclude:
-            pattern_of = config.collection.excluded()
+            pattern_of = excluded_by(config.collection.exclude)
             matched = {path: pattern for path in (*paths, *names) if (pattern := pattern_of(path)) is not None}
             paths = [path for path in paths if path not in matched]
             names = {path: reason for path, reason in names.items() if path not in matched}

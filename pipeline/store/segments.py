@@ -182,7 +182,7 @@ def read_segment(folder: Path) -> Any:
             np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ("counts", "indices", "indptr")
         )
-        from scipy import sparse
+        from visterm import sparse
 
         counts = sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
         if key not in _valid:  # compiled code does not look whether a column exists

@@ -10,11 +10,13 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-
-from visterm.pipeline.config.models import Config, SplitConfig
+from typing import TYPE_CHECKING
 
 from .database import Database
 from .tables import readable
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
 
 WHOLE_CLASSES = "class"  # the catalogue's "split_by" where whole classes are trained on or tested
 _SMALL, _MANY = 4, 20  # a class of fewer images cannot give two to each side; of so many classes a share can be drawn
@@ -198,6 +200,8 @@ def drawn_here(text: str) -> bool:
 
 def trains_on_all(config: Config, n_clicked: int) -> bool:
     """Whether all clicked images are trained on: they are few, and nobody asked for test images."""
+    from visterm.pipeline.config.models import SplitConfig
+
     defaults = SplitConfig()
     return n_clicked < FEW_CLICKED and (config.split.train, config.split.test) == (defaults.train, defaults.test)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 
@@ -23,6 +22,8 @@ from .vectors import extractor_content
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from visterm.pipeline.config.models import Config
 
 COLUMNS = ("query", "relevant", "irrelevant")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from visterm.pipeline.config.models import Settings
+from typing import TYPE_CHECKING, Any
 
 from .run import Run
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Settings
 
 
 def tuned_settings(run: Run, name: str, trained: Mapping[str, Any]) -> Settings:

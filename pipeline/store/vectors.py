@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -164,7 +165,7 @@ def checksums(run: Run, collection: Collection) -> dict[str, str]:
     The same images and settings give the same on every machine. Imported vectors and those of a network have no
     codebook.
     """
-    from scipy import sparse
+    from visterm import sparse
 
     arrays = [[path.name, file_sha256(path)] for path in sorted((run.extractor / "files").glob("*.npy"))]
     digests = [hashlib.sha256() for _ in range(3)]  # of lengths, columns and values, so that blocks leave no trace
@@ -183,7 +184,8 @@ def checksums(run: Run, collection: Collection) -> dict[str, str]:
 def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
     """Read `vectors`; more than `_AT_ONCE` are memory-mapped from nameless files, which vanish with the process."""
     import numpy as np
-    from scipy import sparse
+
+    from visterm import sparse
 
     if len(images) <= _AT_ONCE:
         return vectors(run, collection, images)
@@ -227,7 +229,8 @@ def supervision_of(
 ) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
     """Return `supervision` from the labels of each image, with their weights."""
     import numpy as np
-    from scipy import sparse
+
+    from visterm import sparse
 
     names = sorted({name for of_image in labels for name in of_image})
     if not clicks and all(len(of_image) == 1 for of_image in labels):
@@ -245,15 +248,18 @@ def identity(images: Sequence[Image]) -> str:
     return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
 
 
-def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1) -> np.ndarray:
-    """Embed images with the model of a run; ``parent`` is the parent process id of a worker."""
+def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1, *, few: bool = False) -> np.ndarray:
+    """Embed images with the model of a run; ``parent`` is the parent process id of a worker.
+
+    For a few, one thread does where joblib, which counts the cores, is not there: its import takes longer.
+    """
     from visterm.features import ImageError
 
     if os.getppid() == parent:
         import cv2
 
         cv2.setNumThreads(1)  # there is one process per core
-    else:
+    elif not few or "joblib" in sys.modules:
         embedder.n_jobs = -1  # threads change the speed, not the vectors
     try:
         return embedder.transform(images)

@@ -14,10 +14,9 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.checksums import OWN, check_seal
@@ -36,18 +35,31 @@ KEPT = 5  # versions that undo can go back to
 _ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d, d), or (d, d, 2)
 
 
-class InForce(BaseModel):
+@dataclass
+class InForce:
     """Content of `in_force.json`, for one learner."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__ = {
+        "extra": "forbid",
+        "strict": True,
+    }  # of its check
 
     base: str  # fingerprint of the trained learner that the versions start from
-    version: int = Field(default=0, ge=0)  # the one that is used; 0 is the base
-    last: int = Field(default=0, ge=0)  # highest number that a version has had; numbers are not used twice
-    set_aside: list[int] = []  # marks not to learn from: refused, or before a reset
+    version: int = 0  # the one that is used; 0 is the base
+    last: int = 0  # highest number that a version has had; numbers are not used twice
+    set_aside: list[int] = field(default_factory=list)  # marks not to learn from: refused, or before a reset
     # What undo goes back to, the latest last: a version, and after a refusal or reset what was set aside before it.
-    before: list[tuple[int, list[int] | None]] = []
+    before: list[tuple[int, list[int] | None]] = field(default_factory=list)
     void: bool = False  # there were versions, of a base that was retrained since
+
+
+def _checked(content: str) -> InForce:
+    from pydantic import TypeAdapter
+
+    state = TypeAdapter(InForce).validate_json(content)
+    if min(state.version, state.last) < 0:
+        raise ValueError("numbers of versions begin at 0")
+    return state
 
 
 class LearnerVersions:
@@ -76,7 +88,7 @@ class LearnerVersions:
             content = json.loads(file.read_text())
             check_seal(content)
             content.pop(OWN, None)
-            state = InForce.model_validate_json(json.dumps(content))
+            state = _checked(json.dumps(content))
         except (OSError, ValueError, AttributeError, TypeError) as error:
             numbers = [int(path.name) for path in self.run.feedback(learner).glob("*/") if path.name.isdecimal()]
             gone = isinstance(error, FileNotFoundError)
@@ -98,7 +110,7 @@ class LearnerVersions:
         folder = self.run.feedback(learner)
         state.before = state.before[-KEPT:]
         state.void = False
-        write_record(folder / "in_force.json", state.model_dump())
+        write_record(folder / "in_force.json", asdict(state))
         kept = {str(version) for version in (state.version, *(version for version, _ in state.before))}
         for path in folder.iterdir():
             if path.is_dir() and path.name not in kept:

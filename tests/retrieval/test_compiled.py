@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from visterm import compiled
 from visterm.learners import Cosine
-from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, StoredVectors, compiled
+from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, StoredVectors
 
 
 @pytest.fixture(params=["sparse", "dense", "stored"])

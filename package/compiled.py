@@ -1,21 +1,25 @@
 """Kernels that are compiled when they are first needed.
 
 Importing Numba and loading a compiled kernel takes a third of a second, a hundred times as long as to rank a thousand
-images. So a kernel of a search has a plain form, too, in NumPy or as it is written: it gives the same bytes. A process
-uses plain forms until they have taken `WORTH_COMPILING` seconds, for small work alone.
+images, and ten times as long as to make the visterms of one. So a kernel that a search calls has a plain form, too, in
+NumPy or as it is written: it gives the same bytes. A process uses plain forms until they have taken `WORTH_COMPILING`
+seconds, for small work alone.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import FunctionType
 from typing import Any
 
 WORTH_COMPILING = 0.2  # seconds
 _lock = threading.RLock()
+_waiting: list[Callable[[], object]] = []
 
 
 class Kernel:
@@ -39,13 +43,10 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the plain form while that pays, else the compiled one."""
-        if self._plain is not None and Kernel.spent < WORTH_COMPILING:
-            begun = time.perf_counter()
-            answer = (self.interpreted if self._plain is True else self._plain)(*arguments)
-            if answer is not NotImplemented:
-                Kernel.spent += time.perf_counter() - begun
-                return answer
-        return self.compiled(*arguments)
+        answer: Any = NotImplemented
+        if self._plain is not None:
+            answer = while_it_pays(self.interpreted if self._plain is True else self._plain, *arguments)
+        return self.compiled(*arguments) if answer is NotImplemented else answer
 
     @property
     def compiled(self) -> Any:
@@ -54,6 +55,8 @@ class Kernel:
             from numba import njit
 
             with _lock:
+                while _waiting:
+                    _waiting.pop()()
                 if self._compiled is None:
                     self._compiled = njit(**self._options)(self._calling("compiled"))
         return self._compiled
@@ -75,6 +78,31 @@ class Kernel:
         return made
 
 
+@contextmanager
+def when_loaded(call: Callable[[], object]) -> Iterator[None]:
+    """Context that calls a function where Numba is loaded, or else once the first kernel loads it."""
+    if "numba" in sys.modules:
+        call()
+    else:
+        _waiting.append(call)
+    try:
+        yield
+    finally:
+        if call in _waiting:
+            _waiting.remove(call)
+
+
+def while_it_pays(plain: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a plain form, unless plain forms have taken the time in which kernels are loaded: then NotImplemented."""
+    if Kernel.spent >= WORTH_COMPILING:
+        return NotImplemented
+    begun = time.thread_time()
+    answer = plain(*arguments)
+    if answer is not NotImplemented:
+        Kernel.spent += time.thread_time() - begun
+    return answer
+
+
 class Imported:
     """What kernels use of a module that imports Numba."""
 
@@ -84,7 +112,7 @@ class Imported:
     @property
     def compiled(self) -> Any:
         """What it is."""
-        return getattr(import_module(self._module, __package__), self._name)
+        return getattr(import_module(self._module), self._name)
 
 
 def njit(*, plain: Any = None, **options: Any) -> Callable[[Any], Any]:
