@@ -342,7 +342,7 @@ def _precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray, m
         of_row, query, n, total = scores[row], queries[row], 0, 0.0
         for is_relevant in relevant[row]:
             n += is_relevant
-        if relevant[row, query]:
+        if query >= 0 and relevant[row, query]:
             n -= 1
         if n == 0 or n > most:
             continue
@@ -350,7 +350,8 @@ def _precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray, m
         for place in range(len(of_row)):
             if relevant[row, place] and place != query:
                 value = of_row[place]
-                hits[_n_before(of_row, place) - (not (own < value or (own == value and query > place)))] = True
+                first = query >= 0 and not (own < value or (own == value and query > place))
+                hits[_n_before(of_row, place) - first] = True
         n = 0
         for rank in range(len(hits)):
             if hits[rank]:
@@ -397,7 +398,7 @@ def precisions(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) ->
     by_query = np.full((len(scores), 2), np.nan)
     _precisions(scores, relevant, queries, _FEW_RELEVANT, by_query)
     for row in np.flatnonzero(np.isnan(by_query[:, 0])):
-        if relevant[row].sum() > relevant[row, queries[row]]:
+        if relevant[row].sum() > (queries[row] >= 0 and relevant[row, queries[row]]):
             by_query[row] = _precisions_by_sorting(scores[row], relevant[row], queries[row])
     return by_query
 

@@ -98,8 +98,9 @@ def _value(name: str, schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
     if "enum" in schema or "const" in schema:
         return schema.get("const", schema.get("enum", [None])[0])
     if schema.get("type") == "object":
-        fields = schema.get("properties", {})
-        return {field: _value(field, fields[field], schemas) for field in schema.get("required", [])}
+        fields, example = schema.get("properties", {}), schema.get("examples", [{}])[0]
+        values = {field: _value(field, fields[field], schemas) for field in schema.get("required", [])} | example
+        return {field: values[field] for field in fields if field in values}
     if schema.get("type") == "array":
         return [_value(name, schema["items"], schemas)] * max(1, schema.get("minItems", 1))
     if schema.get("type") in ("integer", "number"):

@@ -6,7 +6,7 @@ import io
 from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -25,6 +25,8 @@ MAX_SUREST = 60  # images of a concept that are described
 
 class LabelChange(Body):
     """A label to add to an image, or to several, or to remove."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"id": 1, "label": "dog", "change": "add"}]})
 
     id: ImageId | None = None
     ids: list[ImageId] = Field(default=[], max_length=MAX_SELECTED, description="Or several images")
@@ -208,6 +210,8 @@ class LabelSubject(Subject):
             for edit in request.edits
             for number in (edit.ids if edit.id is None else [edit.id, *edit.ids])
         ]
+        if any(edit.id is None and not edit.ids for edit in request.edits):
+            raise HTTPException(422, "edits: each needs an id, or ids")
         if not 0 < len(edits) <= MAX_SELECTED:
             raise HTTPException(422, f"edits: give 1 to {MAX_SELECTED:,} images; there are {len(edits):,}")
         editor = LabelEditor(self.service.run)

@@ -44,6 +44,12 @@ class TestMeanAveragePrecision:
             assert measured.tolist() == (expected if len(ranks) else [np.nan] * 2) or np.isnan(measured).all()
             assert np.isnan(measured).any() == (len(ranks) == 0)
 
+    @pytest.mark.parametrize("few", [0, 500])
+    def test_a_query_that_is_not_among_the_images(self, few, monkeypatch):
+        monkeypatch.setattr(validation, "_FEW_RELEVANT", few)
+        scores, relevant = np.array([[1.0, 3.0, 2.0], [9.0, 1.0, 0.5]]), np.array([[1, 0, 1], [0, 0, 1]], bool)
+        assert precisions(scores, relevant, np.array([-1, -1])).tolist() == [[(1 / 2 + 2 / 3) / 2, 0], [1 / 3, 0]]
+
     def test_a_score_that_is_no_number_ranks_last(self):
         scores = np.array([[9.0, np.nan, 1.0, 0.5]])
         assert mean_average_precision(scores, np.array([[False, True, False, False]]), np.array([0])) == 1 / 3

@@ -94,7 +94,7 @@ def test_a_concept_of_nothing_is_refused_on_one_line(own, serving, photos):
     gone = photos.id("fig/0.jpg")
     with serving(own) as client:
         none = {"edits": [{"label": "round", "change": "add"}]}
-        client.check_error(client.post("/api/labels", json=none), 422, "give 1 to 5,000 images; there are 0")
+        client.check_error(client.post("/api/labels", json=none), 422, "each needs an id, or ids")
         for label, status, message in (
             ("", 409, "the label is empty"),
             (" ", 409, "the label is empty"),
