@@ -239,7 +239,8 @@ function checkCard(map, check, labels) {
     "Check these labels",
     known(map, map.n_check, (n) =>
       n
-        ? plural(n, "label is probably wrong", "labels are probably wrong")
+        ? (n < 2000 ? "" : "At least ") + // as many as are kept
+          plural(n, "label is probably wrong", "labels are probably wrong")
         : "No label looks wrong",
     ),
   );
