@@ -204,7 +204,7 @@ def _in_processes(
 
     n_jobs = min(effective_n_jobs(config.compute.n_jobs), n_tasks)
     backend = config.compute.backend if n_jobs > 1 else "sequential"
-    options = {"initializer": _exit_with, "initargs": (os.getpid(),)} if backend == "loky" else {}
+    options = {"initializer": _begin_worker, "initargs": (os.getpid(),)} if backend == "loky" else {}
     stack.enter_context(parallel_config(backend=backend, n_jobs=n_jobs, **options))
     return Parallel(return_as="generator")(delayed(extract_segment)(*task) for task in tasks)
 
@@ -238,6 +238,12 @@ def extract_segment(
         vectors = in_precision(vectors, source.precision, [path for _, path, *_ in rows])
         write_segment(target, vectors, rows, **origin)
     return outcomes
+
+
+def _begin_worker(parent: int) -> None:
+    if os.getppid() != parent:  # killed while this worker began
+        os._exit(1)
+    _exit_with(parent)
 
 
 @functools.cache

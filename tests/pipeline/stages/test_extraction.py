@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -50,3 +52,9 @@ def test_a_signal_stops_the_reads_of_all_threads(monkeypatch):
     with pytest.raises(Terminated):
         signals._raise(signal.SIGTERM, None)
     assert images._stopped.is_set()
+
+
+def test_a_worker_whose_starter_was_killed_while_it_began_ends():
+    command = "from visterm.pipeline.stages.extraction import _begin_worker; _begin_worker(0); print('works on')"
+    ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
