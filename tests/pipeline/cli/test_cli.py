@@ -458,6 +458,7 @@ def test_the_decoders_are_silent(data, tmp_path):
     found = json.loads(result.stdout)
     assert found["n_images"] + found["skipped"] == 170
     own = ("warning: ", str(data / "odd"), "learning ", "extracting", "reading dates", "kept for later commands")
+    own += ("files of more than 8 bits",)
     assert [line for line in result.stderr.splitlines() if not line.startswith(own)] == []
 
 
