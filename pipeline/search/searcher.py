@@ -27,7 +27,7 @@ class Searcher(LabelSearcher):
     """A run opened for searching.
 
     It holds the run as it was when it was opened, whatever happens on disk later: open another one when `is_current`
-    is false. Any number of threads may share it; a process that it is sent to (joblib) opens the run anew.
+    is false. Any number of threads may share it; a process that it is sent to (joblib) opens the run again.
 
     Parameters
     ----------
