@@ -64,6 +64,8 @@ def read_parts(source: StrPath, names: Mapping[str, str], kinds: Iterable[str]) 
             ids = [str(row) for row in range(first, first + len(part.vector))]
             part = part._replace(id=ids, chosen={**part.chosen, "id": ""})
         parts.append(part)
+    if not parts:
+        raise ValueError(f"{printable(folder)}: a data set without rows")
     if (folder / "dataset_dict.json").is_file():
         named = [(part, f"{part.file.parent.name}/") for part in parts if part.id is not None]
         parts = [part._replace(id=[split + str(one).removeprefix(split) for one in part.id]) for part, split in named]

@@ -401,6 +401,9 @@ def test_data_sets_on_disk(tmp_path):
     state.write_text('{"_data_files": [], "_indices_data_files": [{"filename": "indices.arrow"}]}')
     with pytest.raises(ValueError, match=r"set/test: its rows are chosen by an index; save flatten_indices\(\)"):
         read_vectors(tmp_path / "set")
+    state.write_text('{"_data_files": []}')
+    with pytest.raises(ValueError, match=r"set/test: a data set without rows"):
+        read_vectors(tmp_path / "set/test")
     state.write_text("{")
     with pytest.raises(ValueError, match=r"set/test: not a whole data set"):
         read_vectors(tmp_path / "set")
