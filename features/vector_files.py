@@ -258,7 +258,7 @@ def _read_arrow(file: pathlib.Path) -> _Columns:
             raise _BadTable(f"the vectors of column {name!r} have different lengths, from {shortest} to {longest}")
         return numbers.to_numpy().reshape(len(column), longest)
 
-    def load(roles: Mapping[str, str]) -> dict[str, Any]:
+    def load(roles: Mapping[str, str]) -> Mapping[str, Any]:
         """Read these columns; of images, which are dictionaries, the paths without their bytes."""
         parts = {name: ["path"] if pa.types.is_struct(types[name]) else [] for name in roles}
         read = table.to_table(columns={name: ds.field(name, *parts[name]) for name in roles})
