@@ -366,7 +366,7 @@ class OnnxEmbedder(Transformer, NamedModel):
     def _start(self) -> None:
         """Check the settings, open the model, and find out the size of its input."""
         self._check_settings()
-        model = self._read_model()
+        model = self._model_to_fit()
         self.sha256_ = model.sha256()
         with limited_memory(TRIED_BYTES + 4 * model.n_bytes()):
             self._open(model)

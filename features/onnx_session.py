@@ -16,15 +16,13 @@ import numpy.typing as npt
 from visterm.extras import how_to_install
 
 from .images import StrPath, printable
-from .onnx_files import ModelFile, n_nodes, read_model
+from .onnx_files import ModelFile, read_model
 from .parameters import effective_n_jobs
 
 _PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 _FOLDER = "session.model_external_initializers_file_folder_path"  # where a model that is given as bytes has its weights
 _FIRST_WITH_FOLDER = (1, 21)  # older versions ignore it, and take weights from the current folder
 
-MAX_NODES = 20_000  # of a graph: ONNX Runtime takes a minute or two to open a chain of so many, and four times as
-# long for twice as many, and cannot be interrupted
 MAX_OUTPUT = 1_000_000_000  # bytes of a layer, of a batch
 TRIED_BYTES, TRIED_SECONDS = 4_000_000_000, 120.0  # more memory and time than the first run of a network may take
 _one_limit = threading.Lock()
@@ -53,6 +51,12 @@ class NamedModel:
     def _read_model(self) -> ModelFile:
         with self._named():
             return read_model(self.model)
+
+    def _model_to_fit(self) -> ModelFile:
+        model = self._read_model()
+        with self._named():
+            model.check_nodes()
+        return model
 
     def _model_as_fitted(self) -> ModelFile:
         model = self._read_model()
@@ -84,8 +88,6 @@ def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None
         import onnxruntime
     except ImportError:
         raise ImportError(f"features.kind=onnx needs onnxruntime: {how_to_install('onnx')}") from None
-    if (n := n_nodes(model.data)) > MAX_NODES:
-        raise ValueError(f"a graph of {n:,} nodes; at most {MAX_NODES:,} are supported")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1 if n_jobs is None else effective_n_jobs(n_jobs)
     # Idle threads wait instead of spinning, which would take the cores from those that decode the next images.

@@ -95,7 +95,7 @@ class TextEmbedder(NamedModel):
         ImportError
             ONNX Runtime, tokenizers, or the package onnx, where it is needed, is not installed.
         """
-        model = self._read_model()
+        model = self._model_to_fit()
         self.sha256_, self.tokenizer_sha256_ = model.sha256(), _sha256(self.tokenizer)
         with limited_memory(TRIED_BYTES + 4 * model.n_bytes()):
             self._open(model)
