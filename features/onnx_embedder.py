@@ -373,8 +373,9 @@ class OnnxEmbedder(Transformer, NamedModel):
         if self._takes_pixels() and (self.preprocess, self.mean, self.scale) != ("0..1", None, None):
             raise self._error("takes pixels from 0 to 255 (uint8): leave preprocess, mean and scale out")
         self.size_, self.resizing_ = self._input_size(), VERSION
+        network, layer = self._network
         with self._named():
-            check_size(*self._network, self.batch)
+            check_size(network, layer, self.batch)
 
     def layer_shape(self) -> tuple[int, ...]:
         """Return the shape of what the layer gives for noise, before `pool`; errors as of `fit`."""
