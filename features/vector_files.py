@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import glob
 import json
@@ -110,7 +111,7 @@ def read_part(file: pathlib.Path, names: Mapping[str, str]) -> VectorPart:
         chosen = _choose(names, kinds)
         wide = [] if "vector" in chosen else _numbered([name for name, kind in kinds.items() if kind == "number"])
         roles = {name: "" for name, kind in kinds.items() if name and kind not in ("vector", "")}
-        roles |= dict.fromkeys(wide, "number") | {name: role for role, name in chosen.items()}
+        roles |= dict.fromkeys(wide, "number") | {name: role for role, name in reversed(chosen.items())}
         loaded = load(roles)
         values = {role: loaded[name] for role, name in chosen.items()}
         if wide:
@@ -185,7 +186,8 @@ def _read_npz(file: pathlib.Path) -> _Columns:
             raise ValueError("not a .npz archive")
         arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
     if {"data", "indices", "indptr", "shape"} <= set(arrays):
-        matrix = sp.load_npz(file)
+        csr = (arrays["data"], arrays["indices"], arrays["indptr"]), arrays["shape"]
+        matrix = sp.load_npz(file) if "format" in arrays else sp.csr_matrix(*csr)
         if matrix.format != "csr":
             raise _BadTable("its sparse matrix is not CSR; save matrix.tocsr()")
         if matrix.dtype.kind != "f":
@@ -227,8 +229,10 @@ def _read_arrow(file: pathlib.Path) -> _Columns:
         table: Any = ds.dataset(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
     else:
         table = ds.dataset(str(file), format=form)
-    told = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    features, types = told.get("info", {}).get("features", {}), {}
+    features: Any = {}
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    types = {}
     for field in table.schema:
         kind = getattr(field.type, "storage_type", field.type)
         types[field.name] = kind.value_type if pa.types.is_dictionary(kind) else kind

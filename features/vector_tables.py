@@ -262,9 +262,9 @@ def _check_ids(ids: Sequence[Any], n: int, file: StrPath) -> list[str]:
         text = _text(one)
         wrong = "is damaged" if "\0" in text else "" if text else "is empty"
         if not isinstance(one, str | bytes | int):
-            wrong = "is missing" if one is None else f"is a {type(one).__name__}"
+            wrong = f"is {'missing' if one is None else f'a {type(one).__name__}'}; ids are texts or integers"
         if wrong:
-            raise ValueError(f"{name}: the id in row {row:,} (from 0) {wrong}; ids are texts or integers")
+            raise ValueError(f"{name}: the id in row {row:,} (from 0) {wrong}")
         if rows.setdefault(text, row) != row:
             raise ValueError(f"{name}: the id {printable(text)!r} is in rows {rows[text]:,} and {row:,} (from 0)")
     return list(rows)

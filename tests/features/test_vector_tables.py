@@ -105,8 +105,9 @@ def test_parquet(tmp_path, fixed):
     assert table.ids == IDS
     assert table.labels == [["x", "y"], [], [], ["y"], ["x"]]
     np.testing.assert_allclose(table.rows(slice(None), unit=False), X, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"holds int64, not lists of float32"):
-        read_vectors(file, vector_column="n")
+    for column, kind in (("n", "int64"), ("path", "string")):  # the second of another role, too
+        with pytest.raises(ValueError, match=rf"holds {kind}, not lists of float32"):
+            read_vectors(file, vector_column=column)
 
 
 def test_sparse_npz(tmp_path, ids):
@@ -117,6 +118,9 @@ def test_sparse_npz(tmp_path, ids):
     assert sp.issparse(found)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found.toarray(), unit(S.toarray())[[3, 1]], rtol=1e-6)
+    arrays = {"data": S.data, "indices": S.indices, "indptr": S.indptr, "shape": S.shape}  # without a format
+    np.savez(tmp_path / "t.npz", **arrays, id=np.array(list("abcde")))
+    assert read_vectors(tmp_path / "t.npz").digests() == table.digests()
     with pytest.raises(ValueError, match=r"has no ids; .*--ids ids\.txt"):  # b"csr", its format, has three bytes
         read_vectors(tmp_path / "s.npz")
     sp.save_npz(tmp_path / "s.npz", S.tocsc())
