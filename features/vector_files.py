@@ -58,18 +58,17 @@ class _BadTable(Exception):
 def read_parts(source: StrPath, names: Mapping[str, str], kinds: Iterable[str]) -> list[VectorPart]:
     """Read a file, or those of a pattern or folder; rows of data sets without ids are numbered."""
     folder, parts = pathlib.Path(os.fsdecode(source)), list[VectorPart]()
+    by_split = (folder / "dataset_dict.json").is_file()
     for file in _files(folder, kinds):
-        part = read_part(file, names)
+        part, split = read_part(file, names), f"{file.parent.name}/" if by_split else ""
         if part.id is None and part.vector is not None and (file.parent / "state.json").is_file():
             first = sum(len(one.id) for one in parts if one.file.parent == file.parent)
-            ids = [str(row) for row in range(first, first + len(part.vector))]
-            part = part._replace(id=ids, chosen={**part.chosen, "id": ""})
+            part = part._replace(id=range(first, first + len(part.vector)), chosen={**part.chosen, "id": ""})
+        if split and part.id is not None:
+            part = part._replace(id=[split + str(one).removeprefix(split) for one in part.id])
         parts.append(part)
     if not parts:
         raise ValueError(f"{printable(folder)}: a data set without rows")
-    if (folder / "dataset_dict.json").is_file():
-        named = [(part, f"{part.file.parent.name}/") for part in parts if part.id is not None]
-        parts = [part._replace(id=[split + str(one).removeprefix(split) for one in part.id]) for part, split in named]
     return parts
 
 

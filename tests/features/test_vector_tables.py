@@ -401,6 +401,13 @@ def test_data_sets_on_disk(tmp_path):
     for column in ("all", "old"):
         assert read_vectors(file, label_column=column).labels == [["cat", "dog"], [], [], ["dog"], []]
 
+    with pytest.raises(ValueError, match=r"set: no column 'none'; it has 'label', 'embedding', 'bbox'"):
+        read_vectors(tmp_path / "set", vector_column="none")
+    for file in tmp_path.glob("set/*/*.arrow"):
+        arrow(file.parent, file.name, {"label": [0]})
+    with pytest.raises(ValueError, match=r"set: holds no vectors; it has 'label'; use a \.npy"):
+        read_vectors(tmp_path / "set")
+
     state = tmp_path / "set/test/state.json"
     state.write_text('{"_data_files": [], "_indices_data_files": [{"filename": "indices.arrow"}]}')
     with pytest.raises(ValueError, match=r"set/test: its rows are chosen by an index; save flatten_indices\(\)"):
