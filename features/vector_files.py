@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import glob
 import json
@@ -228,10 +227,7 @@ def _read_arrow(file: pathlib.Path) -> _Columns:
         table: Any = ds.dataset(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
     else:
         table = ds.dataset(str(file), format=form)
-    features: Any = {}
-    with contextlib.suppress(ValueError, LookupError, TypeError):
-        features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
-    types = {}
+    features, types = features_of(table.schema), {}
     for field in table.schema:
         kind = getattr(field.type, "storage_type", field.type)
         types[field.name] = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -248,7 +244,7 @@ def _read_arrow(file: pathlib.Path) -> _Columns:
         if role == "number":
             return column.to_numpy()
         if role != "vector":
-            named = [_named(value, features.get(name) or {}) for value in column.to_pylist()]
+            named = [named_class(value, features.get(name)) for value in column.to_pylist()]
             return None if pa.types.is_struct(types[name]) and role == "id" and None in named else named
         written = table.schema.field(name).type
         if kind_of(column.type) != "vector" or sum(side != 1 for side in getattr(written, "shape", [])) > 1:
@@ -271,12 +267,24 @@ def _read_arrow(file: pathlib.Path) -> _Columns:
     return _Columns({name: kind_of(kind) for name, kind in types.items()}, load)
 
 
-def _named(value: Any, feature: Any) -> Any:
+def features_of(schema: Any) -> Mapping[str, Any]:
+    """Return what the library datasets wrote of the columns of a table: the names of classes, among others."""
+    try:
+        return dict(json.loads(schema.metadata[b"huggingface"])["info"]["features"])
+    except (ValueError, LookupError, TypeError):
+        return {}
+
+
+def named_class(value: Any, feature: Any) -> Any:
     """Return a value of a column, of a class its name: the library datasets writes numbers, and names beside them."""
-    feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)  # of lists
+    if isinstance(feature, list) and feature:  # of older versions
+        feature = {"feature": feature[0]}
+    if not isinstance(feature, dict):
+        return value
     if isinstance(value, list):
-        return [_named(one, feature) for one in value]
-    if isinstance(value, int) and (names := feature.get("names")):
+        return [named_class(one, feature.get("feature")) for one in value]
+    names = feature.get("names")
+    if isinstance(value, int) and isinstance(names, list):
         return names[value] if 0 <= value < len(names) else None
     return value
 
