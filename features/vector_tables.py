@@ -283,16 +283,7 @@ def _text(value: Any) -> str:
 
 
 def unit_rows(X: Any) -> Any:
-    """Scale the rows of a float32 array or CSR matrix to unit length; rows of zeros stay.
-
-    Parameters
-    ----------
-    X : ndarray or csr_matrix of float32, (n, n_features)
-
-    Returns
-    -------
-    ndarray or csr_matrix of float32, (n, n_features)
-    """
+    """Scale the rows of float32 (n, n_features), an array or CSR matrix, to unit length; rows of zeros stay."""
     if sp.issparse(X):
         squares = X.data.astype(np.float64) ** 2
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
