@@ -76,6 +76,8 @@ def test_links_lead_somewhere(repository):
             other = (page.parent / target) if target else page
             if not other.exists() or (anchor and anchor not in anchors(other)):
                 broken.append(f"{page.relative_to(repository)}: {target}#{anchor}")
+        if re.search(r"install [^`\n]*\bvisterm\[", page.read_text()):
+            broken.append(f"{page.relative_to(repository)}: a name that no index has")
     assert len(pages) > 10
     assert broken == []
 

@@ -196,7 +196,8 @@ def main(*, ends_process: bool = False) -> None:
                 print(error.ctx.get_help())
                 sys.exit(0)
             message = " ".join(error.format_message().split())
-            where = error.ctx.command_path if error.ctx else "visterm"
+            called = [word for word in sys.argv[1:2] if not word.startswith("-")]
+            where = error.ctx.command_path if error.ctx else " ".join(["visterm", *called])
             print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
             code = 2
         if ends_process:

@@ -31,6 +31,13 @@ from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
 
+_PACKED = {  # what images may lie in, and what to do
+    ".tar": "unpack them: tar -xf FILE",
+    ".zip": "unpack them: unzip FILE",
+    ".parquet": "write them as files (img2dataset --output_format files)",
+    ".arrow": "write them as files",
+}
+
 
 class FeaturesSummary(TypedDict):
     """Numbers of images of a run, and of those that the stage features changed."""
@@ -158,12 +165,8 @@ def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, co
     report_skipped(collection.skipped(), run, console)
     if not summary["n_images"]:
         which = "no training image" if status["pending"] else "no image"
-        packed = os.path.splitext(changes.other)[1].lower()
-        hint = (
-            f"; those inside {packed} files are not: unpack them"
-            if packed in (".tar", ".zip", ".parquet", ".arrow")
-            else ""
-        )
+        packed = next((ending for ending in _PACKED if any((collection.root or Path()).glob(f"*{ending}"))), None)
+        hint = f"; those inside {packed} files are not: {_PACKED[packed]}" if packed else ""
         raise UserError(f"{collection.root}: {which} could be read; {READ}{hint}")
     return summary
 

@@ -14,6 +14,8 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import publish, write_text
+from visterm.pipeline.store.image_names import ImageNames
+from visterm.pipeline.store.notes import Notes
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.vectors import ALIKE
@@ -63,21 +65,26 @@ class _PrecomputedVectors(VectorKind):
         except ValueError as error:
             raise UserError(str(error)) from None
         root = root.absolute() if root is not None else self.catalogue.root
+        has_photos = root is not None
         if root is None and all(map(os.path.isabs, table.ids)):
             root = Path(os.path.commonpath([os.path.dirname(id_) for id_ in table.ids]))
         # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
         root = root if root is not None else Path(source.file).absolute().parent
-        self._table = table = table._replace(ids=self._below(root, table.ids))
+        notes = Notes(Path(source.ids or source.file), skip_bad_rows=False)
+        self._table = table = table._replace(ids=self._below(root, table.ids, notes if has_photos else None))
         self._digests, labels = table.digests(), table.labels
         changes = self.catalogue.take_vectors(
             root, table.ids, self._digests, labels, self.config, fields=table.fields, replace=force
         )
-        changes.tables = table.source
+        changes.tables, changes.warnings = table.source, (*notes.lines(), *changes.warnings)
         return root, changes
 
-    def _below(self, root: Path, names: Sequence[str]) -> list[str]:
-        """Return ids relative to the root, of absolute paths and of those that begin with the root's last folders."""
-        from visterm.features import printable
+    def _below(self, root: Path, names: Sequence[str], notes: Notes | None) -> list[str]:
+        """Return ids relative to the root, of absolute paths and of those that begin with the root's last folders.
+
+        Where neither is so, ids may be keys, as clip-retrieval writes them of shards: the only photo of this name.
+        """
+        from visterm.features import find_images, printable
 
         source = self.config.collection.vectors
         prefix = os.path.join(root, "")
@@ -86,6 +93,9 @@ class _PrecomputedVectors(VectorKind):
             if all(name.startswith(end) for name in names) and os.path.exists(root / names[0].removeprefix(end)):
                 prefix = end
         ids = [name.removeprefix(prefix) for name in names]
+        if notes is not None and not os.path.exists(root / ids[0]) and not self.catalogue.ids(ids[:1]):
+            photos = ImageNames({os.path.relpath(path, root) for path in find_images(root)}, root)
+            ids = [photos.near(id_, notes) or id_ for id_ in ids]
         for id_ in ids:
             if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
                 raise UserError(

@@ -460,8 +460,15 @@ def _read_parquet(file: Path, settings: CollectionConfig, notes: Notes) -> _Tabl
         import pyarrow.parquet as pq
     except ImportError:
         raise UserError(f"{file}: Parquet files need pyarrow: {how_to_install('parquet')}") from None
+    from visterm.features.vector_files import features_of, named_class
+
     try:
-        rows = pq.read_table(file).to_pylist()
+        table = pq.read_table(file)
+        features = features_of(table.schema)
+        classes = [name for name in table.column_names if name in features]
+        rows = table.to_pylist()
+        for row in rows:
+            row |= {name: named_class(row[name], features[name]) for name in classes}
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"{file}: no Parquet table can be read ({' '.join(str(error).split())[:200]})") from None
     return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(rows)], settings, notes)

@@ -665,6 +665,27 @@ def test_a_folder_of_clip_retrieval_is_one_command(tmp_path, write_images):
     assert Searcher(tmp_path / "runs/absolute").root == tmp_path / "photos/fruit"
 
 
+def test_keys_of_shards_are_the_photos_of_these_names(tmp_path, write_images):
+    names = [f"0000{i // 8}/0000{i // 8}{i:04}.jpg" for i in range(16)]  # of img2dataset
+    write_images(tmp_path / "shards", [*names, "twice/000000001.jpg"])
+    np.save(tmp_path / "v.npy", made_up()[:17])
+    keys = [name[6:-4] for name in names]  # that clip-retrieval takes for paths
+    (tmp_path / "ids.txt").write_text("\n".join([*keys, "gone"]))
+    arguments = ("features", "shards", "--vectors", "v.npy", "--ids", "ids.txt", *small())
+    told = visterm(*arguments, cwd=tmp_path).stderr
+    assert "15 names by the base name without ending, such as 000000000" in told
+    assert "1 name of several images, such as 000000001; skipped" in told
+    expected = sorted([*names[:1], *names[2:], keys[1], "gone"])
+    assert list(rows_by_path(tmp_path / "runs/shards")) == expected
+    visterm(*arguments, cwd=tmp_path)  # nothing new
+    assert list(rows_by_path(tmp_path / "runs/shards")) == expected
+    (tmp_path / "shards").rename(tmp_path / "elsewhere")
+    visterm("features", *arguments[2:6], "--run", "before", *small(), cwd=tmp_path)  # no photos: keys are names
+    (tmp_path / "elsewhere").rename(tmp_path / "shards")
+    visterm("features", *arguments[2:6], "--run", "before", *small(), cwd=tmp_path)
+    assert list(rows_by_path(tmp_path / "runs/before")) == sorted([*keys, "gone"])
+
+
 def test_a_file_of_vectors_searches_a_run_of_a_network(mine):
     rows = rows_by_path(mine / "runs/fruit")
     np.save(mine / "query.npy", np.stack([rows["pear/3.jpg"], 2 * rows["pear/3.jpg"]]))

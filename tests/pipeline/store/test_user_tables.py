@@ -310,6 +310,12 @@ def test_parquet(read, tmp_path):
     table = pa.table({"file_name": [f"images/{path}" for path in PHOTOS], "label": ["red", "blue"] * 2})
     pq.write_table(table, tmp_path / "metadata.parquet")
     assert read("metadata.parquet", (tmp_path / "metadata.parquet").read_bytes())[0] == RED_AND_BLUE
+    classes = json.dumps(
+        {"info": {"features": {"label": {"names": ["red", "blue"]}, "file_name": {"dtype": "string"}}}}
+    )
+    numbers = table.set_column(1, "label", pa.array([0, 1] * 2)).replace_schema_metadata({"huggingface": classes})
+    pq.write_table(numbers, tmp_path / "metadata.parquet")  # as the library datasets writes its ClassLabel
+    assert read("metadata.parquet", (tmp_path / "metadata.parquet").read_bytes())[0] == RED_AND_BLUE
 
 
 def export(tmp_path, splits=("train", "valid", "test")):
