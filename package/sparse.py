@@ -34,7 +34,7 @@ def _import_scipy() -> None:
     import numpy as np
 
     with _lock:
-        hidden = {name: vars(np)[name] for name in ("__all__", "__dir__") if name in vars(np)}
+        hidden: dict[str, Any] = {name: vars(np)[name] for name in ("__all__", "__dir__") if name in vars(np)}
         loaded = [name for name in dir(np) if name in vars(np)]
         vars(np).update(__all__=[name for name in loaded if name in np.__all__], __dir__=lambda: loaded)
         try:

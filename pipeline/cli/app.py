@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from visterm.pipeline.plugins import COMMANDS, find, load_command
 
@@ -40,7 +40,8 @@ class _GroupedHelp(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
             called = find(_PLACES[cmd_name]) if cmd_name in _PLACES else load_command(cmd_name)
-            self.commands |= _built(_all_commands() if called is None else {cmd_name: called})  # all, to suggest one
+            # One of all is suggested in place of a command that there is not.
+            self.commands.update(_built(_all_commands() if called is None else {cmd_name: called}))
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _prepare(ctx, command)
@@ -64,11 +65,11 @@ class _GroupedHelp(TyperGroup):
                 )
 
 
-def _all_commands() -> dict[str, Any]:
+def _all_commands() -> dict[str, Callable | typer.Typer]:
     return {name: command for name, place in _PLACES.items() if (command := find(place)) is not None}
 
 
-def _without_options(command: Any) -> Callable[[], None]:
+def _without_options(command: Any) -> Callable:
     """A command to list: Typer takes 30 ms to build the options of all."""
 
     def listed() -> None: ...
@@ -79,7 +80,7 @@ def _without_options(command: Any) -> Callable[[], None]:
     return listed
 
 
-def _built(commands: Mapping[str, Any]) -> dict[str, Any]:
+def _built(commands: Mapping[str, Callable | typer.Typer]) -> dict[str, TyperCommand]:
     group = typer.Typer(rich_markup_mode=_MARKUP)
     group.callback()(lambda: None)
     for name, command in commands.items():
@@ -87,8 +88,7 @@ def _built(commands: Mapping[str, Any]) -> dict[str, Any]:
             group.add_typer(command, name=name)
         else:
             group.command(name)(command)
-    built: Any = typer.main.get_command(group)  # a group, though Typer declares a command
-    return built.commands
+    return typer.main.get_command(group).commands  # type: ignore[attr-defined]  # a group, though declared a command
 
 
 def _prepare(ctx: Any, command: Any) -> None:
