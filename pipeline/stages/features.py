@@ -15,7 +15,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard, write_record
 from visterm.pipeline.store.opened import OpenedRun, opened
-from visterm.pipeline.store.records import make_record
+from visterm.pipeline.store.records import make_record, versions
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import check_ahead
@@ -154,6 +154,7 @@ def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, co
     if changes or extracted or _is_damaged(run):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
+        record["versions"] = versions()
         if summary["n_images"]:
             record["checksums"] = checksums(run, collection)
         file = run.collection / "record.json"
