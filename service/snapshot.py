@@ -20,6 +20,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.queries import KnownImage, Queries
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.models import mapped_by
 from visterm.pipeline.store.vectors import extractor_content
 
 _log = logging.getLogger(__name__)
@@ -170,10 +171,7 @@ def detach(learner: Any, folder: Path, copies: dict[str, np.ndarray] | None = No
     """Map arrays of a learner, and of what it holds, from nameless copies of their files; hold small ones in memory."""
     copies = {} if copies is None else copies
     for name, value in list(vars(learner).items()):
-        owner = value
-        while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
-            owner = owner.base
-        if isinstance(owner, np.memmap) and (file := str(owner.filename or "")):
+        if (owner := mapped_by(value)) is not None and (file := str(owner.filename or "")):
             if file not in copies:
                 copies[file] = _copied(value, folder)
             setattr(learner, name, copies[file])
