@@ -45,6 +45,7 @@ _OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "t
 _OF_OBJECTS |= {"confidence", "score", "iscrowd", "segmentation"}
 _OWN_OF_COCO = ("id", "file_name", "width", "height")
 _OF_ANNOTATIONS = ""  # in place of a column: the categories of the annotations of an image
+_MAY_BE_NONE = {"none", "na", "-", "?", "unknown", "unlabeled", "unlabelled", "undefined", "todo", "tbd"}
 _NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
 _BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
 _JOINED = re.compile(r"\s*[|;]\s*")
@@ -261,7 +262,7 @@ class _Content:
                 self._notes.add("column", what, f"{name} ({named[name]})", "a field; the split is drawn")
         if table.column is None:
             return Manifest(None, self.fields, None, example)
-        self._note_doubtful({label for labels in self.labels.values() for label in labels})
+        self._note_doubtful(table.column, {label for labels in self.labels.values() for label in labels})
         n_without = sum(not self.labels.get(path) for path in self.fields)
         if self.fields and n_without == len(self.fields):
             raise UserError(f"{file}: gives no label to any image of the collection ({table.column}); {_KEEPS_FOLDERS}")
@@ -271,18 +272,26 @@ class _Content:
         labels = {path: self.labels.get(path, {}) for path in self.fields}
         return Manifest(labels, self.fields, table.column, example)
 
-    def _note_doubtful(self, labels: set[str]) -> None:
-        """Note labels that are probably one, as they differ in capitals, or several, as their parts recur."""
+    def _note_doubtful(self, column: str, labels: set[str]) -> None:
+        """Note labels that are probably one, as they differ in capitals, several, as their parts recur, or none."""
         alike = defaultdict(list)
         for label in sorted(labels):
             alike[label.casefold()].append(label)
         if pairs := [several for several in alike.values() if len(several) > 1]:
             self._notes.add("label", "in different capitals", " and ".join(pairs[0]), "different labels", n=len(pairs))
-        parts = {label: {part.strip() for part in label.split(",")} for label in sorted(labels) if "," in label}
-        n_in = Counter(part for several in parts.values() for part in several)
-        if joined := [label for label in parts if any(n_in[part] > 1 for part in parts[label])]:
-            how = "kept whole; --set \"collection.label_separator=','\" takes them apart"
-            self._notes.add("label", "with a comma", joined[0], how, n=len(joined))
+        if doubtful := sorted(label for label in labels if label.casefold() in _MAY_BE_NONE):
+            how = "kept as labels; an empty cell gives none"
+            self._notes.add("label", "that may say that there is none", doubtful[0], how, n=len(doubtful))
+        for separator, what in {",": "with a comma", " ": "of several words"}.items():
+            if separator == " " and not re.search(r"\b(labels|tags|keywords)\b", column, re.I):
+                continue
+            parts = {
+                label: set(map(str.strip, label.split(separator))) for label in sorted(labels) if separator in label
+            }
+            n_in = Counter(part for several in parts.values() for part in several)
+            if joined := [label for label in parts if any(n_in[part] > 1 for part in parts[label])]:
+                how = f"kept whole; --set \"collection.label_separator='{separator}'\" takes them apart"
+                self._notes.add("label", what, joined[0], how, n=len(joined))
 
 
 def _listed_in(text: str) -> list[str] | None:

@@ -158,6 +158,26 @@ def test_labels_that_are_probably_one_or_several_are_said(read):
     assert not any("comma" in line for line in read("t.csv", 'path,label\na/1.jpg,"salt, pepper"\na/2.jpg,a\n')[1])
 
 
+def test_words_of_a_column_of_tags_are_said(read):
+    """As of Planet's photos of the Amazon."""
+    table = "image_name,tags\n1,haze primary\n2,clear primary\n3,clear\n"
+    labels, lines = read("t.csv", table)
+    assert labels["a/1.jpg"] == ["haze primary"]
+    told = "2 labels of several words, such as clear primary; kept whole; --set \"collection.label_separator=' '\""
+    assert any(told in line for line in lines)
+    assert not any("several words" in line for line in read("t.csv", table.replace("tags", "class"))[1])
+    assert read("t.csv", table, "collection.label_separator=' '")[0]["a/1.jpg"] == ["haze", "primary"]
+
+
+def test_labels_that_may_mean_none_are_said(read):
+    """None is what Python writes, and a class of wafers without a fault."""
+    table = "path,label\na/1.jpg,None\na/2.jpg,?\nb/3.jpg,red\nb/4.jpg,n/a\n"
+    labels, lines = read("t.csv", table)
+    assert labels["a/1.jpg"] == ["None"]
+    told = "2 labels that may say that there is none, such as ?; kept as labels; an empty cell gives none"
+    assert any(told in line for line in lines)
+
+
 def test_a_column_of_splits_that_names_none_is_said(read):
     lines = read("t.csv", "path,label,split\n" + ROWS.replace("\n", ",1\n"))[1]
     assert any("1 column that names neither train, test nor validation, such as split (1)" in line for line in lines)
@@ -269,6 +289,7 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
         ("t.csv", ROWS, "t.csv: .*the first line must hold the names of the columns"),
         ("t.txt", "path|label\na/1.jpg|red\n", "its first line has no comma, semicolon or tab"),
         ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
+        ("t.csv.gz", b"\x1f\x8b\x08\0", "t.csv.gz: compressed tables are not read; unpack it"),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
 )
