@@ -60,7 +60,8 @@ class RowFile:
             raise IndexError(f"{self.file} has {len(self)} rows")
         out = np.empty((len(rows), self.shape[1]), self.dtype)
         ends = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
-        data, width = out.reshape(-1).view(np.uint8), out.shape[1] * out.itemsize
+        width: int = out.shape[1] * out.itemsize
+        data: Any = out.reshape(-1).view(np.uint8)
         for first, last in zip([0, *ends], [*ends, len(rows)], strict=True) if len(rows) else ():
             place, end, offset = first * width, last * width, self._start + int(rows[first]) * width
             while place < end:  # a call reads at most 2 GB

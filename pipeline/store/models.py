@@ -110,7 +110,8 @@ def check_uncut(run: Run, name: str, learner: Similarity) -> None:
     """
     for value in vars(learner).values():
         for array in (value.data, value.indices, value.indptr) if hasattr(value, "indptr") else (value,):
-            if (owner := mapped_by(array)) is not None and owner.base.size() < owner.offset + owner.nbytes:
+            owner: Any = mapped_by(array)
+            if owner is not None and owner.base.size() < owner.offset + owner.nbytes:
                 again = f"{how_to_train(run, name)} --force"
                 raise UserError(f"{owner.filename}: cut short while it was in use; run '{again}'")
 
