@@ -51,6 +51,9 @@ class RowFile:
         self._number = os.open(file, os.O_RDONLY)
         weakref.finalize(self, os.close, self._number)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowFile, (self.file,)  # the number of an open file is that of another one elsewhere
+
     def __len__(self) -> int:
         return self.shape[0]
 

@@ -45,7 +45,6 @@ _OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "t
 _OF_OBJECTS |= {"confidence", "score", "iscrowd", "segmentation"}
 _OWN_OF_COCO = ("id", "file_name", "width", "height")
 _OF_ANNOTATIONS = ""  # in place of a column: the categories of the annotations of an image
-_MAY_BE_NONE = {"none", "na", "-", "?", "unknown", "unlabeled", "unlabelled", "undefined", "todo", "tbd"}
 _NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
 _BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
 _JOINED = re.compile(r"\s*[|;]\s*")
@@ -273,15 +272,8 @@ class _Content:
         return Manifest(labels, self.fields, table.column, example)
 
     def _note_doubtful(self, column: str, labels: set[str]) -> None:
-        """Note labels that are probably one, as they differ in capitals, several, as their parts recur, or none."""
-        alike = defaultdict(list)
-        for label in sorted(labels):
-            alike[label.casefold()].append(label)
-        if pairs := [several for several in alike.values() if len(several) > 1]:
-            self._notes.add("label", "in different capitals", " and ".join(pairs[0]), "different labels", n=len(pairs))
-        if doubtful := sorted(label for label in labels if label.casefold() in _MAY_BE_NONE):
-            how = "kept as labels; an empty cell gives none"
-            self._notes.add("label", "that may say that there is none", doubtful[0], how, n=len(doubtful))
+        """Note `doubtful` labels, and those that are probably several, as their parts recur."""
+        self._notes.doubtful(labels, "; an empty cell gives none")
         for separator, what in {",": "with a comma", " ": "of several words"}.items():
             if separator == " " and not re.search(r"\b(labels|tags|keywords)\b", column, re.I):
                 continue

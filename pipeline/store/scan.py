@@ -246,6 +246,9 @@ class ScannedCatalogue(Database):
         if read.source == "the folders":
             folders = {path.rpartition(os.sep)[0] for path in paths}
             lines += filter(None, (mistyped_split(paths, layout), layout.repeated(folders), masks_among(paths)))
+            notes = Notes(root, skip_bad_rows=True)
+            notes.doubtful({label for path in paths if (label := layout.label(path))})
+            lines += notes.lines()
             if layout.ignored:
                 lines.append(
                     f"folders {', '.join(layout.ignored[:3])}{', ...' * (len(layout.ignored) > 3)} name no label: "

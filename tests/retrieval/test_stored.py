@@ -1,6 +1,7 @@
 """Vectors that stay on disk: rows as an array gives them, and the same results as of a float32 copy, bit for bit."""
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -135,6 +136,9 @@ def test_rows_of_a_file_that_is_cut_short_are_an_error(tmp_path):
     rows = stored.RowFile(tmp_path / "1.npy")
     chosen = np.array([7, 8, 9, 3, 3, 99, 0])
     np.testing.assert_array_equal(rows[chosen], numbers[chosen])
+    again = pickle.loads(pickle.dumps(rows))
+    assert again._number != rows._number
+    np.testing.assert_array_equal(again[chosen], numbers[chosen])
     assert rows[np.array([], int)].shape == (0, D)
     for outside in ([100], [-1]):
         with pytest.raises(IndexError, match="has 100 rows"):

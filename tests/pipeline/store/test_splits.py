@@ -136,6 +136,18 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
             "collection.exclude=[SegmentationClass]",
             {},
         ),
+        (
+            ["Cat/1.jpg", "cat/2.jpg", "dog/3.jpg"],
+            "1 label in different capitals, such as Cat and cat; different labels",
+            None,
+            {"Cat": 1, "cat": 1, "dog": 1},
+        ),
+        (
+            ["New folder/1.jpg", "cat/2.jpg", "dog/3.jpg"],
+            "1 label that may say that there is none, such as New folder; kept",
+            None,
+            {"New folder": 1, "cat": 1, "dog": 1},
+        ),
         (["cat/small/1.jpg", "cat/2.jpg", "dog/small/1.jpg", "dog/2.jpg"], None, None, {"cat": 2, "dog": 2}),
         (["cat/black/1.jpg", "cat/red/2.jpg", "dog/red/3.jpg"], None, None, {"cat": 2, "dog": 1}),
         (["mask/1.jpg", "mask/2.jpg", "anchor/3.jpg"], None, None, {"mask": 2, "anchor": 1}),  # a class

@@ -174,7 +174,7 @@ def test_labels_that_may_mean_none_are_said(read):
     table = "path,label\na/1.jpg,None\na/2.jpg,?\nb/3.jpg,red\nb/4.jpg,n/a\n"
     labels, lines = read("t.csv", table)
     assert labels["a/1.jpg"] == ["None"]
-    told = "2 labels that may say that there is none, such as ?; kept as labels; an empty cell gives none"
+    told = "2 labels that may say that there is none, such as None; kept; an empty cell gives none"
     assert any(told in line for line in lines)
 
 
