@@ -245,9 +245,10 @@ class ScannedCatalogue(Database):
         lines = [*read.warnings]
         if read.source == "the folders":
             folders = {path.rpartition(os.sep)[0] for path in paths}
-            lines += filter(None, (mistyped_split(paths, layout), layout.repeated(folders), masks_among(paths)))
+            misread = mistyped_split(paths, layout) or layout.repeated(folders)
+            lines += filter(None, (misread, masks_among(paths, folders)))
             notes = Notes(root, skip_bad_rows=True)
-            notes.doubtful({label for path in paths if (label := layout.label(path))})
+            notes.doubtful({label for folder in folders if (label := layout.label(folder + os.sep))})
             lines += notes.lines()
             if layout.ignored:
                 lines.append(

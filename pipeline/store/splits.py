@@ -219,21 +219,22 @@ def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
     )
 
 
-def masks_among(paths: Sequence[str]) -> str | None:
+def masks_among(paths: Sequence[str], folders: Iterable[str]) -> str | None:
     """Warn of images in folders of masks or annotations by their name, beside images of the same names."""
-    of_masks, stems = [], set()
-    for path in paths:
-        *folders, name = path.split(os.sep)
-        if odd := [folder for folder in folders if _MASKS.fullmatch(folder)]:
-            of_masks.append((odd[0], os.sep.join(folders), name.rpartition(".")[0]))
-        else:
-            stems.add(name.rpartition(".")[0])
-    if 2 * sum(bool({stem, _END_OF_MASKS.sub("", stem)} & stems) for *_, stem in of_masks) <= len(of_masks):
+    named = {folder: name for folder in folders for name in folder.split(os.sep) if _MASKS.fullmatch(name)}
+    if not named:
         return None
-    name, folder, _ = of_masks[0]
+    masks, photos = [], set()
+    for path in paths:
+        folder, _, name = path.rpartition(os.sep)
+        stem = os.path.splitext(name)[0]
+        masks.append((folder, stem)) if folder in named else photos.add(stem)
+    if 2 * sum(stem in photos or _END_OF_MASKS.sub("", stem) in photos for _, stem in masks) <= len(masks):
+        return None
+    setting = shlex.quote(f"collection.exclude=[{named[masks[0][0]]}]")
     return (
-        f"{count(len(of_masks), 'image')} in folders of masks or annotations, such as {folder}, with the names of "
-        f"others: taken for photos; --set {shlex.quote(f'collection.exclude=[{name}]')} skips them"
+        f"{count(len(masks), 'image')} in folders of masks or annotations, such as {masks[0][0]}, with the names of "
+        f"others: taken for photos; --set {setting} skips them"
     )
 
 
