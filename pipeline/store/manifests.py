@@ -39,6 +39,7 @@ _NAMES = (
 _OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
 _LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")
 _LABEL_NAMES = ("labelname", "labelnames", "labeltext", "classname", "classnames", "categoryname")  # beside numbers
+_MANY = 10  # labels that are probably captions or numbers, where nearly every image has another one
 _SPLITS = ("split", "subset", "partition", "set")
 _BOXES = {"xmin", "xmax", "bbox", "x1", "left", "box", "boxid", "annotationid", "objectid"}
 _OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "top", "right", "bottom", "area"}
@@ -274,6 +275,14 @@ class _Content:
     def _note_doubtful(self, column: str, labels: set[str]) -> None:
         """Note `doubtful` labels, and those that are probably several, as their parts recur."""
         self._notes.doubtful(labels, "; an empty cell gives none")
+        n_of = Counter(label for own in self.labels.values() for label in own)
+        single = sorted(label for label, n in n_of.items() if n == 1)
+        for doubtful, what in (
+            (single if len(n_of) >= max(_MANY, 0.9 * len(self.labels)) else [], "of one image each"),
+            (sorted(n_of) if all(map(split_named, n_of)) else [], "that name a split"),
+        ):
+            if doubtful:
+                self._notes.add("label", what, doubtful[0], "kept; set collection.label_column", n=len(doubtful))
         for separator, what in {",": "with a comma", " ": "of several words"}.items():
             if separator == " " and not re.search(r"\b(labels|tags|keywords)\b", column, re.I):
                 continue

@@ -138,7 +138,7 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
         ),
         (
             ["Cat/1.jpg", "cat/2.jpg", "dog/3.jpg"],
-            "1 label in different capitals, such as Cat and cat; different labels",
+            "1 label in different capitals, spaces or hyphens, such as Cat and cat; different labels",
             None,
             {"Cat": 1, "cat": 1, "dog": 1},
         ),

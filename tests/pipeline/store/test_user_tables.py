@@ -151,7 +151,10 @@ def test_labels_that_are_probably_one_or_several_are_said(read):
     labels, lines = read("t.csv", table)
     assert labels["a/1.jpg"] == ["red,round"]
     text = "\n".join(lines)
-    assert "1 label in different capitals, such as Salt, pepper and salt, pepper; different labels" in text
+    assert (
+        "1 label in different capitals, spaces or hyphens, such as Salt, pepper and salt, pepper; different labels"
+        in text
+    )
     assert "4 labels with a comma, such as Salt, pepper; kept whole; --set \"collection.label_separator=','\"" in text
     labels, lines = read("t.csv", table.rpartition("b/4")[0], "collection.label_separator=','")
     assert (labels["a/1.jpg"], any("comma" in line for line in lines)) == (["red", "round"], False)
@@ -167,6 +170,35 @@ def test_words_of_a_column_of_tags_are_said(read):
     assert any(told in line for line in lines)
     assert not any("several words" in line for line in read("t.csv", table.replace("tags", "class"))[1])
     assert read("t.csv", table, "collection.label_separator=' '")[0]["a/1.jpg"] == ["haze", "primary"]
+
+
+@pytest.mark.parametrize("other", ["Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple"])
+def test_labels_that_are_written_in_two_ways_are_said(read, other):
+    labels, lines = read("t.csv", f"path,label\na/1.jpg,red apple\na/2.jpg,{other}\nb/3.jpg,plum\n")
+    assert labels["a/2.jpg"] == [other]
+    assert any("1 label in different capitals, spaces or hyphens, such as" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("label", "line"),
+    [
+        (
+            lambda i: f"a photo of {i}",
+            "12 labels of one image each, such as a photo of 0; kept; set collection.label_col",
+        ),
+        (lambda i: f"{1.5 * i}", "12 labels of one image each, such as 0.0; kept"),
+        (
+            lambda i: ("train", "val")[i % 2],
+            "2 labels that name a split, such as train; kept; set collection.label_column",
+        ),
+        (lambda i: f"pair {i // 2}", None),
+    ],
+)
+def test_labels_of_a_column_of_another_meaning_are_said(read, label, line):
+    names = [f"{i}.jpg" for i in range(12)]
+    table = "path,label\n" + "".join(f"{name},{label(i)}\n" for i, name in enumerate(names))
+    lines = read("t.csv", table, photos=names)[1]
+    assert [told.partition("t.csv: ")[2][: len(line)] for told in lines] == [line] if line else not lines
 
 
 def test_labels_that_may_mean_none_are_said(read):
