@@ -245,7 +245,7 @@ class ScannedCatalogue(Database):
         lines = [*read.warnings]
         if read.source == "the folders":
             folders = {path.rpartition(os.sep)[0] for path in paths}
-            misread = mistyped_split(paths, layout) or layout.repeated(folders)
+            misread = mistyped_split(folders, layout) or layout.repeated(folders)
             lines += filter(None, (misread, masks_among(paths, folders)))
             notes = Notes(root, skip_bad_rows=True)
             notes.doubtful({label for folder in folders if (label := layout.label(folder + os.sep))})

@@ -189,34 +189,30 @@ def _dates_beside(names: set[str]) -> list[str]:
     return sorted(filter(_is_date, names)) if others and not any(map(str.isdecimal, others)) else []
 
 
-def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
+def mistyped_split(folders: Iterable[str], layout: Layout) -> str | None:
     """Warn if folders look like root/{train,test}/<class>/... but count as classes because one has another name."""
     if layout.kind != "classes":
         return None
-    folders = {path.rpartition(os.sep)[0] for path in paths}
-    tops = {folder.partition(os.sep)[0] for folder in folders if os.sep in folder}
-    splits = sorted(top for top in tops if split_named(top))
-    if not splits:
-        worded = sorted({top for folder in folders if split_within(top := folder.partition(os.sep)[0])})
-        if {"train", "test"} <= set(map(split_within, worded)):
-            return (
-                f"folders {', '.join(worded)} look like a split, and are taken for classes; name them train, test and "
-                "validation, or give a table with a column split"
-            )
-        likely = {top: difflib.get_close_matches(top.lower(), SPLIT_NAMES, n=1, cutoff=0.7) for top in sorted(tops)}
-        if len(likely) < 2 or not all(likely.values()):
-            return None
-        meant = ", ".join(f"{top} ({near[0]}?)" for top, near in likely.items())
-        return f"folders {meant} look like a split, and are taken for classes; a split has train, test and validation"
-    others = sorted({folder.partition(os.sep)[0] for folder in folders if folder} - set(splits))
-    if not others:
+    tops = {folder.partition(os.sep)[0]: os.sep in folder for folder in sorted(folders) if folder}  # with folders below
+    splits = [top for top, is_above in tops.items() if is_above and split_named(top)]
+    others = [top for top in tops if top not in splits]
+    if splits and not others:
         return f"there is no folder train beside {', '.join(splits)}, so these folders are taken for classes"
-    near = difflib.get_close_matches(others[0].lower(), SPLIT_NAMES, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return (
-        f"folders {', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}: all of them are "
-        f"taken for classes; a split has only the folders train, test and validation"
-    )
+    if splits:
+        near = difflib.get_close_matches(others[0].lower(), SPLIT_NAMES, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        look = f"{', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}"
+    else:
+        worded = [top for top in tops if split_within(top)]
+        above = [top for top, is_above in tops.items() if is_above]
+        likely = {top: difflib.get_close_matches(top.lower(), SPLIT_NAMES, n=1, cutoff=0.7) for top in above}
+        if {"train", "test"} <= set(map(split_within, worded)):
+            look = f"{', '.join(worded)} look like a split"
+        elif len(likely) > 1 and all(likely.values()):
+            look = f"{', '.join(f'{top} ({near[0]}?)' for top, near in likely.items())} look like a split"
+        else:
+            return None
+    return f"folders {look}: all are taken for classes; name them train, test, validation, or give a column split"
 
 
 def masks_among(paths: Sequence[str], folders: Iterable[str]) -> str | None:
