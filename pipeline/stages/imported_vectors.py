@@ -39,7 +39,7 @@ def _least_cosine(table: VectorTable) -> float:
     if n < 10 or hasattr(table.X, "indptr"):
         return 0.0
 
-    sample = table.rows(np.unique(np.arange(_SAMPLE) * n // _SAMPLE))
+    sample = table.rows(np.unique(np.arange(_SAMPLE) * n // _SAMPLE).tolist())
     return float((sample @ sample.T).min())
 
 
