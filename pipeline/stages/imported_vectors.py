@@ -30,6 +30,19 @@ if TYPE_CHECKING:
 
 _LOOKED_FOR, _COMPARED = 1000, 8  # ids whose photos are looked for; photos that the model is tried on
 SEGMENT_BYTES = 64_000_000  # per segment
+_SAMPLE, _NEARLY_EQUAL = 200, 0.999  # vectors, and a cosine of all of them that tells next to nothing
+
+
+def _least_cosine(table: VectorTable) -> float:
+    """The least cosine among a sample of dense vectors; 0 for few, sparse or empty ones."""
+    import numpy as np
+
+    n = len(table.ids)
+    if n < 10 or hasattr(table.X, "indptr"):
+        return 0.0
+
+    sample = table.rows(np.unique(np.arange(_SAMPLE) * n // _SAMPLE).tolist())
+    return float((sample @ sample.T).min())
 
 
 class _PrecomputedVectors(VectorKind):
@@ -77,6 +90,11 @@ class _PrecomputedVectors(VectorKind):
             root, table.ids, self._digests, labels, self.config, fields=table.fields, replace=force
         )
         changes.tables, changes.warnings = table.source, (*notes.lines(), *changes.warnings)
+        if _least_cosine(table) > _NEARLY_EQUAL:
+            changes.warnings += (
+                f"vectors of {source.file} are nearly equal: the cosine of any two of a sample is over {_NEARLY_EQUAL};"
+                " if one number outweighs the others, divide each column by its standard deviation",
+            )
         return root, changes
 
     def _below(self, root: Path, names: Sequence[str], notes: Notes | None) -> list[str]:

@@ -1098,7 +1098,7 @@ def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
 def test_previews_and_deleted_files_of_systems_are_skipped(tmp_path):
     systems = ["@eaDir", "#recycle", "$RECYCLE.BIN", "a/@EADIR", "System Volume Information", "lost+found", "@__thumb"]
     systems += ["RECYCLER", "found.000", "~snapshot"]
-    systems += ["a/Catalog Previews.lrdata", "files_trashbin", "A.photoslibrary/resources"]
+    systems += ["a/Catalog Previews.lrdata", "b/CaptureOne", "files_trashbin", "A.photoslibrary/resources"]
     hidden = [".Trash-1000", ".thumbnails", ".@__thumb"]
     kept = ["trash", "recycle", "resources", "A.photoslibrary/originals", "eaDir"]  # classes of waste among them
     for folder in systems + hidden + kept:

@@ -724,7 +724,7 @@ def test_images_of_runs_are_not_those_of_the_directory(tmp_path, write_images):
         (("Train", "test", "extra"), "folders Train, test look like a split, but extra beside them is none"),
         (
             ("seg_test", "seg_train", "query"),
-            "folders seg_test, seg_train look like a split, and are taken for classes",
+            "folders seg_test, seg_train look like a split: all are taken for classes",
         ),
         (("test", "validation"), "there is no folder train beside test, validation"),
     ],

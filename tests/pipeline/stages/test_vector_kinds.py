@@ -592,6 +592,17 @@ def test_a_run_in_float32_stays_so(table):
     assert {np.load(file).dtype for file in run.glob("collection/segments/*/vectors.npy")} == {np.dtype(np.float32)}
 
 
+def test_vectors_that_are_nearly_equal_are_said(tmp_path):
+    """Numbers of another scale outweigh all others in a cosine."""
+    X = np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32)
+    (tmp_path / "x.txt").write_text("".join(f"{i % 3}/{i}.jpg\n" for i in range(30)))
+    for column, told in ((1e6, True), (1.0, False)):
+        np.save(tmp_path / "x.npy", np.column_stack([X, np.full(30, column, np.float32)]))
+        said = visterm("features", "--vectors", "x.npy", "--ids", "x.txt", cwd=tmp_path).stderr
+        line = "x.npy are nearly equal: the cosine of any two of a sample is over 0.999; if one number outweighs"
+        assert (line in said) == told, said
+
+
 @pytest.mark.parametrize("number", [1e5, 1e-7])
 def test_numbers_that_float16_cannot_hold_are_refused(table, number):
     vectors = made_up()
