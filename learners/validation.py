@@ -214,6 +214,14 @@ class _Part(NamedTuple):
         others = self.relevant.sum(axis=1) - 1
         return float(others[others > 0].mean() / (len(self.columns) - 1)) if (others > 0).any() else 0.0
 
+    def scores(self, scores: np.ndarray) -> np.ndarray:
+        """Scores of these queries and images, of those of all."""
+        return scores[np.ix_(self.rows, self.columns)]
+
+    def precisions(self, scores: np.ndarray) -> np.ndarray:
+        """Result of `precisions` for scores of these queries and images."""
+        return precisions(scores, self.relevant, self.place)
+
 
 class Worlds:
     """Held-out images of classes that are trained on ("seen") and of others ("unseen"), and measures of a similarity.
@@ -241,7 +249,7 @@ class Worlds:
             everything = np.ones(len(unseen), bool)
             self._parts += [_Part.of(relevant, queries, unseen), _Part.of(relevant, queries, everything)]
         self._groups = groups
-        self._cosine = self._each(cosine)
+        self._cosine = [part.precisions(part.scores(cosine)) for part in self._parts]
         self._figures: dict[str, list] = {
             "cosine": [mean_of(part[:, 0]) for part in self._cosine],
             "chance": [part.chance() for part in self._parts],
@@ -274,7 +282,8 @@ class Worlds:
         cautious : float
             One of them.
         """
-        aps = [self._each((1 - share) * cosine + share * learned) for share in map(np.float32, shares)]
+        parts = [(part.precisions, part.scores(cosine), part.scores(learned)) for part in self._parts]
+        aps = [[measure((1 - a) * c + a * s) for measure, c, s in parts] for a in map(np.float32, shares)]
         best = 0
         place = {"seen": 0, "unseen": 1, "open": 2}[world] if len(self._parts) > 1 else 0
         if len(shares) > 1:
@@ -294,10 +303,6 @@ class Worlds:
         figures = {"shares": list(shares), "curve": curve, "learner": curve[best]} | self._figures
         figures |= {"clearly_below": below, "gain": [gain, error]}
         return Choice(shares[best], Quality.of(aps[best][place]), Quality.of(self._cosine[place]), figures)
-
-    def _each(self, scores: np.ndarray) -> list[np.ndarray]:
-        """Result of `precisions` for seen, unseen and both; for seen alone where no class is held out."""
-        return [precisions(scores[np.ix_(part.rows, part.columns)], part.relevant, part.place) for part in self._parts]
 
     def _is_above(self, first: list[np.ndarray], second: list[np.ndarray], place: int) -> bool:
         """Whether some average precisions of a part are clearly higher: by a t-test over the means of groups."""
@@ -323,13 +328,13 @@ def choose_queries(n: int, seed: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _n_before(scores: np.ndarray, place: Int) -> Int:
-    """Images that rank before that of a place. The loops have no branch and no index: vector units take them."""
-    n, value = 0, scores[place]
-    for score in scores[:place]:
-        n += not score < value
-    for score in scores[place + 1 :]:
-        n += not score <= value
-    return n
+    """Images that rank before that of a place. No index counts from the end, as they are unsigned: for vector units."""
+    n, one, value = np.uint32(0), np.uint32(1), scores[place]
+    for i in range(np.uint32(place)):
+        n += one - np.uint32(scores[i] < value)
+    for i in range(np.uint32(place + 1), np.uint32(len(scores))):
+        n += one - np.uint32(scores[i] <= value)
+    return np.int64(n)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

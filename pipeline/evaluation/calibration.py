@@ -140,6 +140,8 @@ def calibrate(
     """
     import numpy as np
 
+    from visterm.learners.sums import one_thread
+
     known = (ranking.indices >= 0) & labelled[ranking.indices]
     related = np.take_along_axis(relevant, ranking.indices, axis=1) & known
     n_queries = int(related.any(axis=1).sum())
@@ -159,8 +161,9 @@ def calibrate(
         weights = np.broadcast_to(weights, counted.shape)[counted]
         return _fit(features[counted].astype(np.float64), related[:, places][counted], weights, penalty)
 
-    *slopes, intercept = fitted(FALL, 1.0, first=False)
-    first = fitted(FALL_FIRST, _PENALTY, first=True)
+    with one_thread():  # more wait for each other
+        *slopes, intercept = fitted(FALL, 1.0, first=False)
+        first = fitted(FALL_FIRST, _PENALTY, first=True)
     return Calibration(slopes, intercept, float(f"{base_rate:.4g}"), n_queries, neighbours, first, lead)
 
 
