@@ -12,7 +12,7 @@ from typing import Any
 from visterm import compiled, sparse
 
 # scikit-learn imports them for a few functions that no learner calls; they are three quarters of its start.
-_FOR_FEW_FUNCTIONS = ("scipy.stats", "scipy.special", "pandas")
+_FOR_FEW_FUNCTIONS = ("scipy.stats", "pandas")
 
 
 class _Later(ModuleType):
