@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 from .photos import caltech_or_demo
-from .processes import command, environment, temporary_folder, visterm
+from .processes import child_seconds, command, environment, temporary_folder, visterm
 from .records import Clock, race, record
 from .service import make_run
 
@@ -19,11 +18,6 @@ WITHOUT = """
 from visterm.pipeline.store import checksums
 checksums.check_files = checksums.check_seal = lambda *arguments: None
 """
-
-
-def child_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def run(quick: bool = False) -> list[dict]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import time
@@ -16,7 +15,7 @@ from PIL import Image
 
 from visterm.plugins.keywords.reading import read_keywords
 
-from .processes import temporary_folder
+from .processes import child_seconds, temporary_folder
 from .records import Clock, race, record
 
 PHOTOS, DIFFERENT, KEYWORDS = 10_000, 100, 10
@@ -24,8 +23,7 @@ PHOTOS, DIFFERENT, KEYWORDS = 10_000, 100, 10
 
 def processor_seconds() -> float:
     """Seconds of this process and of the programs that it started."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + used.ru_utime + used.ru_stime
+    return time.process_time() + child_seconds()
 
 
 def write_photos(folder: Path, n: int) -> list[str]:

@@ -2,12 +2,14 @@
 
 The run of benchmarks/service.py, of synthetic vectors; labels are added to its images in steps of some thousand, as a
 selection on the page does. Measured: the export of all labels, and how long the page waits for a search and for its
-first page, with the edits and before them, from the service in a process of its own.
+first page, with the edits and before them, from the service in a process of its own. Then what commands of new
+processes take with such a history and with one of 100 edits.
 """
 
 from __future__ import annotations
 
 import io
+import subprocess
 import tempfile
 import time
 import urllib.request
@@ -18,12 +20,17 @@ import numpy as np
 from visterm.pipeline.store.run import Run
 from visterm.teaching.labels import LabelEditor
 
-from .processes import RUN, serving
-from .records import ELAPSED, compared, record
+from .processes import RUN, VISTERM, child_seconds, environment, serving, temporary_folder, visterm
+from .records import ELAPSED, PROCESS, compared, record
 from .service import make_run
 
 N_IMAGES, N_STEPS, PER_STEP = 20_000, 20, 5_000
 AIM = 2.0  # seconds of an export
+COMMANDS = {
+    "first": ("the first edit", ("label", "add", "new", "id:7")),
+    "undo": ("label undo", ("label", "undo")),
+    "repair": ("repair", ("repair",)),
+}
 PAGES = {"search": "search?id={}&k=50", "home": "api/home"}
 
 
@@ -37,6 +44,45 @@ def timed_pages(runs: Path, repeats: int) -> dict[str, float]:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/{path.format(i + 1)}").read()
                 times[name].append(1e3 * (time.perf_counter() - started))
         return {name: float(np.median(own[5:])) for name, own in times.items()}
+
+
+def make_history(folder: Path, n_images: int, n_edits: int) -> None:
+    """Make a run of imported vectors, whose images get a label and lose it until there are so many edits."""
+    names = "".join(f"class {i % 10}/{i}.jpg\n" for i in range(n_images))
+    (folder / "ids.txt").write_text(names)
+    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(n_images, 16)).astype(np.float32))
+    visterm(folder / "runs", "features", "--vectors", folder / "x.npy", "--ids", folder / "ids.txt")
+    editor, per_step = LabelEditor(Run(folder / "runs" / RUN)), min(n_edits, n_images)
+    for step in range(n_edits // per_step):
+        (editor.remove if step % 2 else editor.add)("label", list(range(1, per_step + 1)))
+
+
+def timed_commands(n_images: int, n_edits: int, repeats: int) -> list[dict]:
+    """A record per command: medians of processor time with a long history and a short one, in turns."""
+    times: dict[tuple[str, int], list[float]] = {}
+    with temporary_folder() as folder:
+        histories = (n_edits, 100)
+        for n in histories:
+            (folder / str(n)).mkdir()
+            make_history(folder / str(n), n_images, n)
+        for _ in range(repeats + 1):
+            for name, (_, words) in COMMANDS.items():
+                for n in histories:
+                    before, runs = child_seconds(), environment(folder / str(n) / "runs")
+                    subprocess.run([VISTERM, "-q", *words, "--run", RUN], env=runs, check=True, capture_output=True)
+                    times.setdefault((name, n), []).append(child_seconds() - before)
+    ours, peer = ({name: float(np.median(times[name, n][1:])) for name in COMMANDS} for n in histories)
+    return [
+        record(
+            f"label-edits-{name}",
+            f"{title}, a new process, after {n_edits:,} edits of labels, {n_images:,} images",
+            "the same after 100 edits",
+            "1.0: nothing grows with the history",
+            compared(ours[name], peer[name], "s", repeats),
+            measured=f"medians of {repeats} in turns, {PROCESS.title}",
+        )
+        for name, (title, _) in COMMANDS.items()
+    ]
 
 
 def run(quick: bool = False) -> list[dict]:
@@ -78,4 +124,4 @@ def run(quick: bool = False) -> list[dict]:
                 measured=f"medians of {repeats} requests one after the other, {ELAPSED.title}",
             )
         )
-    return records
+    return records + timed_commands(1_000 if quick else 2_000, n_edits, 3 if quick else 9)

@@ -87,6 +87,12 @@ def link_images(folder: Path, photos: Sequence[Path], n: int) -> None:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
+def child_seconds() -> float:
+    """Processor time of the processes that this one has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def environment(runs: Path | str) -> dict[str, str]:
     return os.environ | {"VISTERM_RUNS": str(runs)}
 

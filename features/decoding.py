@@ -283,6 +283,8 @@ def _raw_preview(data: bytes, name: StrPath, max_pixels: int) -> tuple[bytes | n
         raise ImageError(name, f"unsupported kind (a camera's raw file; run: {how_to_install('raw')})") from None
     except MemoryError:
         raise ImageError(name, f"too large: its sensor has more pixels than the limit of {max_pixels:,}") from None
+    except EOFError:
+        raise ImageError(name, "truncated") from None
     except Exception as error:  # damaged files make LibRaw raise nearly everything
         text = printable(str(error).removeprefix("b'").rstrip("'") or type(error).__name__)[:100]
         raise ImageError(name, f"damaged, or of a camera that LibRaw does not know ({text})") from error

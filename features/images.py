@@ -167,7 +167,7 @@ _SYSTEM_FOLDERS = re.compile(
     r"@eadir|@tmp|@recycle|@recently-snapshot|@__thumb|#recycle|#snapshot"  # of Synology and QNAP
     r"|\$recycle\.bin|recycler|found\.\d{3}|system volume information|lost\+found"  # of Windows and Linux
     r"|~snapshot"  # of NetApp
-    r"|.*\.lrdata|.*\.lrcat-data|ipod photo cache"  # previews of Lightroom, and of iPhoto for a device
+    r"|.*\.lrdata|.*\.lrcat-data|captureone|ipod photo cache"  # of Lightroom, Capture One, and iPhoto for a device
     r"|appdata_oc.*|files_trashbin|files_versions",  # of Nextcloud
     re.IGNORECASE,
 )

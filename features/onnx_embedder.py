@@ -17,22 +17,23 @@ import numpy.typing as npt
 from .batches import check_images
 from .decoding import Picture, as_rgb, decode_picture
 from .depth import RULES, Rules
-from .images import MAX_PIXELS, StrPath, printable, read_file
+from .images import MAX_PIXELS, StrPath, read_file
 from .onnx_files import ModelFile, read_model
 from .onnx_graph import before_classifier, cells_of, inputs_of, suggest, with_output
 from .onnx_pooling import channels_first, n_before_patches, patch_grid, pooled
 from .onnx_session import (
     TRIED_BYTES,
     TRIED_SECONDS,
+    NamedModel,
     as_input,
     batch_size,
     channels_last,
     check_size,
     image_input,
     limited_memory,
-    one_line,
     open_session,
     run_within,
+    sides_of,
 )
 from .parameters import Transformer, check_fitted
 from .presets import POOLS, PRESETS, RESIZES, mean_and_scale
@@ -64,7 +65,7 @@ class ModelDescription(TypedDict):
     cells: list[int] | None  # rows and columns of the map whose mean the vector is
 
 
-class OnnxEmbedder(Transformer):
+class OnnxEmbedder(Transformer, NamedModel):
     """Turn images into dense vectors with an ONNX image model, run by ONNX Runtime.
 
     Parameters
@@ -365,18 +366,16 @@ class OnnxEmbedder(Transformer):
     def _start(self) -> None:
         """Check the settings, open the model, and find out the size of its input."""
         self._check_settings()
-        model = self._read_model()
+        model = self._model_to_fit()
         self.sha256_ = model.sha256()
         with limited_memory(TRIED_BYTES + 4 * model.n_bytes()):
             self._open(model)
         if self._takes_pixels() and (self.preprocess, self.mean, self.scale) != ("0..1", None, None):
             raise self._error("takes pixels from 0 to 255 (uint8): leave preprocess, mean and scale out")
         self.size_, self.resizing_ = self._input_size(), VERSION
-        try:
-            network, layer = self._network
+        network, layer = self._network
+        with self._named():
             check_size(network, layer, self.batch)
-        except ValueError as error:
-            raise self._error(str(error)) from None
 
     def layer_shape(self) -> tuple[int, ...]:
         """Return the shape of what the layer gives for noise, before `pool`; errors as of `fit`."""
@@ -385,18 +384,9 @@ class OnnxEmbedder(Transformer):
         with limited_memory(TRIED_BYTES):
             return self._output(np.zeros((n, 3, *self.size_), np.float32), TRIED_SECONDS).shape
 
-    def _error(self, reason: str) -> ValueError:
-        return ValueError(f"{printable(self.model)}: {reason}")
-
-    def _read_model(self) -> ModelFile:
-        try:
-            return read_model(self.model)
-        except ValueError as error:
-            raise self._error(str(error)) from None
-
     def _open(self, model: ModelFile) -> None:
         """Make the session of ONNX Runtime; set ``_network`` to the session and the name of the layer."""
-        try:
+        with self._named():
             network = open_session(model, n_jobs=self.n_jobs)
             image, layer = image_input(network), self.layer
             names = [output.name for output in network.get_outputs()]
@@ -414,8 +404,6 @@ class OnnxEmbedder(Transformer):
             layer = names[0] if layer is None else layer
             if only is not None or layer not in names:
                 network = self._session_for(model, layer, only)
-        except ValueError as error:
-            raise self._error(str(error)) from None
         self._network, self._only = (network, layer), only
 
     def _session_for(self, model: ModelFile, layer: str, image: str | None) -> Any:
@@ -453,7 +441,7 @@ class OnnxEmbedder(Transformer):
     def _input_size(self) -> tuple[int, int]:
         """Check the input of the model; return its height and width."""
         image = image_input(self._network[0])
-        shape = [side if isinstance(side, int) else None for side in image.shape] or [None] * 4  # [] is unknown
+        shape = sides_of(image)
         sides = height, width = shape[1:3] if channels_last(image) else shape[2:]
         if self.size is None:
             if height is None or width is None:
@@ -469,16 +457,10 @@ class OnnxEmbedder(Transformer):
 
     def _output(self, images: Floats, seconds: float | None = None) -> npt.NDArray[Any]:
         """Return what the layer gives for prepared images (n, 3, height, width)."""
-        network, layer = self._network
-        image, n = image_input(network), len(images)
-        try:
-            rows = run_within(network, layer, {image.name: as_input(image, images)}, seconds)
-        except TimeoutError:
-            raise self._error(f"takes more than {seconds:g} seconds for {n} image{'s' * (n > 1)}") from None
-        except Exception as error:  # ONNX Runtime's errors share no other class
-            hint = f" on {n} images at once (batch: 1 may help)" if n > 1 else ""
-            raise self._error(f"ONNX Runtime cannot run this model{hint} ({one_line(error)})") from None
-        return np.asarray(rows)
+        image, n = image_input(self._network[0]), len(images)
+        what = f"{n} images at once (batch: 1 may help)" if n > 1 else "1 image"
+        with self._named():
+            return np.asarray(run_within(*self._network, {image.name: as_input(image, images)}, what, seconds))
 
     def _run(self, images: Floats, seconds: float | None = None) -> Floats:
         """Return the vectors of prepared images (n, 3, height, width), not yet of unit length; `seconds` at most."""
@@ -496,10 +478,8 @@ class OnnxEmbedder(Transformer):
         if rows.ndim == 1 and n == 1:
             rows = rows[None]
         if rows.ndim in (2, 3, 4) and rows.dtype.kind == "f":
-            try:
-                rows = pooled(rows, self.pool, self.size_)
-            except ValueError as error:
-                raise self._error(f"{layer} {error}") from None
+            with self._named():
+                rows = pooled(rows, self.pool, self.size_, layer)
         if rows.ndim != 2 or len(rows) != n or rows.dtype.kind != "f":
             raise self._error(
                 f"{layer} gives {rows.dtype} {shape} for {n} image{'s' * (n > 1)}, not one vector per image; set layer "
@@ -536,10 +516,7 @@ class OnnxEmbedder(Transformer):
     def _prepare(self, pixels: npt.NDArray[np.uint8]) -> Floats:
         """Turn RGB pixels (H, W, 3) into the input of the model, (3, height, width), and open it if it is not."""
         if not hasattr(self, "_network"):  # loaded, unpickled or copied
-            model = self._read_model()
-            if model.sha256() != self.sha256_:
-                raise self._error("the model has changed since fit")
-            self._open(model)
+            self._open(self._model_as_fitted())
         (height, width), (old_height, old_width) = self.size_, pixels.shape[:2]
         inner, top, left = (height, width), 0, 0  # of the canvas
         if self.resize in _CUTS:
@@ -581,11 +558,7 @@ class OnnxEmbedder(Transformer):
             The model has changed since `fit`.
         """
         check_fitted(self, "n_features_out_")
-        folder = pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._read_model().copy_to(folder)
-        if read_model(folder / "model.onnx").sha256() != self.sha256_:
-            raise self._error("the model has changed since fit")
+        folder = self._copy_model(folder)
         settings = {name: _plain(value) for name, value in self.get_params().items() if name not in ("model", "n_jobs")}
         state = {
             "size": list(self.size_), "n_features_out": self.n_features_out_, "sha256": self.sha256_,

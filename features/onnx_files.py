@@ -7,6 +7,7 @@ bytes, so the folder is named here, each path is checked, and the SHA-256 of a m
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -21,6 +22,8 @@ from typing import Any
 from .images import StrPath, printable
 from .onnx_graph import parse
 
+MAX_NODES = 20_000  # of a graph: ONNX Runtime takes a minute or two to open a chain of so many, and four times as
+# long for twice as many, and cannot be interrupted
 _LOCATION = b"\x0a\x08location"  # how protobuf writes the name of the entry that names a file
 _INLINED = 1024  # bytes of weights that are read into the graph: numbers that decide shapes, such as axes
 _BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}  # packed
@@ -39,6 +42,12 @@ class ModelFile:
     def parsed(self) -> Any:
         """Return the graph; ImportError if the package onnx is missing."""
         return parse(self.data) if self.graph is None else self.graph
+
+    def check_nodes(self) -> None:
+        """Refuse a graph of too many nodes, with those of inner graphs (If, Loop); ValueError without its name."""
+        with contextlib.suppress(ImportError):
+            if (n := _n_nodes(self.parsed().graph)) > MAX_NODES:
+                raise ValueError(f"a graph of {n:,} nodes; at most {MAX_NODES:,} are supported")
 
     def sha256(self) -> str:
         """Return the SHA-256 of the model, in hexadecimal: that of its file, or of all its files with their names."""
@@ -97,57 +106,9 @@ def read_model(path: StrPath) -> ModelFile:
     return ModelFile(data, weights, os.fspath(folder), graph)
 
 
-def n_nodes(data: bytes) -> int:
-    """Count the nodes of a graph with those of inner graphs (If, Loop), without reading its weights."""
-    n, waiting = 0, [(_IN_MODEL, 0, len(data))]
-    try:
-        while waiting:
-            inner, start, end = waiting.pop()
-            for number, first, last in _messages(data, start, end):
-                if number in inner:
-                    n += inner is _IN_GRAPH
-                    waiting.append((inner[number], first, last))
-    except (IndexError, ValueError):  # damaged: ONNX Runtime says so
-        pass
-    return n
-
-
-# The messages of protobuf in which nodes lie, by the numbers of their fields: model, graph, node and attribute.
-_IN_GRAPH: dict[int, Any] = {}
-_IN_ATTRIBUTE = {6: _IN_GRAPH, 11: _IN_GRAPH}
-_IN_GRAPH[1] = {5: _IN_ATTRIBUTE}
-_IN_MODEL = {7: _IN_GRAPH}
-
-
-def _messages(data: bytes, place: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield number, start and end of each field of a message whose length is written before it."""
-    while place < end:
-        key, place = _varint(data, place)
-        if key & 7 == 2:
-            length, place = _varint(data, place)
-            if place + length > end:
-                raise ValueError("cut short")
-            yield key >> 3, place, place + length
-            place += length
-        elif key & 7 == 0:
-            _, place = _varint(data, place)
-        elif key & 7 in (1, 5):
-            place += 8 if key & 7 == 1 else 4
-        else:
-            raise ValueError("no such kind of field")
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return a number of seven bits per byte, and the place after it."""
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 128:
-            return value, place
-        if shift > 63:
-            raise ValueError("no number ends")
+def _n_nodes(graph: Any) -> int:
+    inner = (one for node in graph.node for attribute in node.attribute for one in (attribute.g, *attribute.graphs))
+    return len(graph.node) + sum(map(_n_nodes, inner))
 
 
 def _file_of(location: str, folders: list[pathlib.Path]) -> pathlib.Path:

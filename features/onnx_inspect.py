@@ -85,6 +85,7 @@ def inspect_model(
     """
     try:
         file = read_model(model)
+        file.check_nodes()
         session = open_session(file)
         outputs = _outputs(file, session)
     except ValueError as error:

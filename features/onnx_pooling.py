@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .presets import POOLS
 
 
-def pooled(rows: npt.NDArray[Any], pool: str | None, size: tuple[int, int]) -> npt.NDArray[Any]:
+def pooled(rows: npt.NDArray[Any], pool: str | None, size: tuple[int, int], layer: str) -> npt.NDArray[Any]:
     """Return one vector per image: those that a layer gives, or of a map or of tokens as `pool` says.
 
     Parameters
@@ -20,6 +20,8 @@ def pooled(rows: npt.NDArray[Any], pool: str | None, size: tuple[int, int]) -> n
     pool : one of `POOLS` or None
     size : (int, int)
         Height and width of the input, which tell the order of a map's axes, and how many patches there are.
+    layer : str
+        Its name, for errors.
 
     Returns
     -------
@@ -28,17 +30,19 @@ def pooled(rows: npt.NDArray[Any], pool: str | None, size: tuple[int, int]) -> n
     Raises
     ------
     ValueError
-        `pool` does not fit, or the layer does not give a vector, a map or tokens. The message begins with "gives".
+        `pool` does not fit, or the layer does not give a vector, a map or tokens. The message begins with its name.
     """
     if rows.ndim == 3 and pool is None:
-        raise ValueError(f"gives {rows.shape[1]} tokens of {rows.shape[2]} numbers: set pool to {' or '.join(POOLS)}")
+        raise ValueError(
+            f"{layer} gives {rows.shape[1]} tokens of {rows.shape[2]} numbers: set pool to {' or '.join(POOLS)}"
+        )
     if rows.ndim == 2:
         if pool is not None:
-            raise ValueError(f"gives one vector per image, which pool={pool} does not change: leave it out")
+            raise ValueError(f"{layer} gives one vector per image, which pool={pool} does not change: leave it out")
         return rows
     if pool == "cls":
         if rows.ndim != 3:
-            raise ValueError("gives a map, which has no class token: set pool to mean")
+            raise ValueError(f"{layer} gives a map, which has no class token: set pool to mean")
         return rows[:, 0]
     rows = rows.astype(np.float32) if rows.dtype == np.float16 else rows
     if rows.ndim == 3:

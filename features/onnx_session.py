@@ -15,22 +15,63 @@ import numpy.typing as npt
 
 from visterm.extras import how_to_install
 
-from .images import printable
-from .onnx_files import ModelFile, n_nodes
+from .images import StrPath, printable
+from .onnx_files import ModelFile, read_model
 from .parameters import effective_n_jobs
 
 _PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 _FOLDER = "session.model_external_initializers_file_folder_path"  # where a model that is given as bytes has its weights
 _FIRST_WITH_FOLDER = (1, 21)  # older versions ignore it, and take weights from the current folder
 
-MAX_NODES = 20_000  # of a graph: ONNX Runtime takes a minute or two to open a chain of so many, and four times as
-# long for twice as many, and cannot be interrupted
 MAX_OUTPUT = 1_000_000_000  # bytes of a layer, of a batch
 TRIED_BYTES, TRIED_SECONDS = 4_000_000_000, 120.0  # more memory and time than the first run of a network may take
 _one_limit = threading.Lock()
 
 # Types of images that a model can take.
 DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+
+
+class NamedModel:
+    """A model by its path, with which its errors begin."""
+
+    model: StrPath
+    sha256_: str
+
+    def _error(self, reason: str) -> ValueError:
+        return ValueError(f"{printable(self.model)}: {reason}")
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Put the path before the message of a ValueError."""
+        try:
+            yield
+        except ValueError as error:
+            raise self._error(str(error)) from None
+
+    def _read_model(self) -> ModelFile:
+        with self._named():
+            return read_model(self.model)
+
+    def _model_to_fit(self) -> ModelFile:
+        model = self._read_model()
+        with self._named():
+            model.check_nodes()
+        return model
+
+    def _model_as_fitted(self) -> ModelFile:
+        model = self._read_model()
+        if model.sha256() != self.sha256_:
+            raise self._error("the model has changed since fit")
+        return model
+
+    def _copy_model(self, folder: StrPath) -> pathlib.Path:
+        """Write ``model.onnx`` and the files of its weights into a folder, which is created if missing."""
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._read_model().copy_to(folder)
+        if read_model(folder / "model.onnx").sha256() != self.sha256_:
+            raise self._error("the model has changed since fit")
+        return folder
 
 
 def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None = None) -> Any:
@@ -47,8 +88,6 @@ def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None
         import onnxruntime
     except ImportError:
         raise ImportError(f"features.kind=onnx needs onnxruntime: {how_to_install('onnx')}") from None
-    if (n := n_nodes(model.data)) > MAX_NODES:
-        raise ValueError(f"a graph of {n:,} nodes; at most {MAX_NODES:,} are supported")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1 if n_jobs is None else effective_n_jobs(n_jobs)
     # Idle threads wait instead of spinning, which would take the cores from those that decode the next images.
@@ -90,10 +129,11 @@ def check_size(session: Any, layer: str, n_images: int) -> None:
         raise ValueError(f"{layer} gives {shape} numbers, {size}; set layer to another layer")
 
 
-def run_within(session: Any, layer: str, inputs: dict[str, Any], seconds: float | None) -> Any:
-    """Run a session, and end it after so many seconds with TimeoutError; None: without a limit."""
-    if seconds is None:
-        return session.run([layer], inputs)[0]
+def run_within(session: Any, layer: str, inputs: dict[str, Any], what: str, seconds: float | None) -> Any:
+    """Return what a layer gives; ValueError, without the name of the model, if it fails or takes longer.
+
+    ``what`` says in words what the inputs are. ``seconds`` None: without a limit.
+    """
     import onnxruntime
 
     options, ended = onnxruntime.RunOptions(), threading.Event()
@@ -102,14 +142,14 @@ def run_within(session: Any, layer: str, inputs: dict[str, Any], seconds: float 
         ended.set()
         options.terminate = True
 
-    timer = threading.Timer(seconds, end)
-    timer.start()
+    timer = threading.Timer(seconds or 0, end)
+    if seconds is not None:
+        timer.start()
     try:
         return session.run([layer], inputs, options)[0]
-    except Exception:  # ONNX Runtime's errors share no other class
-        if ended.is_set():
-            raise TimeoutError from None
-        raise
+    except Exception as error:  # ONNX Runtime's errors share no other class
+        failed = f"ONNX Runtime cannot run this model on {what} ({one_line(error)})"
+        raise ValueError(f"takes more than {seconds:g} seconds for {what}" if ended.is_set() else failed) from None
     finally:
         timer.cancel()
 
@@ -150,15 +190,19 @@ def image_input(session: Any) -> Any:
     if len(inputs) != 1:
         names = ", ".join(one.name for one in inputs[:5])
         raise ValueError(f"has {len(inputs)} inputs ({names or 'none'}); an image model has one, the image")
-    shape = [side if isinstance(side, int) else None for side in inputs[0].shape] or [None] * 4  # [] is unknown
-    axes = " x ".join(str(side or "?") for side in shape)
+    axes = " x ".join(str(side or "?") for side in sides_of(inputs[0]))
     raise ValueError(f"takes {inputs[0].type} of {axes}, not tensor(float) of images x 3 x height x width")
 
 
 def _takes_images(one: Any) -> bool:
     """Whether an input is of three channels, floats or pixels."""
-    shape = [side if isinstance(side, int) else None for side in one.shape] or [None] * 4
+    shape = sides_of(one)
     return one.type in DTYPES and len(shape) == 4 and (channels_last(one) or shape[1] in (3, None))
+
+
+def sides_of(one: Any) -> list[int | None]:
+    """Return the shape of an input, None where it is open."""
+    return [side if isinstance(side, int) else None for side in one.shape] or [None] * 4  # [] is unknown
 
 
 def batch_size(image: Any) -> int | None:

@@ -22,7 +22,8 @@ MIN_PREVIEW = (
     500  # pixels of the longer side; of a smaller one the sensor's pixels are taken, unless it is half as large
 )
 _SIGNATURE = re.compile(
-    rb"II\*\0.{4}CR|IIU\0|IIR[OS]|MMOR|FUJIFILMCCD-RAW|....ftypcrx|FOVb|\0MRM|II.{4}HEAPCCDR", re.DOTALL
+    rb"II\*\0.{4}(CR|IIII)|MM\0\*.{4}MMMM|IIU\0|IIR[OS]|MMOR|FUJIFILMCCD-RAW|....ftypcrx|FOVb|\0MRM|II.{4}HEAPCCDR",
+    re.DOTALL,
 )
 _SUBFILE_TYPE, _PHOTOMETRIC, _SUB_IFDS, _DNG_VERSION = 254, 262, 330, 50706
 _SENSOR = (32803, 34892)  # photometric interpretations: a mosaic of colours, and linear raw
@@ -55,7 +56,8 @@ def is_raw(data: bytes) -> bool:
 def read_raw(data: bytes, max_pixels: int) -> tuple[bytes | npt.NDArray[np.uint8], int]:
     """Return the preview in a raw file, JPEG or RGB (height, width, 3), and the quarter turns that make it upright.
 
-    ImportError without rawpy; MemoryError if the sensor has more than `max_pixels`; any other error if it is damaged.
+    ImportError without rawpy; MemoryError if the sensor has more than `max_pixels`; EOFError if it is cut short; any
+    other error if it is damaged.
     """
     import rawpy
 
@@ -73,4 +75,7 @@ def read_raw(data: bytes, max_pixels: int) -> tuple[bytes | npt.NDArray[np.uint8
                 if 2 * max(image.size) >= max(height, width) or max(image.size) >= MIN_PREVIEW:
                     turned = 0x0112 in image.getexif()  # then decoding the preview makes it upright
                     return preview.data, 0 if turned else _TURNS.get(raw.sizes.flip, 0)
+        pixels = raw.raw_image_visible
+        if pixels is not None and not pixels[-1].any():  # LibRaw takes what the file does not hold for black
+            raise EOFError
         return np.ascontiguousarray(raw.postprocess(half_size=True, use_camera_wb=True)), 0

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from visterm.extras import how_to_install
 
 from .images import StrPath, printable
-from .onnx_files import ModelFile, read_model
+from .onnx_files import ModelFile
 from .onnx_graph import inputs_of, with_output
-from .onnx_session import TRIED_BYTES, TRIED_SECONDS, limited_memory, one_line, open_session, run_within
+from .onnx_session import TRIED_BYTES, TRIED_SECONDS, NamedModel, limited_memory, one_line, open_session, run_within
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
@@ -40,7 +40,7 @@ _DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _VECTORS = ("text_embeds", "text_features", "sentence_embedding", "pooler_output")  # outputs, the best first
 
 
-class TextEmbedder:
+class TextEmbedder(NamedModel):
     """Turn texts into vectors with an ONNX text model and its tokenizer.
 
     Parameters
@@ -73,7 +73,6 @@ class TextEmbedder:
     length_: int
     pad_: int | None
     mean_: list[float]
-    sha256_: str
     tokenizer_sha256_: str
 
     def __init__(self, model: StrPath, tokenizer: StrPath | None = None, *, layer: str | None = None) -> None:
@@ -96,7 +95,7 @@ class TextEmbedder:
         ImportError
             ONNX Runtime, tokenizers, or the package onnx, where it is needed, is not installed.
         """
-        model = self._read_model()
+        model = self._model_to_fit()
         self.sha256_, self.tokenizer_sha256_ = model.sha256(), _sha256(self.tokenizer)
         with limited_memory(TRIED_BYTES + 4 * model.n_bytes()):
             self._open(model)
@@ -164,10 +163,9 @@ class TextEmbedder:
 
     def _encoded(self, text: str) -> Any:
         if not hasattr(self, "_network"):  # loaded
-            model = self._read_model()
-            if (model.sha256(), _sha256(self.tokenizer)) != (self.sha256_, self.tokenizer_sha256_):
-                raise self._error("the text model has changed since it was checked")
-            self._open(model)
+            if _sha256(self.tokenizer) != self.tokenizer_sha256_:
+                raise ValueError(f"{printable(self.tokenizer)}: the tokenizer has changed since fit")
+            self._open(self._model_as_fitted())
         if self._tokenizer.truncation is None or self._tokenizer.truncation["max_length"] != self.length_:
             self._tokenizer.enable_truncation(self.length_)
         try:
@@ -186,31 +184,18 @@ class TextEmbedder:
             "position_ids": list(range(width)),
         }
         inputs = {one.name: np.array([values[one.name]], _DTYPES[one.type]) for one in network.get_inputs()}
-        try:
-            row = np.asarray(run_within(network, layer, inputs, seconds))
-        except TimeoutError:
-            raise self._error(f"takes more than {seconds:g} seconds for one text") from None
-        except Exception as error:  # ONNX Runtime's errors share no other class
-            raise self._error(f"ONNX Runtime cannot run it on {width} tokens ({one_line(error)})") from None
+        with self._named():
+            row = np.asarray(run_within(network, layer, inputs, f"{width} tokens", seconds))
         if row.ndim != 2 or len(row) != 1 or row.dtype.kind != "f":
             raise self._error(f"{layer} gives {row.dtype} {row.shape}, not one vector per text; set text_layer")
         if not np.isfinite(row).all():
             raise self._error(f"{layer} gives numbers that are not finite")
         return row.astype(np.float32, copy=False)
 
-    def _error(self, reason: str) -> ValueError:
-        return ValueError(f"{printable(self.model)}: {reason}")
-
-    def _read_model(self) -> ModelFile:
-        try:
-            return read_model(self.model)
-        except ValueError as error:
-            raise self._error(str(error)) from None
-
     def _open(self, model: ModelFile) -> None:
         """Open the session of ONNX Runtime and the tokenizer."""
         self._tokenizer = _read_tokenizer(self.tokenizer)
-        try:
+        with self._named():
             network = open_session(model)
             others = [one.name for one in network.get_inputs() if one.name not in _INPUTS]
             names = [one.name for one in network.get_outputs()]
@@ -234,19 +219,14 @@ class TextEmbedder:
                 raise ValueError(f"takes {printable(which)[:200]}, not input_ids as integers of texts x tokens")
             if any(isinstance(one.shape[0], int) and one.shape[0] != 1 for one in inputs.values()):
                 raise ValueError(f"takes {inputs['input_ids'].shape[0]} texts at a time: export it for any number")
-        except ValueError as error:
-            raise self._error(str(error)) from None
         self._network = network, layer
 
     def save(self, folder: StrPath) -> None:
         """Write copies of both files, and ``text.json``, into a folder; ValueError if they have changed."""
-        folder = pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._read_model().copy_to(folder)
+        folder = self._copy_model(folder)
         (folder / "tokenizer.json").write_bytes(pathlib.Path(self.tokenizer).read_bytes())
-        files = read_model(folder / "model.onnx").sha256(), _sha256(folder / "tokenizer.json")
-        if files != (self.sha256_, self.tokenizer_sha256_):
-            raise self._error("the text model has changed since it was checked")
+        if _sha256(folder / "tokenizer.json") != self.tokenizer_sha256_:
+            raise ValueError(f"{printable(self.tokenizer)}: the tokenizer has changed since fit")
         state = {name: getattr(self, name) for name in _STATE}
         record = {"format": FORMAT, "layer": self.layer, "fitted": state}
         (folder / "text.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

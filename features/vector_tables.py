@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from visterm import sparse as sp
 
 from .images import StrPath, printable
-from .vector_files import READERS, VECTORS, VectorPart, having, read_part, read_parts
+from .vector_files import READERS, VECTORS, VectorPart, read_part, read_parts
 
 MAX_FEATURES = 65_536  # numbers per vector: learners hold a square matrix of this side, 17 GB as float32
 ROWS_AT_ONCE = 4096  # of a table, as float32
@@ -96,43 +96,34 @@ def read_vectors(
     parts = read_parts(file, names, VECTORS)
     id_parts = parts if ids is None else read_parts(ids, names, READERS)
     if any(part.vector is None for part in parts):
-        raise ValueError(f"{printable(file)}: holds no vectors{having(parts[0])}; use a {', '.join(VECTORS)} file")
+        raise ValueError(f"{printable(file)}: holds no vectors{_having(parts)}; use a {', '.join(VECTORS)} file")
     if any(part.id is None for part in id_parts):
         if ids is not None:
-            raise ValueError(f"{printable(ids)}: holds no ids")
+            raise ValueError(f"{printable(ids)}: no column {id_column!r}, nor another of ids{_having(id_parts)}")
         raise ValueError(f"{printable(file)}: has no ids; give a file with one id per line: --ids ids.txt")
     named = [name for part in (*parts, *id_parts) for name in part.columns]
     for role, name in names.items():
         if named and name not in (role, *named):
-            raise ValueError(f"{printable(file)}: no column {name!r}{having(parts[0])}")
+            raise ValueError(f"{printable(file)}: no column {name!r}{_having(parts)}")
     X = _joined(parts)
+    n = X.shape[0]
     for part, id_part in zip(parts, id_parts, strict=False):
         if len(parts) == len(id_parts) > 1 and len(id_part.id) != part.vector.shape[0]:
             raise ValueError(
                 f"{printable(id_part.file)}: {len(id_part.id):,} ids for the {part.vector.shape[0]:,} vectors of "
                 f"{printable(part.file)}; there must be one per vector, in the same order"
             )
-    checked = _check_ids([one for part in id_parts for one in part.id], X.shape[0], file if ids is None else ids)
-    labelled = parts if ids is None or any(part.label is None for part in id_parts) else id_parts
-    labels = None
+    checked = _check_ids([one for part in id_parts for one in part.id], n, file if ids is None else ids)
+    labels, sources = None, [("vectors", "vector", parts), ("ids", "id", id_parts)]
+    labelled = id_parts if all(part.label is not None for part in id_parts) else parts
     if all(part.label is not None for part in labelled):
-        labels = _check_labels([label for part in labelled for label in part.label], X.shape[0])
-    nouns = {"vectors": ("vector", parts), "ids": ("id", id_parts)}
-    nouns |= {} if labels is None else {"labels": ("label", labelled)}
-    grouped = {
-        id(which): _said(which, {noun: role for noun, (role, others) in nouns.items() if others is which})
-        for _, which in nouns.values()
-    }
-    fields = _fields(id_parts) | (_fields(parts) if parts is not id_parts else {})
-    fields = {name: values for name, values in fields.items() if len(values) == X.shape[0]}
-    source = "; ".join([*grouped.values(), *([f"fields {', '.join(map(printable, fields))}"] if fields else [])])
-    return VectorTable(checked, X, labels, source, fields)
-
-
-def _fields(parts: Sequence[VectorPart]) -> dict[str, list[Any]]:
-    """Join the further columns that all files have."""
-    names = [name for name in parts[0].fields if all(name in part.fields for part in parts)]
-    return {name: [value for part in parts for value in part.fields[name]] for name in names}
+        labels = _check_labels([label for part in labelled for label in part.label], n)
+        sources.append(("labels", "label", labelled))
+    fields: dict[str, list[Any]] = {}
+    for files in (id_parts, parts):
+        joined = {name: [one for part in files for one in part.fields.get(name, ())] for name in files[0].fields}
+        fields |= {name: values for name, values in joined.items() if len(values) == n}
+    return VectorTable(checked, X, labels, _source(sources, fields), fields)
 
 
 def read_query_vectors(
@@ -164,7 +155,7 @@ def read_query_vectors(
     names = {"vector": vector_column, "id": "id", "label": "label", "scale": "scale"}
     part = read_part(pathlib.Path(os.fsdecode(file)), names)
     if part.vector is None:
-        raise ValueError(f"{printable(file)}: holds no vectors{having(part)}")
+        raise ValueError(f"{printable(file)}: holds no vectors{_having([part])}")
     X = _joined([part._replace(vector=part.vector[None]) if part.vector.ndim == 1 else part])
     if X.shape[1] != n_features:
         raise ValueError(f"{printable(file)}: vectors of {X.shape[1]:,} numbers; those of the run have {n_features:,}")
@@ -174,7 +165,7 @@ def read_query_vectors(
 
 
 class _Rows:
-    """Rows of several arrays as one, float32, with their scales."""
+    """Rows of several arrays as one, float32; each array with a scale, which numpy multiplies it by, or None."""
 
     def __init__(self, parts: Sequence[tuple[Any, Any]]) -> None:
         self.parts = parts
@@ -182,28 +173,35 @@ class _Rows:
         self.shape = int(self.starts[-1]), parts[0][0].shape[1]
 
     def __getitem__(self, which: Sequence[int] | slice) -> np.ndarray:
-        rows = np.arange(*which.indices(self.shape[0])) if isinstance(which, slice) else np.asarray(which, np.intp)
-        of = np.searchsorted(self.starts, rows, "right") - 1
-        made = np.empty((len(rows), self.shape[1]), np.float32)
-        for number in np.unique(of):
-            array, scale = self.parts[number]
-            local = rows[of == number] - self.starts[number]
-            factor = scale if scale is None or len(scale) != len(array) else scale[local]
-            made[of == number] = array[local] if factor is None else array[local] * factor
+        rows = np.asarray(range(self.shape[0])[which] if isinstance(which, slice) else which, np.intp)
+        part_of, made = (
+            np.searchsorted(self.starts, rows, "right") - 1,
+            np.empty((len(rows), self.shape[1]), np.float32),
+        )
+        for part in np.unique(part_of):
+            array, scale = self.parts[part]
+            local = rows[part_of == part] - self.starts[part]
+            by_row = scale is not None and len(scale) == len(array)
+            made[part_of == part] = array[local] * (1 if scale is None else scale[local] if by_row else scale)
         return made
 
 
-def _said(parts: Sequence[VectorPart], roles: Mapping[str, str]) -> str:
-    """Say which columns of which files hold the vectors, ids and labels."""
-    columns = []
-    for noun, role in roles.items():
+def _having(parts: Sequence[VectorPart]) -> str:
+    """Say which columns a file has."""
+    return f"; it has {', '.join(map(repr, parts[0].columns[:20]))}" if parts[0].columns else ""
+
+
+def _source(sources: Iterable[tuple[str, str, Sequence[VectorPart]]], fields: Iterable[str]) -> str:
+    """Say which columns of which files hold the vectors, ids, labels and fields."""
+    said: dict[str, list[str]] = {}  # by the files
+    for noun, role, parts in sources:
         name = parts[0].chosen.get(role)
-        columns.append(
-            noun + (f" from column {printable(name)!r}" if name else "" if name is None else ": row numbers")
-        )
-    first, last = (os.path.join(*part.file.parts[-2:]) for part in (parts[0], parts[-1]))
-    files = f"{len(parts)} files, {first} to {last}" if len(parts) > 1 else parts[0].file.name
-    return f"{', '.join(columns)} of {printable(files)}"
+        column = f" from column {printable(name)!r}" if name else "" if name is None else ": row numbers"
+        first, last = (os.path.join(*part.file.parts[-2:]) for part in (parts[0], parts[-1]))
+        files = f"{len(parts)} files, {first} to {last}" if len(parts) > 1 else parts[0].file.name
+        said.setdefault(printable(files), []).append(noun + column)
+    of_fields = [f"fields {', '.join(map(printable, fields))}"] if fields else []
+    return "; ".join([*(f"{', '.join(columns)} of {files}" for files, columns in said.items()), *of_fields])
 
 
 def _joined(parts: Sequence[VectorPart]) -> Any:
@@ -242,36 +240,34 @@ def _check_vectors(part: VectorPart) -> Any:
         if len(scale) not in (1, *X.shape):
             raise ValueError(f"{name}: {len(scale):,} scales for {X.shape[0]:,} vectors of {X.shape[1]:,} numbers")
         X = _Rows([(X, scale[:, None] if len(scale) == X.shape[0] else np.broadcast_to(scale, X.shape[1:])[None])])
-    with np.errstate(over="ignore"):  # reported below
+    with np.errstate(over="ignore", invalid="ignore"):  # reported below
         if sp.issparse(X):
             X = X.astype(np.float32)
             X.sum_duplicates()
         for start in range(0, X.shape[0], ROWS_AT_ONCE):
-            rows = X[start : start + ROWS_AT_ONCE].astype(np.float32)
-            if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
-                dense = rows.toarray() if sp.issparse(rows) else rows
-                row = start + int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
+            sums = X[start : start + ROWS_AT_ONCE].astype(np.float32) @ np.ones(X.shape[1])  # in double precision
+            if not np.isfinite(sums).all():
+                row = start + int(np.argmin(np.isfinite(sums)))
                 raise ValueError(f"{name}: the vector in row {row:,} (from 0) holds NaN, infinity or more than 3e38")
     return X
 
 
-def _check_ids(ids: Any, n: int, file: StrPath) -> list[str]:
+def _check_ids(ids: Sequence[Any], n: int, file: StrPath) -> list[str]:
     """Check that there are as many distinct ids as vectors, and return them as text."""
     name = printable(file)
-    for row, one in enumerate(ids):
-        if not isinstance(one, str | bytes | int):
-            wrong = "is missing" if one is None else f"is a {type(one).__name__}"
-            raise ValueError(f"{name}: the id in row {row:,} (from 0) {wrong}; ids are texts or integers")
-    ids = [os.fsdecode(one) if isinstance(one, bytes) else str(one) for one in ids]
     if len(ids) != n:
         raise ValueError(f"{name}: {len(ids):,} ids for {n:,} vectors; there must be one per vector, in the same order")
-    first_row: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for row, one in enumerate(ids):
-        if not one or "\0" in one:
-            raise ValueError(f"{name}: the id in row {row:,} (from 0) is {'empty' if not one else 'damaged'}")
-        if first_row.setdefault(one, row) != row:
-            raise ValueError(f"{name}: the id {printable(one)!r} is in rows {first_row[one]:,} and {row:,} (from 0)")
-    return ids
+        text = _text(one)
+        wrong = "is damaged" if "\0" in text else "" if text else "is empty"
+        if not isinstance(one, str | bytes | int):
+            wrong = f"is {'missing' if one is None else f'a {type(one).__name__}'}; ids are texts or integers"
+        if wrong:
+            raise ValueError(f"{name}: the id in row {row:,} (from 0) {wrong}")
+        if rows.setdefault(text, row) != row:
+            raise ValueError(f"{name}: the id {printable(text)!r} is in rows {rows[text]:,} and {row:,} (from 0)")
+    return list(rows)
 
 
 def _check_labels(labels: Sequence[Any], n: int) -> list[list[str]]:
@@ -282,21 +278,12 @@ def _check_labels(labels: Sequence[Any], n: int) -> list[list[str]]:
     return [[text for one in several if one is not None and (text := _text(one))] for several in lists]
 
 
-def _text(label: Any) -> str:
-    return os.fsdecode(label) if isinstance(label, bytes) else str(label)
+def _text(value: Any) -> str:
+    return os.fsdecode(value) if isinstance(value, bytes) else str(value)
 
 
 def unit_rows(X: Any) -> Any:
-    """Scale the rows of a float32 array or CSR matrix to unit length; rows of zeros stay.
-
-    Parameters
-    ----------
-    X : ndarray or csr_matrix of float32, (n, n_features)
-
-    Returns
-    -------
-    ndarray or csr_matrix of float32, (n, n_features)
-    """
+    """Scale the rows of float32 (n, n_features), an array or CSR matrix, to unit length; rows of zeros stay."""
     if sp.issparse(X):
         squares = X.data.astype(np.float64) ** 2
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))

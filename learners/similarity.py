@@ -15,7 +15,7 @@ import numpy as np
 from visterm import sparse as sp
 
 from .maps import Map
-from .sides import UNIT_ROWS, VECTORS, Side, Sides, Whitening, bilinear, dense, scores_of, space_of
+from .sides import UNIT_ROWS, VECTORS, Side, Sides, Whitening, bilinear, dense, scores_of
 from .sums import product
 
 # Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
@@ -106,10 +106,6 @@ class Similarity:
         """Whitened vectors of images, of unit length: dense float32 (n, d); X itself where nothing is whitened."""
         X = self._check_images(X)
         return X if self._whitening is None else self._whitening.of(X)
-
-    def whitened_parts(self, parts: Any, whole: Any) -> Any:
-        """Contributions of parts of an image to its whitened vector; arguments as of `transform_parts`."""
-        return space_of(self._whitening).parts(self._check_images(parts), self._check_images(whole))
 
     def _cosine_side(self, Q: Any) -> Any:
         """Query side, for images as they are, of the similarity before anything was learned.

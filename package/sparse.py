@@ -6,12 +6,11 @@ Until then nothing can be sparse.
 from __future__ import annotations
 
 import sys
+import threading
 from importlib import import_module
-from importlib.util import LazyLoader, find_spec, module_from_spec
 from typing import Any
 
-# SciPy copies the namespace of NumPy, and with it imports modules that nothing here uses: half of its time.
-_UNUSED = ("numpy.f2py", "numpy.testing")
+_lock = threading.Lock()
 
 
 def issparse(X: Any) -> bool:
@@ -22,17 +21,27 @@ def issparse(X: Any) -> bool:
 
 def __getattr__(name: str) -> Any:
     if "scipy.sparse" not in sys.modules:
-        for unused in _UNUSED:
-            _import_at_first_use(unused)
+        _import_scipy()
     return getattr(import_module("scipy.sparse"), name)
 
 
-def _import_at_first_use(name: str) -> None:
-    package, _, attribute = name.rpartition(".")
-    parent = import_module(package)
-    if name in sys.modules or (spec := find_spec(name)) is None or spec.loader is None:
-        return
-    spec.loader = LazyLoader(spec.loader)
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    setattr(parent, attribute, module)
+def _import_scipy() -> None:
+    """Import SciPy's sparse arrays where NumPy names only what it has imported.
+
+    SciPy copies the namespace of NumPy, and with it would import modules that nothing here uses (Fortran, tests,
+    masked arrays): half of its time. They can be had from its copy, too, once something asks for them.
+    """
+    import numpy as np
+
+    with _lock:
+        hidden: dict[str, Any] = {name: vars(np)[name] for name in ("__all__", "__dir__") if name in vars(np)}
+        loaded = [name for name in dir(np) if name in vars(np)]
+        vars(np).update(__all__=[name for name in loaded if name in np.__all__], __dir__=lambda: loaded)
+        try:
+            import_module("scipy.sparse")
+        finally:
+            for name in ("__all__", "__dir__"):
+                vars(np).pop(name)
+            vars(np).update(hidden)
+    if (copied := sys.modules.get("scipy._lib.array_api_compat.numpy")) is not None:
+        copied.__getattr__ = lambda name: getattr(np, name)  # type: ignore[method-assign]

@@ -13,42 +13,42 @@ from typing import Any
 
 from .errors import UserError
 
-# By the groups of the help: functions or Typer applications.
+# By the groups of the help and by name: functions or Typer applications, imported when they are called.
 COMMANDS = {
-    "Start": (
-        "pipeline.cli.learning:demo",
-        "plugins.choosing.commands:try_",
-        "pipeline.cli.collection:features",
-        "pipeline.cli.learning:train",
-        "pipeline.cli.learning:evaluate",
-    ),
-    "Search": (
-        "pipeline.cli.searching:search",
-        "pipeline.cli.searching:annotate",
-        "pipeline.cli.searching:explain",
-        "service.commands:serve",
-    ),
-    "Improve": (
-        "plugins.choosing.commands:tune",
-        "teaching.commands_labels:commands",
-        "teaching.commands_doctor:doctor",
-        "teaching.commands_feedback:commands",
-        "teaching.commands_feedback:forget",
-    ),
-    "Keep": (
-        "pipeline.cli.collection:add",
-        "pipeline.cli.collection:remove",
-        "plugins.export.commands:export",
-        "teaching.commands_duplicates:duplicates",
-        "pipeline.cli.collection:info",
-    ),
-    "Rarely": (
-        "pipeline.cli.collection:repair",
-        "pipeline.cli.collection:compact",
-        "pipeline.cli.searching:index",
-        "pipeline.cli.models:commands",
-        "plugins.judge.commands:commands",
-    ),
+    "Start": {
+        "demo": "pipeline.cli.learning:demo",
+        "try": "plugins.choosing.commands:try_",
+        "features": "pipeline.cli.collection:features",
+        "train": "pipeline.cli.learning:train",
+        "evaluate": "pipeline.cli.learning:evaluate",
+    },
+    "Search": {
+        "search": "pipeline.cli.searching:search",
+        "annotate": "pipeline.cli.searching:annotate",
+        "explain": "pipeline.cli.searching:explain",
+        "serve": "service.commands:serve",
+    },
+    "Improve": {
+        "tune": "plugins.choosing.commands:tune",
+        "label": "teaching.commands_labels:commands",
+        "doctor": "teaching.commands_doctor:doctor",
+        "feedback": "teaching.commands_feedback:commands",
+        "forget": "teaching.commands_feedback:forget",
+    },
+    "Keep": {
+        "add": "pipeline.cli.collection:add",
+        "remove": "pipeline.cli.collection:remove",
+        "export": "plugins.export.commands:export",
+        "duplicates": "teaching.commands_duplicates:duplicates",
+        "info": "pipeline.cli.collection:info",
+    },
+    "Rarely": {
+        "repair": "pipeline.cli.collection:repair",
+        "compact": "pipeline.cli.collection:compact",
+        "index": "pipeline.cli.searching:index",
+        "model": "pipeline.cli.models:commands",
+        "judge": "plugins.judge.commands:commands",
+    },
 }
 ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",

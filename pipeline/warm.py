@@ -76,7 +76,6 @@ def search() -> None:
     compiled.Kernel.spent = compiled.WORTH_COMPILING
     X = np.random.default_rng(0).random((_GALLERY, _FEATURES), np.float32)
     halves, rows = X.astype(np.float16), np.arange(_GALLERY)
-    halves.flags.writeable = False  # as mapped files are
     for gallery in (sp.csr_matrix(X), X, StoredVectors([halves], np.zeros(_GALLERY, int), rows)):
         index = ExactIndex(Cosine().fit(X), gallery)
         for k in (5, _GALLERY - 1):  # few of the gallery, and nearly all

@@ -7,6 +7,8 @@ photos nearest to x, and kth(x) the score of the last of them.
 - R(x) holds x and its reciprocal neighbours; and of each c in R(x), those of its k / 2 nearest that are reciprocal
   within k / 2, if more than two thirds of these are in R(x).
 - v(x) has 1 / |R| for each photo in R, averaged over R of x and of its k / 3 - 1 nearest, and over the `SCALES` of k.
+- Of a photo of the gallery, v(x) is then the mean of v of itself and its 20 nearest n, each weighted by J(x, n) ^ 1.5:
+  in a large class many agree, in a small one few.
 - J(q, x) is the sum of the minima of v(q) and v(x) over the sum of their maxima.
 
 Photos are ranked by (1 - lam) J(q, x) + lam (S(q, x) - m) / s: with m the mean score of two photos, and s how far above
@@ -23,7 +25,8 @@ Notes
 -----
 Departures from the paper, by ``python -m benchmarks neighbours``: k = 6 beside k = 20, since with fewer than k photos
 of a class the graph links strangers (k = 20 alone is below S with three photos a class); equal weights in R, as
-exp(-d) needs distances of one scale and gives the same mAP; v keeps its `ENTRIES` largest entries; scores in place of
+exp(-d) needs distances of one scale and gives the same mAP; the mean weighted by J, for the gallery's photos alone:
+for queries it would cost mAP where classes are small; v keeps its `ENTRIES` largest entries; scores in place of
 distances.
 """
 
@@ -48,7 +51,8 @@ ENTRIES = 32  # of v: 48 are as good
 WEIGHT = 0.3  # lam
 SHARED = 2 / 3  # of the neighbours of a neighbour
 FEWEST = 2 * SCALES[-1]  # photos of a gallery: of fewer, half are among the k nearest of each
-FORMAT = 2  # changes with the constants above: a graph on disk is then made again
+AGREEMENT = 1.5  # power of J, by which v of the nearest count
+FORMAT = 3  # changes with the constants above: a graph on disk is then made again
 ROWS = 4096  # photos compared at a time
 REACHED = 64  # photos nearest to a new one, in whose lists it may take a place
 MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
@@ -165,15 +169,54 @@ def _encode(
                 if x >= 0:
                     scale = near, links[s], k // 2
                     n = _add_photo(x, scale, -1, 1.0 / (k // 3), weights, columns, n, (members, stamp))
-        order = np.argsort(-weights[columns[:n]], kind="mergesort")[:ENTRIES]
-        total = np.float32(0)
-        for place in order:
-            total += weights[columns[place]]
-        entries[i] = -1
-        for e in range(len(order)):
-            entries[i, e], shares[i, e] = columns[order[e]], weights[columns[order[e]]] / total
-        for e in range(n):
-            weights[columns[e]] = 0
+        _keep(columns[:n], weights, entries[i], shares[i])
+
+
+@njit(cache=True, nogil=True)
+def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
+    """Write the largest of some weights as one v, and zero them."""
+    order = np.argsort(-weights[columns], kind="mergesort")[:ENTRIES]
+    total = np.float32(0)
+    for place in order:
+        total += weights[columns[place]]
+    entries[:] = -1
+    for e in range(len(order)):
+        entries[e], shares[e] = columns[order[e]], weights[columns[order[e]]] / total
+    for column in columns:
+        weights[column] = 0
+
+
+@njit(cache=True, nogil=True)
+def _agree(
+    near: np.ndarray, codes: tuple[np.ndarray, np.ndarray], rows: np.ndarray, entries: np.ndarray, shares: np.ndarray
+) -> None:
+    """Average v of some photos with those of their nearest, weighted by `AGREEMENT`; arrays as of `_encode`."""
+    every, parts = codes
+    weights, sums = np.zeros(len(near), np.float32), np.zeros(len(near), np.float32)
+    columns = np.empty((1 + SCALES[-1]) * ENTRIES, np.int32)
+    for i in range(len(rows)):
+        for e in range(ENTRIES):
+            if every[rows[i], e] >= 0:
+                weights[every[rows[i], e]] = parts[rows[i], e]
+        n = 0
+        for j in range(-1, min(SCALES[-1], near.shape[1])):
+            x = rows[i] if j < 0 else near[rows[i], j]
+            if x >= 0:
+                minima = np.float32(0)
+                for e in range(ENTRIES):
+                    if every[x, e] >= 0:
+                        minima += min(weights[every[x, e]], parts[x, e])
+                part = np.float32((minima / (2 - minima)) ** AGREEMENT)
+                for e in range(ENTRIES if part > 0 else 0):
+                    if every[x, e] >= 0:
+                        if sums[every[x, e]] == 0:
+                            columns[n] = every[x, e]
+                            n += 1
+                        sums[every[x, e]] += part * parts[x, e]
+        for e in range(ENTRIES):
+            if every[rows[i], e] >= 0:
+                weights[every[rows[i], e]] = 0
+        _keep(columns[:n], sums, entries[i], shares[i])
 
 
 @njit(cache=True, nogil=True, plain=True)
@@ -295,15 +338,15 @@ class Neighbours:
         self._scratch = threading.local()
         self._link()
         rows = np.arange(len(self.near))
-        entries = np.empty((len(rows), ENTRIES), np.int32)
-        shares = np.zeros((len(rows), ENTRIES), np.float32)
-        parts = np.array_split(rows, effective_n_jobs(n_jobs))
-        tasks = [
-            (self.near, self._links, part, entries[part[0] : part[-1] + 1], shares[part[0] : part[-1] + 1])
-            for part in parts
-            if len(part)
-        ]
-        in_threads(_encode, tasks, len(tasks))
+        parts = [part for part in np.array_split(rows, effective_n_jobs(n_jobs)) if len(part)]
+
+        def encoded(kernel: Any, source: Any) -> tuple[np.ndarray, np.ndarray]:
+            codes = np.empty((len(rows), ENTRIES), np.int32), np.zeros((len(rows), ENTRIES), np.float32)
+            tasks = [(self.near, source, part, *(a[part[0] : part[-1] + 1] for a in codes)) for part in parts]
+            in_threads(kernel, tasks, len(tasks))
+            return codes
+
+        entries, shares = encoded(_agree, encoded(_encode, self._links))
         held = entries >= 0
         codes = (
             np.round(shares[held] * 65535).astype(np.uint16),

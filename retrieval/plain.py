@@ -120,11 +120,9 @@ def score_rows_sparse(
     return np.concatenate(scores)[:, None] if scores else np.empty((0, 1), np.float32)
 
 
-def gather(halves: np.ndarray, rows: np.ndarray, widened: np.ndarray, places: np.ndarray, out: np.ndarray) -> Any:
+def widen(halves: np.ndarray, widened: np.ndarray, places: np.ndarray, out: np.ndarray) -> Any:
     """Widen rows of float16."""
-    if len(rows) > 1000:
-        return NotImplemented
-    out[places] = widened[halves[rows]]
+    out[places] = widened[halves]
     return None
 
 

@@ -1,15 +1,16 @@
 """Dense vectors that stay on disk: rows are read on access, as float32.
 
-A million vectors of 1,280 numbers are 5 GB as float32. As float16, memory-mapped, they are half of that and belong to
-the page cache, which processes share and the system reclaims when memory is short. Such a gallery is read in blocks of
-rows; the numbers equal those of a float32 copy, so that no result depends on where vectors lie.
+A million vectors of 1,280 numbers are 5 GB as float32. As float16 in files they are half of that and belong to the page
+cache, which processes share and the system reclaims when memory is short. Such a gallery is read in blocks of rows; the
+numbers equal those of a float32 copy, so that no result depends on where vectors lie.
 """
 
 from __future__ import annotations
 
 import copy
 import errno
-import mmap
+import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -21,18 +22,56 @@ from visterm.compiled import njit
 from . import plain
 
 ROWS = 8192  # per block where all are read: 42 MB as float32 at d = 1,280
+_AT_ONCE = 100  # rows read before they are widened, so that the processor's cache holds them
 NARROW = 0.25  # gallery sides of at most this share of the vectors' length are held in memory
 
 _WIDENED = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)  # of each float16, by its bits
 
 
-@njit(cache=True, nogil=True, plain=plain.gather)
-def _gather(halves: np.ndarray, rows: np.ndarray, widened: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-    """``out[places[i]] = halves[rows[i]]`` as float32, of the bits of float16: in a quarter of NumPy's time."""
-    for i in range(len(rows)):
-        row, target = halves[rows[i]], out[places[i]]
+@njit(cache=True, nogil=True, plain=plain.widen)
+def _widen(halves: np.ndarray, widened: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+    """``out[places[i]] = halves[i]`` as float32, of the bits of float16: in a quarter of NumPy's time."""
+    for i in range(len(places)):
+        row, target = halves[i], out[places[i]]
         for j in range(len(target)):
             target[j] = widened[row[j]]
+
+
+class RowFile:
+    """Rows of a two-dimensional .npy file, read when they are indexed by an array of row numbers.
+
+    A memory map of a file that is cut short ends the process; here it is an OSError.
+    """
+
+    def __init__(self, file: str | os.PathLike[str]) -> None:
+        header = np.load(file, mmap_mode="r", allow_pickle=False)  # its numbers are not read
+        if not header.flags.c_contiguous or header.ndim != 2:
+            raise ValueError(f"{os.fspath(file)}: not rows in order, but {header.shape}")
+        self.file, self.shape, self.dtype, self._start = file, header.shape, header.dtype, header.offset
+        self._number = os.open(file, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._number)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowFile, (self.file,)  # the number of an open file is that of another one elsewhere
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
+            raise IndexError(f"{self.file} has {len(self)} rows")
+        out = np.empty((len(rows), self.shape[1]), self.dtype)
+        ends = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
+        width: int = out.shape[1] * out.itemsize
+        data: Any = out.reshape(-1).view(np.uint8)
+        for first, last in zip([0, *ends], [*ends, len(rows)], strict=True) if len(rows) else ():
+            place, end, offset = first * width, last * width, self._start + int(rows[first]) * width
+            while place < end:  # a call reads at most 2 GB
+                if not (n := os.preadv(self._number, [data[place:end]], offset)):
+                    raise OSError(errno.EIO, "cut short while it was in use", os.fspath(self.file))
+                place, offset = place + n, offset + n
+        return out
 
 
 class StoredVectors:
@@ -43,8 +82,8 @@ class StoredVectors:
 
     Parameters
     ----------
-    arrays : sequence of ndarray of shape (any, d)
-        Memory-mapped, of float16 or float32.
+    arrays : sequence of ndarray of shape (any, d), or of RowFile
+        Of float16 or float32.
     array_of, row_of : int array of shape (n,)
         The array that holds each vector, and its row there.
     folder : path, optional
@@ -65,10 +104,7 @@ class StoredVectors:
 
     def __init__(self, arrays: Sequence[np.ndarray], array_of: Any, row_of: Any, folder: Any = None) -> None:
         self.folder = folder
-        self._files = list(arrays)
-        self._arrays = [
-            np.asarray(array).view(np.uint16) if array.dtype == np.float16 else np.asarray(array) for array in arrays
-        ]
+        self._arrays = list(arrays)
         self._array_of, self._row_of = np.asarray(array_of, np.int32), np.asarray(row_of, np.int64)
         self._side: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # of vectors and their rows
         self._rows: np.ndarray | None = None  # their numbers in the side; None: as numbered here
@@ -97,11 +133,13 @@ class StoredVectors:
         ends = np.flatnonzero(np.diff(array_of[order])) + 1
         for places in np.split(order, ends) if len(order) else ():
             array, rows = self._arrays[array_of[places[0]]], row_of[places]
-            check_whole(self._files[array_of[places[0]]])
-            if array.dtype == np.uint16:
-                _gather(array, rows, _WIDENED, places, out)
-            else:
-                out[places] = array[rows]
+            for start in range(0, len(rows), _AT_ONCE):
+                part = slice(start, start + _AT_ONCE)
+                block = array[rows[part]]
+                if block.dtype == np.float16:
+                    _widen(block.view(np.uint16), _WIDENED, places[part], out)
+                else:
+                    out[places[part]] = block
         return out
 
     def part(self, rows: np.ndarray) -> Self:
@@ -124,20 +162,6 @@ class StoredVectors:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(dtype or np.float32, copy=False)
-
-
-def check_whole(array: Any) -> None:
-    """Raise OSError if the file of a memory-mapped array was cut short since: reading beyond its end ends the process.
-
-    It takes a microsecond; other arrays pass.
-    """
-    while isinstance(array, np.ndarray):
-        file = array.base  # of the array that maps it; others are views
-        if isinstance(array, np.memmap) and isinstance(file, mmap.mmap):
-            if file.size() < array.offset + array.nbytes:
-                raise OSError(errno.EIO, "cut short while it was in use", array.filename and str(array.filename))
-            return
-        array = file
 
 
 def gallery_sides(learner: Any, X: Any, y: Any = None) -> Any:

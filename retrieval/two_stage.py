@@ -209,7 +209,7 @@ class TwoStageIndex(ExactIndex):
         n_candidates: int | None = None,
         n_jobs: int | None = None,
     ) -> Self:
-        """Load the index that `save` wrote, for the current dense gallery; its graph stays on disk, memory-mapped.
+        """Load the index that `save` wrote, for the current dense gallery.
 
         Images removed since are skipped; images added since are compared with each query until `update` adds them to
         the graph. The learner may differ if its gallery sides are the same.

@@ -98,8 +98,9 @@ class SnapshotReloader:
         self._thread.start()
 
     def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
-        wait, cleaned_images, cleaned_at, detached = POLL_SECONDS, None, 0.0, None
+        wait, cleaned_images, cleaned_at, detached = POLL_SECONDS, None, 0.0, self.snapshot
         try:
+            detached.detach()
             self.snapshot.warm({self.snapshot.default_learner})
         except Exception:  # a search says what is wrong
             _log.exception("cannot prepare searches of %s", self.run.folder)

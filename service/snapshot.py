@@ -6,6 +6,7 @@ import contextlib
 import logging
 import mmap
 import os
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.queries import KnownImage, Queries
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.models import mapped_by
 from visterm.pipeline.store.vectors import extractor_content
 
 _log = logging.getLogger(__name__)
@@ -149,7 +151,7 @@ class Snapshot:
         each use, and the end of reading does that.
         """
         for name in self.searcher.learners:
-            with contextlib.suppress(UserError, OSError):
+            with contextlib.suppress(UserError, OSError, ValueError):
                 detach(self.searcher.learner(name), self.searcher.run.folder)
 
     def warm(self, learners: set[str]) -> None:
@@ -170,23 +172,26 @@ def detach(learner: Any, folder: Path, copies: dict[str, np.ndarray] | None = No
     """Map arrays of a learner, and of what it holds, from nameless copies of their files; hold small ones in memory."""
     copies = {} if copies is None else copies
     for name, value in list(vars(learner).items()):
-        owner = value
-        while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
-            owner = owner.base
-        if isinstance(owner, np.memmap) and (file := str(owner.filename or "")):
+        if (owner := mapped_by(value)) is not None and (file := str(owner.filename or "")):
             if file not in copies:
-                copies[file] = _copied(value, folder)
+                copies[file] = _copied(value, owner, folder)
             setattr(learner, name, copies[file])
         elif type(value).__module__.startswith("visterm.learners") and hasattr(value, "__dict__"):
             detach(value, folder, copies)
 
 
-def _copied(array: np.ndarray, folder: Path) -> np.ndarray:
-    if array.nbytes < _SMALL:
-        return np.array(array)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        array.tofile(file)
-        return np.memmap(file, array.dtype, "r", shape=array.shape)
+def _copied(array: np.ndarray, owner: np.memmap, folder: Path) -> np.ndarray:
+    """Copy an array that a file has from the file; one with changes in memory, of a feedback version, from there."""
+    as_file = owner.mode == "r" and array.nbytes == owner.nbytes and array.flags.c_contiguous
+    with open(owner.filename, "rb") as source, tempfile.TemporaryFile(dir=folder) as file:  # type: ignore[arg-type]
+        source.seek(owner.offset)
+        if array.nbytes < _SMALL:
+            return np.fromfile(source, array.dtype, array.size).reshape(array.shape) if as_file else np.array(array)
+        if as_file:
+            shutil.copyfileobj(source, file)
+        else:
+            array.tofile(file)
+        return np.memmap(file, array.dtype, "r", shape=array.shape)  # ValueError where the file was cut short
 
 
 def release_pages(learner: Any) -> None:

@@ -106,7 +106,8 @@ class LabelEditor:
             ids = {image.id: image.labels for image in collection.images()}
             counts = Counter(label for labels in ids.values() for label in labels)
             if missing := sorted(names - counts.keys()):
-                raise UserError(f"run {self.run.name} has no label {missing[0]!r}; no label was changed")
+                hint = "no label was changed; 'visterm label list' lists them"
+                raise UserError(f"run {self.run.name} has no label {missing[0]!r}; {hint}")
             edits = []
             for id_, own in ids.items():
                 if gone := names & own.keys():

@@ -76,6 +76,8 @@ def test_links_lead_somewhere(repository):
             other = (page.parent / target) if target else page
             if not other.exists() or (anchor and anchor not in anchors(other)):
                 broken.append(f"{page.relative_to(repository)}: {target}#{anchor}")
+        if re.search(r"install [^`\n]*\bvisterm\[", page.read_text()):
+            broken.append(f"{page.relative_to(repository)}: a name that no index has")
     assert len(pages) > 10
     assert broken == []
 
@@ -107,11 +109,11 @@ def test_commands_and_options_exist(repository):
     commands = commands_of_pages(repository)
     assert {"search", "train", "feedback undo", "judge results"} <= set(commands)
     program = typer.main.get_command(app)
-    missing = []
+    context, missing = typer.Context(program), []
     for command, options in commands.items():
         found = program
         for word in command.split():
-            found = getattr(found, "commands", {}).get(word)
+            found = found.get_command(context, word) if hasattr(found, "get_command") else None
         known = {"-h", "--help"} | {name for p in getattr(found, "params", ()) for name in (*p.opts, *p.secondary_opts)}
         missing += [f"visterm {command} {option}" for option in options - known]
         missing += [] if found else [f"visterm {command}"]

@@ -3,9 +3,9 @@
 Half of the classes are trained on, as in ``open``. Test images query test images: all of them in one gallery ("both"),
 and those of unseen classes alone. Then queries from outside: up to five test images of each class ask a gallery of 3, 5
 or 10 other images a class, of all others, or of mixed numbers; deep vectors also with all images of the other sets in
-the gallery ("distractors"). Flowers, textures and Caltech-101 deep and as visterms
-were looked at when the constants were taken over from the paper and the second k was added; Corel-5K and the spatial
-vectors were not. Writes the tables of docs/neighbours.md.
+the gallery ("distractors"). Flowers, textures and Caltech-101 deep and as visterms were looked at when the constants
+were taken over from the paper and the second k was added, and with their spatial vectors when the power of J was
+chosen; Corel-5K was not, but for its deep vectors. Writes the tables of docs/neighbours.md.
 """
 
 from __future__ import annotations

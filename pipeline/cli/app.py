@@ -6,24 +6,20 @@ import enum
 import gc
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from visterm.pipeline.plugins import COMMANDS, load_all, load_command
+from visterm.pipeline.plugins import COMMANDS, find, load_command
 
 from .errors import USAGE_ERROR, signals
 from .options import Globals
 
+_MARKUP = None  # plain text: the same in a terminal, a pipe and the documentation
 _EVERYWHERE = ("--debug", "--quiet", "-q", "--no-progress")  # options that may follow the command
-GROUPS: dict[str, list[Any]] = {title: list(load_all(places)) for title, places in COMMANDS.items()}
-
-
-def _name_of(command: Any) -> str:
-    name = command.info.name if isinstance(command, typer.Typer) else command.__name__
-    return str(name).rstrip("_")  # try is a keyword
+_PLACES = {name: place for places in COMMANDS.values() for name, place in places.items()}
 
 
 class _GroupedHelp(TyperGroup):
@@ -42,24 +38,57 @@ class _GroupedHelp(TyperGroup):
         return super().parse_args(ctx, ours + [word for word in args[:end] if word not in _EVERYWHERE] + args[end:])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.commands and (addition := load_command(cmd_name)) is not None:
-            _add(addition, cmd_name)
-            # app is a group, though Typer declares a command.
-            self.commands[cmd_name] = typer.main.get_command(app).commands[cmd_name]  # type: ignore[attr-defined]
+        if cmd_name not in self.commands:
+            called = find(_PLACES[cmd_name]) if cmd_name in _PLACES else load_command(cmd_name)
+            # One of all is suggested in place of a command that there is not.
+            self.commands.update(_built(_all_commands() if called is None else {cmd_name: called}))
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _prepare(ctx, command)
         return command
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_all_commands())
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = max(map(len, self.commands))
-        for title, commands in GROUPS.items():
-            names = [_name_of(command) for command in commands]
+        commands = _built({name: _without_options(command) for name, command in _all_commands().items()})
+        width = max(map(len, commands))
+        for title, places in COMMANDS.items():
             with formatter.section(title):
                 limit = formatter.width - 6 - width
                 formatter.write_dl(
-                    [(f"{name:{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
+                    [
+                        (f"{name:{width}}", commands[name].get_short_help_str(limit))
+                        for name in places
+                        if name in commands
+                    ]
                 )
+
+
+def _all_commands() -> dict[str, Callable | typer.Typer]:
+    return {name: command for name, place in _PLACES.items() if (command := find(place)) is not None}
+
+
+def _without_options(command: Any) -> Callable:
+    """A command to list: Typer takes 30 ms to build the options of all."""
+
+    def listed() -> None: ...
+
+    callback = getattr(command, "registered_callback", None)  # of a group
+    described = command if callback is None else callback.callback
+    listed.__doc__ = described.info.help if isinstance(described, typer.Typer) else described.__doc__
+    return listed
+
+
+def _built(commands: Mapping[str, Callable | typer.Typer]) -> dict[str, TyperCommand]:
+    group = typer.Typer(rich_markup_mode=_MARKUP)
+    group.callback()(lambda: None)
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            group.add_typer(command, name=name)
+        else:
+            group.command(name)(command)
+    return typer.main.get_command(group).commands  # type: ignore[attr-defined]  # a group, though declared a command
 
 
 def _prepare(ctx: Any, command: Any) -> None:
@@ -106,7 +135,7 @@ app = typer.Typer(
     cls=_GroupedHelp,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain text: the same in a terminal, a pipe and the documentation
+    rich_markup_mode=_MARKUP,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 success; 1 some images could not be read, the others were done; 2 usage, configuration or "
     "input error; 70 internal error; 130 interrupted; 143 terminated. "
@@ -148,26 +177,7 @@ def _main(
     Globals.progress = False if no_progress else None
 
 
-def _add(command: Any, name: str) -> None:
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name)
-    else:
-        app.command(name)(command)
-
-
-for _commands in GROUPS.values():
-    for _command in _commands:
-        _add(_command, _name_of(_command))
 app.callback()(_main)
-
-
-def _leave_out_others(arguments: Sequence[str]) -> None:
-    """Keep the command that is called, where there is such a one: Typer takes 30 ms to build all of them."""
-    called = next((word for word in arguments if not word.startswith("-") or word in ("-h", "--help")), None)
-    commands = [command for command in app.registered_commands if command.name == called]
-    groups = [group for group in app.registered_groups if group.name == called]
-    if commands or groups:
-        app.registered_commands, app.registered_groups = commands, groups
 
 
 def main(*, ends_process: bool = False) -> None:
@@ -178,8 +188,6 @@ def main(*, ends_process: bool = False) -> None:
     """
     if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a label that a terminal of cp1252 cannot show
-    if ends_process:
-        _leave_out_others(sys.argv[1:])
     with signals.taken_over(ends_process=ends_process):
         try:
             code = app(prog_name="visterm", standalone_mode=False)
@@ -188,7 +196,8 @@ def main(*, ends_process: bool = False) -> None:
                 print(error.ctx.get_help())
                 sys.exit(0)
             message = " ".join(error.format_message().split())
-            where = error.ctx.command_path if error.ctx else "visterm"
+            called = [word for word in sys.argv[1:2] if not word.startswith("-")]
+            where = error.ctx.command_path if error.ctx else " ".join(["visterm", *called])
             print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
             code = 2
         if ends_process:

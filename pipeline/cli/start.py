@@ -21,6 +21,8 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell lets background jobs ignore Ctrl-C
         signal.signal(signal.SIGINT, _end)
     gc.set_threshold(100_000)  # libraries make many objects, which stay: looking for garbage among them takes time
+    # Idle threads of OpenBLAS, of which NumPy, SciPy and OpenCV bring a copy each, spin 2**26 ticks, 30 ms, by default.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
     try:
         from .memory import START, check_memory
 

@@ -241,11 +241,16 @@ def near_names(name: str, known: Sequence[str]) -> list[str]:
     return same[:1] or difflib.get_close_matches(name, known[:10_000], n=1)
 
 
+_OF_LABELS = {("field", "label"), ("field", "labels")}
+
+
 def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
     name = one_line(name)[:200]
     near = near_names(name, known)
     hint = f"there are {', '.join(known[:8])}{', ...' * (len(known) > 8)}" if known else "the images have none"
-    return f"no image has the {kind} {name!r}; {f'did you mean {near[0]}?' if near else hint}"
+    hint = f"did you mean {near[0]}?" if near else hint
+    hint = "--label NAME and --not-label NAME filter by labels" if (kind, name) in _OF_LABELS else hint
+    return f"no image has the {kind} {name!r}; {hint}"
 
 
 NO_FILTER = Filter()

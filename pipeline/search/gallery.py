@@ -93,12 +93,12 @@ class Gallery:
                 return row
         if not os.path.isfile(real):  # a pipe can be read only once
             return -1
-        first = self.rows_by_sha256.get(image_sha256(real) or "", len(self.images))
-        for row in range(first, len(self.images)):
-            image = self.images[row]  # or the collection has a link to it
-            if image.sha256 == self.images[first].sha256 and os.path.realpath(self.root / image.path) == real:
-                return row
-        return -1
+        first = self.rows_by_sha256.get(image_sha256(real) or "")
+        if first is None:
+            return -1
+        contents = self.images.contents()  # or the collection has a link to it
+        same = (row for row in range(first, len(contents)) if contents[row] == contents[first])
+        return next((row for row in same if os.path.realpath(self.root / self.images[row].path) == real), -1)
 
     def known_by(self, sha256: str) -> str:
         """Return the SHA-256 that a file is known by: another one if tags were written into it since it was entered."""

@@ -15,7 +15,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard, write_record
 from visterm.pipeline.store.opened import OpenedRun, opened
-from visterm.pipeline.store.records import make_record
+from visterm.pipeline.store.records import make_record, versions
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.segments import check_ahead
@@ -30,6 +30,13 @@ from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
+
+_PACKED = {  # what images may lie in, and what to do
+    ".tar": "unpack them: tar -xf FILE",
+    ".zip": "unpack them: unzip FILE",
+    ".parquet": "write them as files (img2dataset --output_format files)",
+    ".arrow": "write them as files",
+}
 
 
 class FeaturesSummary(TypedDict):
@@ -147,6 +154,7 @@ def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, co
     if changes or extracted or _is_damaged(run):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
+        record["versions"] = versions()
         if summary["n_images"]:
             record["checksums"] = checksums(run, collection)
         file = run.collection / "record.json"
@@ -157,12 +165,8 @@ def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, co
     report_skipped(collection.skipped(), run, console)
     if not summary["n_images"]:
         which = "no training image" if status["pending"] else "no image"
-        packed = os.path.splitext(changes.other)[1].lower()
-        hint = (
-            f"; those inside {packed} files are not: unpack them"
-            if packed in (".tar", ".zip", ".parquet", ".arrow")
-            else ""
-        )
+        packed = next((ending for ending in _PACKED if any((collection.root or Path()).glob(f"*{ending}"))), None)
+        hint = f"; those inside {packed} files are not: {_PACKED[packed]}" if packed else ""
         raise UserError(f"{collection.root}: {which} could be read; {READ}{hint}")
     return summary
 

@@ -14,6 +14,8 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import publish, write_text
+from visterm.pipeline.store.image_names import ImageNames
+from visterm.pipeline.store.notes import Notes
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.vectors import ALIKE
@@ -28,6 +30,19 @@ if TYPE_CHECKING:
 
 _LOOKED_FOR, _COMPARED = 1000, 8  # ids whose photos are looked for; photos that the model is tried on
 SEGMENT_BYTES = 64_000_000  # per segment
+_SAMPLE, _NEARLY_EQUAL = 200, 0.999  # vectors, and a cosine of all of them that tells next to nothing
+
+
+def _least_cosine(table: VectorTable) -> float:
+    """The least cosine among a sample of dense vectors; 0 for few, sparse or empty ones."""
+    import numpy as np
+
+    n = len(table.ids)
+    if n < 10 or hasattr(table.X, "indptr"):
+        return 0.0
+
+    sample = table.rows(np.unique(np.arange(_SAMPLE) * n // _SAMPLE).tolist())
+    return float((sample @ sample.T).min())
 
 
 class _PrecomputedVectors(VectorKind):
@@ -63,21 +78,31 @@ class _PrecomputedVectors(VectorKind):
         except ValueError as error:
             raise UserError(str(error)) from None
         root = root.absolute() if root is not None else self.catalogue.root
+        has_photos = root is not None
         if root is None and all(map(os.path.isabs, table.ids)):
             root = Path(os.path.commonpath([os.path.dirname(id_) for id_ in table.ids]))
         # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
         root = root if root is not None else Path(source.file).absolute().parent
-        self._table = table = table._replace(ids=self._below(root, table.ids))
+        notes = Notes(Path(source.ids or source.file), skip_bad_rows=False)
+        self._table = table = table._replace(ids=self._below(root, table.ids, notes if has_photos else None))
         self._digests, labels = table.digests(), table.labels
         changes = self.catalogue.take_vectors(
             root, table.ids, self._digests, labels, self.config, fields=table.fields, replace=force
         )
-        changes.tables = table.source
+        changes.tables, changes.warnings = table.source, (*notes.lines(), *changes.warnings)
+        if _least_cosine(table) > _NEARLY_EQUAL:
+            changes.warnings += (
+                f"vectors of {source.file} are nearly equal: the cosine of any two of a sample is over {_NEARLY_EQUAL};"
+                " if one number outweighs the others, divide each column by its standard deviation",
+            )
         return root, changes
 
-    def _below(self, root: Path, names: Sequence[str]) -> list[str]:
-        """Return ids relative to the root, of absolute paths and of those that begin with the root's last folders."""
-        from visterm.features import printable
+    def _below(self, root: Path, names: Sequence[str], notes: Notes | None) -> list[str]:
+        """Return ids relative to the root, of absolute paths and of those that begin with the root's last folders.
+
+        Where neither is so, ids may be keys, as clip-retrieval writes them of shards: the only photo of this name.
+        """
+        from visterm.features import find_images, printable
 
         source = self.config.collection.vectors
         prefix = os.path.join(root, "")
@@ -86,6 +111,9 @@ class _PrecomputedVectors(VectorKind):
             if all(name.startswith(end) for name in names) and os.path.exists(root / names[0].removeprefix(end)):
                 prefix = end
         ids = [name.removeprefix(prefix) for name in names]
+        if notes is not None and not os.path.exists(root / ids[0]) and not self.catalogue.ids(ids[:1]):
+            photos = ImageNames({os.path.relpath(path, root) for path in find_images(root)}, root)
+            ids = [photos.near(id_, notes) or id_ for id_ in ids]
         for id_ in ids:
             if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
                 raise UserError(

@@ -47,14 +47,14 @@ class AppendOnlyStore:
         self.seal = file.with_name(f"{file.stem}.checksum.json")
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """Yield a connection, or None before the first write."""
+    def _reading(self, *, thorough: bool = False) -> Iterator[sqlite3.Connection | None]:
+        """Yield a connection, or None before the first write; `thorough` is as of `_check`."""
         problem = "cannot be read"
         if not self._exists(problem):
             yield None
             return
         with self._explained(problem), contextlib.closing(self._connect_to_read()) as db:
-            is_new = self._check(db)
+            is_new = self._check(db, thorough=thorough)
             yield db
         if is_new:
             self._write_seal()
@@ -149,13 +149,8 @@ class AppendOnlyStore:
     def damage(self) -> str | None:
         """Look through the file; return what is wrong with it, in one line, or None."""
         try:
-            with self._reading() as db:
-                if db is not None:
-                    _checked.pop((os.path.abspath(self.file), os.stat(self.file).st_ino), None)
-                    discard(self.seal)
-                    self._check(db)
-            if db is not None:
-                self._write_seal()
+            with self._reading(thorough=True):
+                pass
         except UserError as error:
             return str(error)
         return None
@@ -199,16 +194,23 @@ class AppendOnlyStore:
         sync(self.file.parent)
         return n_rows, n_lost
 
-    def _check(self, db: sqlite3.Connection) -> bool:
-        """Compare rows with their checksums, each once per process; return whether all were, or raise DamagedFile."""
+    def _check(self, db: sqlite3.Connection, *, thorough: bool = False) -> bool:
+        """Compare rows with their checksums, each once per process; return whether all were, or raise DamagedFile.
+
+        Where the file has the checksum that the last write left it with, only a `thorough` check compares rows that
+        were there before, with those of the copy; otherwise also indexes with their tables, which takes longer.
+        """
         key = os.path.abspath(self.file), os.stat(self.file).st_ino
         if not (tables := _tables(db)):
             raise DamagedFile("it is empty")
+        if thorough:
+            _checked.pop(key, None)
         done = _checked.get(key, {})
-        if not done and self._has_seal():
+        has_seal = not done and self._has_seal()
+        if has_seal and not thorough:
             done = {table: db.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0] or 0 for table in tables}
         if is_new := not done:
-            (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+            (verdict,) = ("ok",) if has_seal else db.execute("PRAGMA integrity_check(1)").fetchone()
             if verdict != "ok":
                 raise DamagedFile(" ".join(verdict.split()))
             done = self._same_as_copy(db, tables)

@@ -211,7 +211,7 @@ class Collection(EditableCatalogue):
         A damaged segment is a UserError, and stays as it is. The living rows of several segments are written to a new
         one, one transaction replaces them in the catalogue, and then their folders are removed: after a kill the
         catalogue names the old ones or the new one, and the next command that writes removes the rest. A process that
-        has an old segment memory-mapped keeps it, as its files are unlinked, not overwritten.
+        has an old segment open keeps it, as its files are unlinked, not overwritten.
         """
         started = time.perf_counter()
         self.check_segments()

@@ -19,6 +19,7 @@ from typing import IO, Any
 from visterm.pipeline.errors import UserError, explain_system_error, naming
 
 from .checksums import Record, files_crc32, sealed
+from .records import versions
 
 
 @contextlib.contextmanager
@@ -144,10 +145,10 @@ def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
 def publish(folder: Path, record: Record) -> Iterator[Path]:
     """Yield a temporary folder to fill, then replace ``folder`` with it.
 
-    The record, to which the caller may add meanwhile, is written last, as record.json with the size and the checksum of
-    each file. An exception, a kill or a power loss leaves the old artifact or the new one: a kill between the two
-    renames is undone by `recover`, the next time that the run is locked. The folder above is made if there is none, but
-    no other: the run may have been renamed meanwhile.
+    The record, to which the caller may add meanwhile, is written last, as record.json with versions and the size and
+    the checksum of each file. An exception, a kill or a power loss leaves the old artifact or the new one: a kill
+    between the two renames is undone by `recover`, the next time that the run is locked. The folder above is made if
+    there is none, but no other: the run may have been renamed meanwhile.
     """
     temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
     discard(temporary)
@@ -157,6 +158,7 @@ def publish(folder: Path, record: Record) -> Iterator[Path]:
         with naming(folder):
             yield temporary
         files = sorted(path for path in temporary.rglob("*") if path.is_file())
+        record.setdefault("versions", versions())
         record["sizes"] = {os.fspath(path.relative_to(temporary)): path.stat().st_size for path in files}
         record["crc32"] = files_crc32(temporary, record["sizes"])
         for file in files:

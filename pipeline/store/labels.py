@@ -147,7 +147,7 @@ def _read_clicks(
     clicks: dict[str, dict[str, float]] = defaultdict(dict)
     example = None
     for line, row in read_rows(file, ("query", "path", "count"), notes=notes):
-        query = unquoted(readable(row["query"], notes))
+        query = unquoted(readable(row["query"], notes).strip())
         try:
             weight = float(row["count"])
         except ValueError:
@@ -164,6 +164,7 @@ def _read_clicks(
             example = example or row["path"]
             if everything:
                 notes.add("row", "without an image of the collection", row["path"])
+    notes.doubtful({query for queries in clicks.values() for query in queries})
     return dict(clicks), example
 
 

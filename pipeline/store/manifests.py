@@ -39,6 +39,7 @@ _NAMES = (
 _OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
 _LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")
 _LABEL_NAMES = ("labelname", "labelnames", "labeltext", "classname", "classnames", "categoryname")  # beside numbers
+_MANY = 10  # labels that are probably captions or numbers, where nearly every image has another one
 _SPLITS = ("split", "subset", "partition", "set")
 _BOXES = {"xmin", "xmax", "bbox", "x1", "left", "box", "boxid", "annotationid", "objectid"}
 _OF_OBJECTS = _BOXES | {"ymin", "ymax", "y1", "x2", "y2", "x", "y", "w", "h", "top", "right", "bottom", "area"}
@@ -261,7 +262,7 @@ class _Content:
                 self._notes.add("column", what, f"{name} ({named[name]})", "a field; the split is drawn")
         if table.column is None:
             return Manifest(None, self.fields, None, example)
-        self._note_doubtful({label for labels in self.labels.values() for label in labels})
+        self._note_doubtful(table.column, {label for labels in self.labels.values() for label in labels})
         n_without = sum(not self.labels.get(path) for path in self.fields)
         if self.fields and n_without == len(self.fields):
             raise UserError(f"{file}: gives no label to any image of the collection ({table.column}); {_KEEPS_FOLDERS}")
@@ -271,18 +272,27 @@ class _Content:
         labels = {path: self.labels.get(path, {}) for path in self.fields}
         return Manifest(labels, self.fields, table.column, example)
 
-    def _note_doubtful(self, labels: set[str]) -> None:
-        """Note labels that are probably one, as they differ in capitals, or several, as their parts recur."""
-        alike = defaultdict(list)
-        for label in sorted(labels):
-            alike[label.casefold()].append(label)
-        if pairs := [several for several in alike.values() if len(several) > 1]:
-            self._notes.add("label", "in different capitals", " and ".join(pairs[0]), "different labels", n=len(pairs))
-        parts = {label: {part.strip() for part in label.split(",")} for label in sorted(labels) if "," in label}
-        n_in = Counter(part for several in parts.values() for part in several)
-        if joined := [label for label in parts if any(n_in[part] > 1 for part in parts[label])]:
-            how = "kept whole; --set \"collection.label_separator=','\" takes them apart"
-            self._notes.add("label", "with a comma", joined[0], how, n=len(joined))
+    def _note_doubtful(self, column: str, labels: set[str]) -> None:
+        """Note `doubtful` labels, and those that are probably several, as their parts recur."""
+        self._notes.doubtful(labels, "; an empty cell gives none")
+        n_of = Counter(label for own in self.labels.values() for label in own)
+        single = sorted(label for label, n in n_of.items() if n == 1)
+        for doubtful, what in (
+            (single if len(n_of) >= max(_MANY, 0.9 * len(self.labels)) else [], "of one image each"),
+            (sorted(n_of) if all(map(split_named, n_of)) else [], "that name a split"),
+        ):
+            if doubtful:
+                self._notes.add("label", what, doubtful[0], "kept; set collection.label_column", n=len(doubtful))
+        for separator, what in {",": "with a comma", " ": "of several words"}.items():
+            if separator == " " and not re.search(r"\b(labels|tags|keywords)\b", column, re.I):
+                continue
+            parts = {
+                label: set(map(str.strip, label.split(separator))) for label in sorted(labels) if separator in label
+            }
+            n_in = Counter(part for several in parts.values() for part in several)
+            if joined := [label for label in parts if any(n_in[part] > 1 for part in parts[label])]:
+                how = f"kept whole; --set \"collection.label_separator='{separator}'\" takes them apart"
+                self._notes.add("label", what, joined[0], how, n=len(joined))
 
 
 def _listed_in(text: str) -> list[str] | None:
@@ -460,8 +470,15 @@ def _read_parquet(file: Path, settings: CollectionConfig, notes: Notes) -> _Tabl
         import pyarrow.parquet as pq
     except ImportError:
         raise UserError(f"{file}: Parquet files need pyarrow: {how_to_install('parquet')}") from None
+    from visterm.features.vector_files import features_of, named_class
+
     try:
-        rows = pq.read_table(file).to_pylist()
+        table = pq.read_table(file)
+        features = features_of(table.schema)
+        classes = [name for name in table.column_names if name in features]
+        rows = table.to_pylist()
+        for row in rows:
+            row |= {name: named_class(row[name], features[name]) for name in classes}
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"{file}: no Parquet table can be read ({' '.join(str(error).split())[:200]})") from None
     return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(rows)], settings, notes)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 
+# Words of tables, and of folders that wait for somebody to sort them.
+_MAY_BE_NONE = (
+    *("none", "na", "-", "?", "unknown", "unlabeled", "unlabelled", "undefined", "todo", "tbd", "unsorted"),
+    *("unclassified", "new folder", "untitled folder", "misc", "various"),
+)
+_UNSEEN, _AS_SPACE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]"), re.compile(r"[\s_-]+")
 _SKIPS_BAD = "--set collection.skip_bad_rows=true skips such rows"
 
 
@@ -35,6 +44,17 @@ class Notes:
         if not self._skips:
             raise UserError(f"{self._file}, {one_line(problem)[:500]}; {_SKIPS_BAD}")
         self.add("row", "that cannot be used", problem)
+
+    def doubtful(self, labels: Iterable[str], hint: str = "") -> None:
+        """Count labels that are probably one, as they are written in different ways, or none."""
+        alike = defaultdict(list)
+        for label in sorted(labels):
+            alike[_AS_SPACE.sub(" ", _UNSEEN.sub("", label.casefold())).strip() or label].append(label)
+        if pairs := [several for several in alike.values() if len(several) > 1]:
+            what = "in different capitals, spaces or hyphens"
+            self.add("label", what, " and ".join(map(one_line, pairs[0])), "different labels", n=len(pairs))
+        if nothing := [alike[word][0] for word in _MAY_BE_NONE if word in alike]:
+            self.add("label", "that may say that there is none", nothing[0], f"kept{hint}", n=len(nothing))
 
     def lines(self) -> list[str]:
         """Return a line per kind, in the order of their first examples."""

@@ -39,18 +39,23 @@ def version(name: str) -> str:
     return line[1] if line else metadata.version(name)
 
 
+def versions() -> dict[str, str]:
+    """Versions of visterm and of what its results depend on."""
+    return {name: version(name) for name in ("visterm", *LIBRARIES)}
+
+
 def make_record(stage: str, config: Settings, inputs: Settings) -> Record:
     """Make the record of an artifact from the sections of the configuration and the fingerprints that it depends on.
 
-    Equal records mean an equal artifact. Versions are for people; the time also tells two trainings of the same learner
-    apart, which may lie within a second.
+    Equal records mean an equal artifact. The time is for people, and tells two trainings of the same learner apart,
+    which may lie within a second. Versions are added when the artifact is written: to find them takes longer than to
+    compare two records.
     """
     return {
         "format": FORMAT,
         "stage": stage,
         "config": config,
         "inputs": inputs,
-        "versions": {name: version(name) for name in ("visterm", *LIBRARIES)},
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
     }
 

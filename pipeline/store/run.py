@@ -151,7 +151,8 @@ class Run:
         new = [folder for folder in (self.folder, self.folder.parent) if create and not folder.exists()]
         if not create:
             self.check_exists()
-        lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")
+        advice = "name another folder of runs by VISTERM_RUNS" if new else "search and info still work"
+        lock = locked(self.folder / ".lock", wait=False, advice=advice)
         with lock as free, self._removed_if_refused(new):
             if not free:
                 raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end")

@@ -24,7 +24,7 @@ from .manifests import has_value, read_columns
 from .notes import Notes
 from .paths import bounds, decoded, excluded_by, folder_below
 from .pictures import Read, Touched, enter_same_pictures
-from .splits import Layout, assign_splits, mistyped_split
+from .splits import Layout, assign_splits, masks_among, mistyped_split
 from .tables import readable
 
 if TYPE_CHECKING:
@@ -244,7 +244,12 @@ class ScannedCatalogue(Database):
         """Keep where the labels come from, and what of folders and tables is not used, for `info` and reports."""
         lines = [*read.warnings]
         if read.source == "the folders":
-            lines += [mistyped] if (mistyped := mistyped_split(paths, layout)) else []
+            folders = {path.rpartition(os.sep)[0] for path in paths}
+            misread = mistyped_split(folders, layout) or layout.repeated(folders)
+            lines += filter(None, (misread, masks_among(paths, folders)))
+            notes = Notes(root, skip_bad_rows=True)
+            notes.doubtful({label for folder in folders if (label := layout.label(folder + os.sep))})
+            lines += notes.lines()
             if layout.ignored:
                 lines.append(
                     f"folders {', '.join(layout.ignored[:3])}{', ...' * (len(layout.ignored) > 3)} name no label: "

@@ -162,7 +162,7 @@ def check_ahead(segments: Path) -> None:
 
 
 def read_segment(folder: Path) -> Any:
-    """Read a segment, CSR or dense, memory-mapped; UserError if a file is missing or damaged.
+    """Read a segment: CSR, or dense as `RowFile`; UserError if a file is missing or damaged.
 
     The files are compared with their checksums, and their numbers are checked, once per process.
     """
@@ -174,13 +174,15 @@ def read_segment(folder: Path) -> Any:
     try:
         check_files(folder, record["crc32"])
         if record["kind"] == "dense":
-            vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+            from visterm.retrieval.stored import RowFile
+
+            file = folder / "vectors.npy"  # Windows, which has no preadv, lets nobody cut a mapped file
+            vectors: Any = RowFile(file) if hasattr(os, "preadv") else np.load(file, mmap_mode="r")
             if vectors.shape != shape or vectors.dtype not in (np.float16, np.float32):
                 raise ValueError(f"vectors.npy holds {vectors.dtype} {vectors.shape}, not floats {shape}")
             return vectors
         data, indices, indptr = (
-            np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("counts", "indices", "indptr")
+            np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("counts", "indices", "indptr")
         )
         from visterm import sparse
 

@@ -8,9 +8,12 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+from visterm.pipeline.console import count
 
 from .database import Database
 from .tables import readable
@@ -34,6 +37,8 @@ _NO_CLASS = re.compile(f"({_DATE}|photos from {_DATE}|{_CAMERA}|dcim|camera|came
 _DAY_OR_MONTH = re.compile(r"(0?[1-9]|[12]\d|3[01])([-_. ].*)?")  # below a folder of a year
 _SHARD = re.compile(r"(?:.*/)?(\d{4,})/\1\d+\.\w+")  # of img2dataset: 00012/000120345.jpg
 _ONLY_IMAGES = {"images", "image", "imgs", "img", "photos", "pictures", "jpegimages"}
+_OF_MASKS = "masks?|gt|ground.?truths?|annotations?|segmentations?|segmentation(class|object)|labels?|depth"
+_MASKS, _END_OF_MASKS = re.compile(_OF_MASKS, re.I), re.compile(f"[-_. ]({_OF_MASKS}).*$", re.I)
 
 
 def split_named(name: str) -> str | None:
@@ -64,7 +69,11 @@ class Layout:
     ignored : list of str
         Folders above the classes that name none: dates, cameras, shards of img2dataset, or a single folder that holds
         all others.
+    is_chosen : bool
+        Whether the level of the classes is the user's choice.
     """
+
+    is_chosen = False
 
     def __init__(self, text: str) -> None:
         match = re.match(r"(split|classes|flat)?(\d*)(?:/(-?\d+|none))?(~)?", text)
@@ -110,7 +119,7 @@ class Layout:
         if level is None and offset is not None and (beside := _dates_beside(names)):
             text, ignored = f"{text}~", ignored + beside
         layout = cls(text)
-        layout.ignored = ignored
+        layout.ignored, layout.is_chosen = ignored, level is not None
         return layout
 
     def label(self, path: str) -> str | None:
@@ -120,11 +129,37 @@ class Layout:
     def _class_of(self, folder: str) -> str | None:
         if self._level is None or os.path.isabs(folder):
             return None
-        parts = folder.split(os.sep)[self._above + 1 if self.kind == "split" else 0 :]
+        parts = self._below_split(folder)
         if not -len(parts) <= self._level < len(parts):
             return None
         name = parts[self._level]
         return None if self._skips_dates and _is_date(name) else readable(name) or None
+
+    def _below_split(self, folder: str) -> list[str]:
+        return folder.split(os.sep)[self._above + 1 if self.kind == "split" else 0 :]
+
+    def repeated(self, folders: Iterable[str]) -> str | None:
+        """Say that the folders which name the classes hold the same folders, which may be the classes, or splits."""
+        if self._level is None or self.is_chosen:
+            return None
+        level, below = self._level, defaultdict(set)
+        for parts in (self._below_split(folder) for folder in folders if not os.path.isabs(folder)):
+            if len(parts) > level:
+                below[parts[level]].update(parts[level + 1 : level + 2] or [""])  # "": photos lie directly inside
+        n_in = Counter(name for names in below.values() for name in names)
+        shared = sorted(name for name, n in n_in.items() if 2 * n > len(below) > 1)
+        if "" in shared or len(shared) < 2 or 2 * len(shared) < len(n_in) or any(map(_MASKS.fullmatch, shared)):
+            return None
+        names, above = (", ".join(part[:3]) + ", ..." * (len(part) > 3) for part in (shared, sorted(below)))
+        if "train" in map(split_named, shared):
+            return (
+                f"folders {names} below those of the labels ({above}) are no split, which is drawn: put train and test "
+                "above the labels, or give a table with a column split"
+            )
+        return (
+            f"folders {above} name the labels, and hold the same folders {names}: if these are the labels, --set "
+            f"collection.label_level={level + 2}"
+        )
 
     def split(self, path: str) -> str | None:
         """The split that a folder of an image names."""
@@ -154,33 +189,48 @@ def _dates_beside(names: set[str]) -> list[str]:
     return sorted(filter(_is_date, names)) if others and not any(map(str.isdecimal, others)) else []
 
 
-def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
+def mistyped_split(folders: Iterable[str], layout: Layout) -> str | None:
     """Warn if folders look like root/{train,test}/<class>/... but count as classes because one has another name."""
     if layout.kind != "classes":
         return None
-    folders = {path.rpartition(os.sep)[0] for path in paths}
-    tops = {folder.partition(os.sep)[0] for folder in folders if os.sep in folder}
-    splits = sorted(top for top in tops if split_named(top))
-    if not splits:
-        worded = sorted({top for folder in folders if split_within(top := folder.partition(os.sep)[0])})
-        if {"train", "test"} <= set(map(split_within, worded)):
-            return (
-                f"folders {', '.join(worded)} look like a split, and are taken for classes; name them train, test and "
-                "validation, or give a table with a column split"
-            )
-        likely = {top: difflib.get_close_matches(top.lower(), SPLIT_NAMES, n=1, cutoff=0.7) for top in sorted(tops)}
-        if len(likely) < 2 or not all(likely.values()):
-            return None
-        meant = ", ".join(f"{top} ({near[0]}?)" for top, near in likely.items())
-        return f"folders {meant} look like a split, and are taken for classes; a split has train, test and validation"
-    others = sorted({folder.partition(os.sep)[0] for folder in folders if folder} - set(splits))
-    if not others:
+    tops = {folder.partition(os.sep)[0]: os.sep in folder for folder in sorted(folders) if folder}  # with folders below
+    splits = [top for top, is_above in tops.items() if is_above and split_named(top)]
+    others = [top for top in tops if top not in splits]
+    if splits and not others:
         return f"there is no folder train beside {', '.join(splits)}, so these folders are taken for classes"
-    near = difflib.get_close_matches(others[0].lower(), SPLIT_NAMES, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
+    if splits:
+        near = difflib.get_close_matches(others[0].lower(), SPLIT_NAMES, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        look = f"{', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}"
+    else:
+        worded = [top for top in tops if split_within(top)]
+        above = [top for top, is_above in tops.items() if is_above]
+        likely = {top: difflib.get_close_matches(top.lower(), SPLIT_NAMES, n=1, cutoff=0.7) for top in above}
+        if {"train", "test"} <= set(map(split_within, worded)):
+            look = f"{', '.join(worded)} look like a split"
+        elif len(likely) > 1 and all(likely.values()):
+            look = f"{', '.join(f'{top} ({near[0]}?)' for top, near in likely.items())} look like a split"
+        else:
+            return None
+    return f"folders {look}: all are taken for classes; name them train, test, validation, or give a column split"
+
+
+def masks_among(paths: Sequence[str], folders: Iterable[str]) -> str | None:
+    """Warn of images in folders of masks or annotations by their name, beside images of the same names."""
+    named = {folder: name for folder in folders for name in folder.split(os.sep) if _MASKS.fullmatch(name)}
+    if not named:
+        return None
+    masks, photos = [], set()
+    for path in paths:
+        folder, _, name = path.rpartition(os.sep)
+        stem = os.path.splitext(name)[0]
+        masks.append((folder, stem)) if folder in named else photos.add(stem)
+    if 2 * sum(stem in photos or _END_OF_MASKS.sub("", stem) in photos for _, stem in masks) <= len(masks):
+        return None
+    setting = shlex.quote(f"collection.exclude=[{named[masks[0][0]]}]")
     return (
-        f"folders {', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}: all of them are "
-        f"taken for classes; a split has only the folders train, test and validation"
+        f"{count(len(masks), 'image')} in folders of masks or annotations, such as {masks[0][0]}, with the names of "
+        f"others: taken for photos; --set {setting} skips them"
     )
 
 

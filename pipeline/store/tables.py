@@ -80,7 +80,10 @@ def read_rows(
 
 def _encoding(file: Path) -> str:
     with open(file, "rb") as stream:
-        return "utf-16" if stream.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        start = stream.read(2)
+    if start in (b"\x1f\x8b", b"PK", b"BZ"):
+        raise UserError(f"{file}: compressed tables are not read; unpack it, or save it as CSV")
+    return "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
 def readable(text: str, notes: Notes | None = None) -> str:

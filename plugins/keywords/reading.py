@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -76,7 +76,7 @@ def read_keywords(tags: Sequence[str], root: Path, paths: Sequence[str], folder:
     if n_without := sum(not own for own in labels.values()):
         path = next(path for path in paths if not labels[path])
         notes.add("image", f"without {' or '.join(tags)}", path, "no label", n=n_without)
-    _note_capitals({label for own in labels.values() for label in own}, notes)
+    notes.doubtful({label for own in labels.values() for label in own})
     fields = {path: values for path in paths if (values := _fields(entries[path]))}
     source = f"the {' and '.join(tags)} in the files and their sidecars"
     return ReadLabels(labels.get, fields, source, tuple(notes.lines()), parents, frozenset(used))
@@ -176,10 +176,3 @@ def _hierarchy(entries: Iterable[Entry], notes: Notes) -> dict[str, list[str]]:
     if several:
         notes.add("keyword", "in several places of the hierarchy", several[0], "one label", n=len(several))
     return {child: sorted(above) for child, above in sorted(parents.items()) if above}
-
-
-def _note_capitals(labels: set[str], notes: Notes) -> None:
-    folded = Counter(label.casefold() for label in labels)
-    if twice := sorted(label for label in labels if folded[label.casefold()] > 1):
-        pair = " and ".join(label for label in twice if label.casefold() == twice[0].casefold())
-        notes.add("label", "in different capitals", pair, "different labels", n=sum(n > 1 for n in folded.values()))

@@ -202,6 +202,8 @@ def test_a_raw_file_without_a_preview_is_developed_and_a_damaged_one_has_a_reaso
     assert developed[:20].mean() > 1.2 * developed[-20:].mean()
     with pytest.raises(ImageError, match="too large: its sensor has more pixels than the limit of 9,999"):
         decode_image(dng(b""), "x", max_pixels=9999)
+    sensor = np.full(128 * 48, 3000, "<u2").tobytes()  # of the lower half, which a copy that was cut short lacks
+    assert reason_of(dng(b"").replace(sensor, bytes(len(sensor)))) == "truncated"
     assert reason_of(dng(b"")[:300] + b"\0" * 5000).startswith(("damaged", "truncated", "not an image"))
     assert reason_of(b"FUJIFILMCCD-RAW " + bytes(100)).startswith("damaged, or of a camera that LibRaw does not know")
 
@@ -209,7 +211,13 @@ def test_a_raw_file_without_a_preview_is_developed_and_a_damaged_one_has_a_reaso
 def test_raw_files_without_their_package_and_beside_their_photos(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "rawpy", None)
     reason = f"unsupported kind (a camera's raw file; run: {how_to_install('raw')})"
-    for data in (dng(b""), b"FUJIFILMCCD-RAW ", b"II*\0\x10\0\0\0CR\2\0", b"\0\0\0\x18ftypcrx "):
+    for data in (
+        dng(b""),
+        b"FUJIFILMCCD-RAW ",
+        b"II*\0\x10\0\0\0CR\2\0",
+        b"II*\0\x08\n\0\0IIIICwaR",
+        b"\0\0\0\x18ftypcrx ",
+    ):
         assert reason_of(data) == reason
     for name in ("a.NEF", "a.jpg", "b.dng", "c/a.arw", "d.dng", "d.HEIC", "e.tif", "e.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -1090,7 +1098,7 @@ def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
 def test_previews_and_deleted_files_of_systems_are_skipped(tmp_path):
     systems = ["@eaDir", "#recycle", "$RECYCLE.BIN", "a/@EADIR", "System Volume Information", "lost+found", "@__thumb"]
     systems += ["RECYCLER", "found.000", "~snapshot"]
-    systems += ["a/Catalog Previews.lrdata", "files_trashbin", "A.photoslibrary/resources"]
+    systems += ["a/Catalog Previews.lrdata", "b/CaptureOne", "files_trashbin", "A.photoslibrary/resources"]
     hidden = [".Trash-1000", ".thumbnails", ".@__thumb"]
     kept = ["trash", "recycle", "resources", "A.photoslibrary/originals", "eaDir"]  # classes of waste among them
     for folder in systems + hidden + kept:

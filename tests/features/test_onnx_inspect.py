@@ -119,7 +119,7 @@ def test_maps_with_channels_last_are_known_by_their_shape():
     for shape, size in (((2, 7, 7, 96), (224, 224)), ((2, 8, 4, 16), (256, 128)), ((2, 1, 1, 5), (32, 32))):
         maps = RNG.normal(size=shape).astype(np.float32)
         np.testing.assert_array_equal(channels_first(maps, size), maps.transpose(0, 3, 1, 2))
-        np.testing.assert_array_equal(pooled(maps, None, size), maps.transpose(0, 3, 1, 2).mean(axis=(2, 3)))
+        np.testing.assert_array_equal(pooled(maps, None, size, "out"), maps.transpose(0, 3, 1, 2).mean(axis=(2, 3)))
         first = np.ascontiguousarray(maps.transpose(0, 3, 1, 2))
         assert channels_first(first, size) is first
     alike = np.zeros((1, 8, 8, 8), np.float32)

@@ -105,8 +105,9 @@ def test_parquet(tmp_path, fixed):
     assert table.ids == IDS
     assert table.labels == [["x", "y"], [], [], ["y"], ["x"]]
     np.testing.assert_allclose(table.rows(slice(None), unit=False), X, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"holds int64, not lists of float32"):
-        read_vectors(file, vector_column="n")
+    for column, kind in (("n", "int64"), ("path", "string")):  # the second of another role, too
+        with pytest.raises(ValueError, match=rf"holds {kind}, not lists of float32"):
+            read_vectors(file, vector_column=column)
 
 
 def test_sparse_npz(tmp_path, ids):
@@ -117,6 +118,11 @@ def test_sparse_npz(tmp_path, ids):
     assert sp.issparse(found)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found.toarray(), unit(S.toarray())[[3, 1]], rtol=1e-6)
+    arrays = {"data": S.data, "indices": S.indices, "indptr": S.indptr, "shape": S.shape}  # without a format
+    np.savez(tmp_path / "t.npz", **arrays, id=np.array(list("abcde")))
+    assert read_vectors(tmp_path / "t.npz").digests() == table.digests()
+    with pytest.raises(ValueError, match=r"has no ids; .*--ids ids\.txt"):  # b"csr", its format, has three bytes
+        read_vectors(tmp_path / "s.npz")
     sp.save_npz(tmp_path / "s.npz", S.tocsc())
     with pytest.raises(ValueError, match=r"not CSR; save matrix.tocsr\(\)"):
         read_vectors(tmp_path / "s.npz", ids)
@@ -252,9 +258,11 @@ def test_what_is_missing_is_named(tmp_path, ids):
         read_vectors(ids)
     with pytest.raises(ValueError, match=r"unknown file type '\.hdf5'; known: \.npy"):
         read_vectors(tmp_path / "x.hdf5", ids)
-    (tmp_path / "ids.csv").write_text("where\na\n")
-    with pytest.raises(ValueError, match=r"ids\.csv: no column 'id'"):
+    (tmp_path / "ids.csv").write_text("where,vector\na,1\n")
+    with pytest.raises(ValueError, match=r"ids\.csv: no column 'id', nor another of ids; it has 'where', 'vector'"):
         read_vectors(file, tmp_path / "ids.csv")
+    with pytest.raises(ValueError, match=r"ids\.csv: holds no vectors; it has 'where', 'vector'"):
+        read_vectors(tmp_path / "ids.csv")
     np.savez(tmp_path / "two.npz", a=X, b=X)
     with pytest.raises(ValueError, match=r"no array is named 'vector' and several could hold the vectors: a, b"):
         read_vectors(tmp_path / "two.npz", ids)
@@ -367,7 +375,9 @@ def test_shards_that_do_not_fit_are_named(shards):
         read_vectors(shards)
 
 
-CLASSES = {b"huggingface": b'{"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}'}
+NAMES = {"names": ["cat", "dog"], "_type": "ClassLabel"}
+FEATURES = {"label": NAMES, "first": NAMES, "all": {"feature": NAMES, "_type": "List"}, "old": [NAMES]}
+CLASSES = {b"huggingface": json.dumps({"info": {"features": FEATURES}}).encode()}
 
 
 def test_data_sets_on_disk(tmp_path):
@@ -385,11 +395,26 @@ def test_data_sets_on_disk(tmp_path):
     assert table.source.startswith("vectors from column 'embedding', ids: row numbers, labels from column 'label' of ")
     table = read_vectors(tmp_path / "set")
     assert table.ids == [f"{split}/{i}" for split in ("train", "test") for i in range(5)]
+    columns = {"embedding": X.tolist(), "id": IDS, "first": [0, 1, -1, None, 1], "all": [[0, 1], [], None, [1], [-1]]}
+    file = arrow(tmp_path, "several.arrow", columns | {"old": columns["all"]}, metadata=CLASSES)
+    assert read_vectors(file).fields == {"first": ["cat", "dog", None, None, "dog"]}
+    for column in ("all", "old"):
+        assert read_vectors(file, label_column=column).labels == [["cat", "dog"], [], [], ["dog"], []]
+
+    with pytest.raises(ValueError, match=r"set: no column 'none'; it has 'label', 'embedding', 'bbox'"):
+        read_vectors(tmp_path / "set", vector_column="none")
+    for file in tmp_path.glob("set/*/*.arrow"):
+        arrow(file.parent, file.name, {"label": [0]})
+    with pytest.raises(ValueError, match=r"set: holds no vectors; it has 'label'; use a \.npy"):
+        read_vectors(tmp_path / "set")
 
     state = tmp_path / "set/test/state.json"
     state.write_text('{"_data_files": [], "_indices_data_files": [{"filename": "indices.arrow"}]}')
     with pytest.raises(ValueError, match=r"set/test: its rows are chosen by an index; save flatten_indices\(\)"):
         read_vectors(tmp_path / "set")
+    state.write_text('{"_data_files": []}')
+    with pytest.raises(ValueError, match=r"set/test: a data set without rows"):
+        read_vectors(tmp_path / "set/test")
     state.write_text("{")
     with pytest.raises(ValueError, match=r"set/test: not a whole data set"):
         read_vectors(tmp_path / "set")

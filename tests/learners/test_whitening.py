@@ -155,18 +155,11 @@ class TestWhitenedVectors:
         np.testing.assert_array_equal(learner.whitened(sp.csr_array(X)), Z)
         np.testing.assert_array_equal(learner.whitened(X[5:6]), Z[5:6])
 
-    def test_parts_sum_to_the_whole(self, learner, images):
-        x = images[0][[7]]
-        parts = np.random.default_rng(0).dirichlet(np.ones(5), 8).T.astype(np.float32) * x
-        for given in (parts, sp.csr_array(parts)):
-            np.testing.assert_allclose(learner.whitened_parts(given, x).sum(axis=0), learner.whitened(x)[0], atol=1e-5)
-
     def test_are_the_vectors_where_nothing_is_whitened(self, images):
         X = images[0]
         plain = OASIS(whiten=False, n_steps=10, random_state=0).fit(*images)
         assert not plain.is_whitened()
         np.testing.assert_array_equal(plain.whitened(X), X)
-        np.testing.assert_array_equal(plain.whitened_parts(X[:3], X[:1]), X[:3])
         assert plain.center() is None
 
 

@@ -364,8 +364,9 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
         assert "no image could be read" in told
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     assert "no image could be read" in refused("features", "none", cwd=tmp_path)
+    (tmp_path / "none/00000.parquet").touch()  # as img2dataset writes them, with a table beside each archive
     (tmp_path / "none/00000.tar").touch()
-    assert "those inside .tar files are not: unpack them" in refused("features", "none", cwd=tmp_path)
+    assert "those inside .tar files are not: unpack them: tar -xf FILE" in refused("features", "none", cwd=tmp_path)
     refused("features", "missing", cwd=tmp_path)
     write_images(tmp_path / "fruit", ["a/1.jpg"])
     refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=tmp_path)
@@ -723,7 +724,7 @@ def test_images_of_runs_are_not_those_of_the_directory(tmp_path, write_images):
         (("Train", "test", "extra"), "folders Train, test look like a split, but extra beside them is none"),
         (
             ("seg_test", "seg_train", "query"),
-            "folders seg_test, seg_train look like a split, and are taken for classes",
+            "folders seg_test, seg_train look like a split: all are taken for classes",
         ),
         (("test", "validation"), "there is no folder train beside test, validation"),
     ],

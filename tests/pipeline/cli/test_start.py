@@ -10,19 +10,23 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from running import copy_run, visterm
 
 from visterm.learners import LEARNERS, OASIS
 from visterm.learners.saved import ANNOTATORS
 from visterm.learners.similarity import BilinearSimilarity
+from visterm.pipeline.cli.app import _all_commands, _built, _without_options, app
 
 ROOT = Path(__file__).parents[3]
 LARGE = {
     *("sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "pandas", "pyarrow", "numba", "llvmlite", "joblib"),
     *("matplotlib", "fastapi", "uvicorn", "jinja2", "onnxruntime", "onnx", "cv2", "PIL", "skimage", "dask", "pymilvus"),
-    *("rich", "pydantic", "yaml", "numpy.f2py.f2py2e", "visterm.learners.base", "visterm.retrieval.evaluation"),
+    *("numpy.f2py", "numpy.ma", "numpy.polynomial", "numpy.testing", "importlib.metadata", "email"),
+    *("rich", "pydantic", "yaml", "visterm.learners.base", "visterm.retrieval.evaluation"),
 }
 READS = {"cv2", "PIL"}  # of what decodes images
+NAMESPACE = {"numpy.f2py", "numpy.ma", "numpy.polynomial", "numpy.testing"}  # all that NumPy names
 LEARNS = {"sklearn", "scipy.linalg", "numba", "llvmlite", "joblib", "visterm.learners.base"}
 PROGRAM = """
 import sys
@@ -35,15 +39,15 @@ finally:
 # The arguments, which of the large modules are needed, and the most modules in all: a tenth above what there were.
 COMMANDS = {
     "--help": (set(), 220),
-    "export --help": (set(), 220),
-    "label list": (set(), 275),
-    "info": (set(), 350),
-    "search id:5": (set(), 570),
-    "search id:5 --learner cosine": (set(), 570),
-    "search id:5 -k 3 --label pear --json": (set(), 570),
-    "add ROOT/pear/1.jpg": (READS, 610),
-    "search fruit-new.jpg": (READS, 660),
-    "train --learner oasis --force": (LEARNS | {"pydantic", "yaml"}, 1490),
+    "export --help": (set(), 200),
+    "label list": (set(), 255),
+    "info": (set(), 290),
+    "search id:5": (set(), 525),
+    "search id:5 --learner cosine": (set(), 525),
+    "search id:5 -k 3 --label pear --json": (set(), 525),
+    "add ROOT/pear/1.jpg": (READS, 570),
+    "search fruit-new.jpg": (READS, 620),
+    "train --learner oasis --force": (LEARNS | NAMESPACE | {"pydantic", "yaml", "importlib.metadata", "email"}, 1530),
 }
 
 
@@ -76,6 +80,38 @@ def test_a_command_imports_what_it_uses(arguments, searched):
     _, modules = loaded(words, searched)
     assert not LARGE.intersection(modules) - needed
     assert 0.5 * most < len(modules) <= most
+
+
+def test_numpy_names_its_modules_again_once_sparse_arrays_are_imported():
+    code = """
+import numpy as np
+before = sorted(dir(np)), list(np.__all__)
+from visterm import sparse
+sparse.csr_array, sparse.issparse
+assert (sorted(dir(np)), list(np.__all__)) == before
+from scipy._lib.array_api_compat import numpy as copied
+assert copied.ma is np.ma and copied.testing is np.testing and not hasattr(copied, "no such name")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("chosen", [None, "9"])
+def test_idle_threads_of_openblas_sleep_at_once(chosen):
+    code = "import sys, os\nfrom visterm.pipeline.cli.start import main\nsys.argv[1:] = ['--help']\n"
+    code += "try: main()\nfinally: print(os.environ['OPENBLAS_THREAD_TIMEOUT'])"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    environment |= {"OPENBLAS_THREAD_TIMEOUT": chosen} if chosen else {}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == (chosen or "20")
+
+
+def test_the_list_of_commands_says_what_their_own_help_begins_with():
+    group = typer.main.get_command(app)
+    context = typer.Context(group)
+    listed = _built({name: _without_options(command) for name, command in _all_commands().items()})
+    assert list(listed) == group.list_commands(context)
+    for name, command in listed.items():
+        assert command.get_short_help_str(60) == group.get_command(context, name).get_short_help_str(60)
 
 
 def test_all_of_an_oasis_is_known_to_its_similarity():

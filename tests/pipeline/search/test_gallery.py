@@ -12,6 +12,7 @@ from running import paths_of, visterm
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.images import Images
 
 CLASSES = ("apple", "pear", "plum")
 
@@ -35,6 +36,15 @@ def test_the_image_itself_is_known_through_links_and_other_names(searcher, finis
         assert "pear/0.jpg" not in paths_of(answer)
     (answer,) = searcher.search(tmp_path / "copy.jpg", learner="cosine")
     assert paths_of(answer)[0] == "pear/0.jpg"  # a copy is another file
+
+
+def test_a_copy_of_an_image_is_compared_with_those_of_its_content_alone(searcher, finished, tmp_path, monkeypatch):
+    shutil.copy(finished / "fruit/apple/0.jpg", tmp_path / "copy.jpg")
+    searcher.gallery.rows_by_sha256  # noqa: B018 - made once for all queries
+    rows, read = [], Images.__getitem__
+    monkeypatch.setattr(Images, "__getitem__", lambda images, row: rows.append(row) or read(images, row))
+    assert searcher.gallery.row_of_file(str(tmp_path / "copy.jpg")) == -1
+    assert rows == [searcher.gallery.images.row_of_path("apple/0.jpg")]
 
 
 def test_an_image_that_is_a_link_in_the_collection(tmp_path, write_images):

@@ -592,6 +592,17 @@ def test_a_run_in_float32_stays_so(table):
     assert {np.load(file).dtype for file in run.glob("collection/segments/*/vectors.npy")} == {np.dtype(np.float32)}
 
 
+def test_vectors_that_are_nearly_equal_are_said(tmp_path):
+    """Numbers of another scale outweigh all others in a cosine."""
+    X = np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32)
+    (tmp_path / "x.txt").write_text("".join(f"{i % 3}/{i}.jpg\n" for i in range(30)))
+    for column, told in ((1e6, True), (1.0, False)):
+        np.save(tmp_path / "x.npy", np.column_stack([X, np.full(30, column, np.float32)]))
+        said = visterm("features", "--vectors", "x.npy", "--ids", "x.txt", cwd=tmp_path).stderr
+        line = "x.npy are nearly equal: the cosine of any two of a sample is over 0.999; if one number outweighs"
+        assert (line in said) == told, said
+
+
 @pytest.mark.parametrize("number", [1e5, 1e-7])
 def test_numbers_that_float16_cannot_hold_are_refused(table, number):
     vectors = made_up()
@@ -663,6 +674,27 @@ def test_a_folder_of_clip_retrieval_is_one_command(tmp_path, write_images):
     pq.write_table(metadata, tmp_path / "ids.parquet")
     visterm("features", *patterns[:3], "ids.parquet", "--run", "absolute", *small(), cwd=tmp_path)
     assert Searcher(tmp_path / "runs/absolute").root == tmp_path / "photos/fruit"
+
+
+def test_keys_of_shards_are_the_photos_of_these_names(tmp_path, write_images):
+    names = [f"0000{i // 8}/0000{i // 8}{i:04}.jpg" for i in range(16)]  # of img2dataset
+    write_images(tmp_path / "shards", [*names, "twice/000000001.jpg"])
+    np.save(tmp_path / "v.npy", made_up()[:17])
+    keys = [name[6:-4] for name in names]  # that clip-retrieval takes for paths
+    (tmp_path / "ids.txt").write_text("\n".join([*keys, "gone"]))
+    arguments = ("features", "shards", "--vectors", "v.npy", "--ids", "ids.txt", *small())
+    told = visterm(*arguments, cwd=tmp_path).stderr
+    assert "15 names by the base name without ending, such as 000000000" in told
+    assert "1 name of several images, such as 000000001; skipped" in told
+    expected = sorted([*names[:1], *names[2:], keys[1], "gone"])
+    assert list(rows_by_path(tmp_path / "runs/shards")) == expected
+    visterm(*arguments, cwd=tmp_path)  # nothing new
+    assert list(rows_by_path(tmp_path / "runs/shards")) == expected
+    (tmp_path / "shards").rename(tmp_path / "elsewhere")
+    visterm("features", *arguments[2:6], "--run", "before", *small(), cwd=tmp_path)  # no photos: keys are names
+    (tmp_path / "elsewhere").rename(tmp_path / "shards")
+    visterm("features", *arguments[2:6], "--run", "before", *small(), cwd=tmp_path)
+    assert list(rows_by_path(tmp_path / "runs/before")) == sorted([*keys, "gone"])
 
 
 def test_a_file_of_vectors_searches_a_run_of_a_network(mine):

@@ -207,7 +207,21 @@ def test_a_new_process_does_not_look_at_each_row_of_a_file_that_is_as_it_was_lef
     assert n_compared(notes.all) == 0
     notes.seal.write_text("{")
     assert n_compared(notes.all) == 0, "the copy has the same rows"
-    assert n_compared(notes.damage) == 0, "nor does repair, whose time would grow with all that people ever said"
+    asked: list[str] = []
+    connect = sqlite3.connect
+
+    def noting(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", noting)
+    for seal in (notes.seal.read_text(), "{"):
+        asked.clear()
+        notes.seal.write_text(seal)
+        assert n_compared(notes.damage) == 0, "nor does repair, whose time would grow with all that people ever said"
+        assert any("NOT EXISTS" in query for query in asked), "with the copy it compares all"
+        assert any("integrity_check" in query for query in asked) == (seal == "{")
     assert n_compared(notes.renew_copy) == 0
     flip(notes.copy, notes.copy.read_bytes().index(b"note 5"))
     assert n_compared(notes.damage) == 16, "from the first row that differs"

@@ -5,31 +5,66 @@ from __future__ import annotations
 import shutil
 import sqlite3
 
+import pytest
 from PIL import Image
-from running import catalogue_rows, counts_by_path, json_of, visterm
+from running import SMALL, catalogue_rows, counts_by_path, json_of, visterm
 
 from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.marks import RelevanceMarks
 from visterm.pipeline.store.restore import restore_catalogue
+from visterm.pipeline.store.run import Run
 
 IDENTITY = "path, id, sha256, labels, split, status"
 
 
+def insert(file, marker, data):
+    """Put a segment behind the start of a JPEG; the pixels stay."""
+    whole = file.read_bytes()
+    file.write_bytes(whole[:2] + marker + (len(data) + 2).to_bytes(2, "big") + data + whole[2:])
+
+
 def tag(file, text=b"five stars"):
-    """Write a comment into a JPEG, as raters and keyword tools do; the pixels stay."""
-    data = file.read_bytes()
-    file.write_bytes(data[:2] + b"\xff\xfe" + (len(text) + 2).to_bytes(2, "big") + text + data[2:])
+    """Write a comment, as raters and keyword tools do."""
+    insert(file, b"\xff\xfe", text)
+
+
+def write_exif(file, **tags):
+    """Write tags of EXIF by their numbers."""
+    exif = Image.Exif()
+    exif.update({int(number.removeprefix("t")): value for number, value in tags.items()})
+    insert(file, b"\xff\xe1", b"Exif\0\0" + exif.tobytes().removeprefix(b"Exif\0\0"))
 
 
 def turn(file):
-    """Write an EXIF orientation into a JPEG, as viewers that turn pictures do."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    text = b"Exif\0\0" + exif.tobytes().removeprefix(b"Exif\0\0")
-    data = file.read_bytes()
-    file.write_bytes(data[:2] + b"\xff\xe1" + (len(text) + 2).to_bytes(2, "big") + text + data[2:])
+    """Write an orientation, as viewers that turn pictures do."""
+    write_exif(file, t274=6)
+
+
+def write_xmp(file, stars):
+    """Write a rating and keywords, as Lightroom and digiKam do."""
+    about = f"""<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<rdf:Description xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/"
+xmp:Rating="{stars}"><dc:subject><rdf:Bag><rdf:li>sea</rdf:li></rdf:Bag></dc:subject></rdf:Description>
+</rdf:RDF></x:xmpmeta>"""
+    insert(file, b"\xff\xe1", b"http://ns.adobe.com/xap/1.0/\0" + about.encode())
+
+
+def write_iptc(file, word):
+    """Write a keyword as IPTC, in Photoshop's resources."""
+    record = b"\x1c\x02\x19" + len(word).to_bytes(2, "big") + word
+    block = b"8BIM\x04\x04\0\0" + len(record).to_bytes(4, "big") + record + b"\0" * (len(record) % 2)
+    insert(file, b"\xff\xed", b"Photoshop 3.0\0" + block)
+
+
+WRITERS = {
+    "comment": tag,
+    "rating of EXIF": lambda file: write_exif(file, t18246=4, t18249=75),
+    "keywords of Windows": lambda file: write_exif(file, t40094="sea;sky\0".encode("utf-16-le")),
+    "XMP": lambda file: write_xmp(file, 5),
+    "IPTC": lambda file: write_iptc(file, b"sea"),
+}
 
 
 def contents(folder):
@@ -55,6 +90,39 @@ def test_tags_in_files_change_neither_ids_nor_marks_and_nothing_is_extracted_aga
     assert mark.sha256 in contents(mine).values()
     visterm("features", "fruit", "--force", cwd=mine)  # extracts all of them, which are known by what they were
     assert catalogue_rows(mine, IDENTITY) == before
+
+
+@pytest.mark.slow
+def test_tags_of_every_kind_in_a_hundred_photos(tmp_path, write_images):
+    """No new id, no mark lost, nothing extracted again."""
+    names = [f"{label}/{i}.jpg" for label in ("apple", "pear", "plum", "fig") for i in range(25)]
+    write_images(tmp_path / "fruit", names)
+    visterm("features", "fruit", *SMALL, cwd=tmp_path)
+    visterm("train", "--learner", "oasis", cwd=tmp_path)
+    run = Run(tmp_path / "runs/fruit")
+    with Collection(run.collection) as collection:
+        images = collection.images()
+    marks = RelevanceMarks(run.marks)
+    for query, result in zip(images, images[1:], strict=False):
+        marks.add(query.sha256, result, 1, learner="oasis")
+    visterm("label", "add", "ripe", *names[:10], cwd=tmp_path)
+
+    def state():
+        (answer,) = json_of("search", "id:3", cwd=tmp_path)
+        return catalogue_rows(tmp_path, IDENTITY), json_of("feedback", "status", cwd=tmp_path), answer["results"]
+
+    before, counts = state(), counts_by_path(tmp_path)
+    assert before[1]["relevant"] == 99
+    for write in WRITERS.values():
+        old = [(tmp_path / "fruit" / name).read_bytes() for name in names]
+        for name in names:
+            write(tmp_path / "fruit" / name)
+        assert all((tmp_path / "fruit" / name).read_bytes() != data for name, data in zip(names, old, strict=True))
+        done = json_of("features", "fruit", cwd=tmp_path)
+        assert (done["added"], done["changed"], done["removed"], done["extracted"]) == (0, 0, 0, 0)
+        assert state() == before
+    assert counts_by_path(tmp_path) == counts
+    visterm("feedback", "update", cwd=tmp_path)  # exits with 2 where there is nothing to learn
 
 
 def test_a_tagged_file_and_a_copy_of_it_are_known(mine, run):

@@ -103,6 +103,67 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
         load_config(None, ["collection.label_level=0"])
 
 
+@pytest.mark.parametrize(
+    ("paths", "line", "setting", "labels"),
+    [
+        (  # of PlantVillage
+            [f"{kind}/{name}/1.jpg" for kind in ("color", "grayscale") for name in ("rust", "scab")],
+            "folders color, grayscale name the labels, and hold the same folders rust, scab: if these are the labels",
+            "collection.label_level=2",
+            {"rust": 2, "scab": 2},
+        ),
+        (
+            [f"train/fold_{i}/{name}/1.jpg" for i in range(5) for name in ("cat", "dog", "rare")[: 2 + (i < 2)]],
+            "folders fold_0, fold_1, fold_2, ... name the labels, and hold the same folders cat, dog: if these",
+            "collection.label_level=2",
+            {"cat": 5, "dog": 5, "rare": 2},
+        ),
+        (
+            [f"{name}/{split}/1.jpg" for name in ("cat", "dog") for split in ("train", "val")],
+            "folders train, val below those of the labels (cat, dog) are no split, which is drawn",
+            None,
+            {"cat": 2, "dog": 2},
+        ),
+        (
+            [f"{name}/{kind}/{i}.png" for name in ("cat", "dog") for kind in ("images", "masks") for i in range(3)],
+            "6 images in folders of masks or annotations, such as cat/masks, with the names of others: taken for",
+            "collection.exclude=[masks]",
+            {"cat": 3, "dog": 3},
+        ),
+        (
+            ["JPEGImages/a.jpg", "JPEGImages/b.jpg", "SegmentationClass/a.png", "SegmentationClass/b_mask.png"],
+            "2 images in folders of masks or annotations, such as SegmentationClass, with the names of others",
+            "collection.exclude=[SegmentationClass]",
+            {},
+        ),
+        (
+            ["Cat/1.jpg", "cat/2.jpg", "dog/3.jpg"],
+            "1 label in different capitals, spaces or hyphens, such as Cat and cat; different labels",
+            None,
+            {"Cat": 1, "cat": 1, "dog": 1},
+        ),
+        (
+            ["New folder/1.jpg", "cat/2.jpg", "dog/3.jpg"],
+            "1 label that may say that there is none, such as New folder; kept",
+            None,
+            {"New folder": 1, "cat": 1, "dog": 1},
+        ),
+        (["cat/small/1.jpg", "cat/2.jpg", "dog/small/1.jpg", "dog/2.jpg"], None, None, {"cat": 2, "dog": 2}),
+        (["cat/black/1.jpg", "cat/red/2.jpg", "dog/red/3.jpg"], None, None, {"cat": 2, "dog": 1}),
+        (["mask/1.jpg", "mask/2.jpg", "anchor/3.jpg"], None, None, {"mask": 2, "anchor": 1}),  # a class
+    ],
+)
+def test_folders_that_may_mean_something_else_are_said(collection, scan, paths, line, setting, labels):
+    scan(*paths)
+    lines = collection.label_source()[1]
+    assert [told[: len(line)] for told in lines] == ([line] if line else [])
+    if setting:
+        assert setting in lines[0]
+        scan(settings=[setting])
+        assert line not in str(collection.label_source())
+    assert collection.label_sizes() == labels
+
+
 def test_a_folder_that_is_not_utf8_names_a_label_that_can_be_typed(collection, scan):
     scan(b"caf\xe9/1.jpg", b"bar/1.jpg")
     assert collection.label_sizes() == {"caf\u00e9": 1, "bar": 1}

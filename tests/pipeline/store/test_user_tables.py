@@ -151,11 +151,63 @@ def test_labels_that_are_probably_one_or_several_are_said(read):
     labels, lines = read("t.csv", table)
     assert labels["a/1.jpg"] == ["red,round"]
     text = "\n".join(lines)
-    assert "1 label in different capitals, such as Salt, pepper and salt, pepper; different labels" in text
+    assert (
+        "1 label in different capitals, spaces or hyphens, such as Salt, pepper and salt, pepper; different labels"
+        in text
+    )
     assert "4 labels with a comma, such as Salt, pepper; kept whole; --set \"collection.label_separator=','\"" in text
     labels, lines = read("t.csv", table.rpartition("b/4")[0], "collection.label_separator=','")
     assert (labels["a/1.jpg"], any("comma" in line for line in lines)) == (["red", "round"], False)
     assert not any("comma" in line for line in read("t.csv", 'path,label\na/1.jpg,"salt, pepper"\na/2.jpg,a\n')[1])
+
+
+def test_words_of_a_column_of_tags_are_said(read):
+    """As of Planet's photos of the Amazon."""
+    table = "image_name,tags\n1,haze primary\n2,clear primary\n3,clear\n"
+    labels, lines = read("t.csv", table)
+    assert labels["a/1.jpg"] == ["haze primary"]
+    told = "2 labels of several words, such as clear primary; kept whole; --set \"collection.label_separator=' '\""
+    assert any(told in line for line in lines)
+    assert not any("several words" in line for line in read("t.csv", table.replace("tags", "class"))[1])
+    assert read("t.csv", table, "collection.label_separator=' '")[0]["a/1.jpg"] == ["haze", "primary"]
+
+
+@pytest.mark.parametrize("other", ["Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple"])
+def test_labels_that_are_written_in_two_ways_are_said(read, other):
+    labels, lines = read("t.csv", f"path,label\na/1.jpg,red apple\na/2.jpg,{other}\nb/3.jpg,plum\n")
+    assert labels["a/2.jpg"] == [other]
+    assert any("1 label in different capitals, spaces or hyphens, such as" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("label", "line"),
+    [
+        (
+            lambda i: f"a photo of {i}",
+            "12 labels of one image each, such as a photo of 0; kept; set collection.label_col",
+        ),
+        (lambda i: f"{1.5 * i}", "12 labels of one image each, such as 0.0; kept"),
+        (
+            lambda i: ("train", "val")[i % 2],
+            "2 labels that name a split, such as train; kept; set collection.label_column",
+        ),
+        (lambda i: f"pair {i // 2}", None),
+    ],
+)
+def test_labels_of_a_column_of_another_meaning_are_said(read, label, line):
+    names = [f"{i}.jpg" for i in range(12)]
+    table = "path,label\n" + "".join(f"{name},{label(i)}\n" for i, name in enumerate(names))
+    lines = read("t.csv", table, photos=names)[1]
+    assert [told.partition("t.csv: ")[2][: len(line)] for told in lines] == [line] if line else not lines
+
+
+def test_labels_that_may_mean_none_are_said(read):
+    """None is what Python writes, and a class of wafers without a fault."""
+    table = "path,label\na/1.jpg,None\na/2.jpg,?\nb/3.jpg,red\nb/4.jpg,n/a\n"
+    labels, lines = read("t.csv", table)
+    assert labels["a/1.jpg"] == ["None"]
+    told = "2 labels that may say that there is none, such as None; kept; an empty cell gives none"
+    assert any(told in line for line in lines)
 
 
 def test_a_column_of_splits_that_names_none_is_said(read):
@@ -269,6 +321,7 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
         ("t.csv", ROWS, "t.csv: .*the first line must hold the names of the columns"),
         ("t.txt", "path|label\na/1.jpg|red\n", "its first line has no comma, semicolon or tab"),
         ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
+        ("t.csv.gz", b"\x1f\x8b\x08\0", "t.csv.gz: compressed tables are not read; unpack it"),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
 )
@@ -309,6 +362,12 @@ def test_parquet(read, tmp_path):
 
     table = pa.table({"file_name": [f"images/{path}" for path in PHOTOS], "label": ["red", "blue"] * 2})
     pq.write_table(table, tmp_path / "metadata.parquet")
+    assert read("metadata.parquet", (tmp_path / "metadata.parquet").read_bytes())[0] == RED_AND_BLUE
+    classes = json.dumps(
+        {"info": {"features": {"label": {"names": ["red", "blue"]}, "file_name": {"dtype": "string"}}}}
+    )
+    numbers = table.set_column(1, "label", pa.array([0, 1] * 2)).replace_schema_metadata({"huggingface": classes})
+    pq.write_table(numbers, tmp_path / "metadata.parquet")  # as the library datasets writes its ClassLabel
     assert read("metadata.parquet", (tmp_path / "metadata.parquet").read_bytes())[0] == RED_AND_BLUE
 
 
