@@ -94,7 +94,10 @@ def learn_concept(
 
 
 def followed(run: Run) -> dict[str, int]:
-    """Return the labels that stay concepts, each with the last id of an image when somebody looked through it."""
+    """Return the labels that stay concepts, each with the last id of an image when somebody looked through it.
+
+    Of those that were let go of it is -1 - the last id.
+    """
     try:
         kept = json.loads(run.concepts.read_text("utf-8"))
         return {str(label): int(last) for label, last in kept.items()}
@@ -111,11 +114,18 @@ def follow(searcher: Searcher, labels: Iterable[str], *, again: bool) -> None:
         write_text(searcher.run.concepts, json.dumps(after, ensure_ascii=False, indent=1))
 
 
+def offer(run: Run, label: str, offered: bool) -> None:
+    """Let go of a concept, or take it up again as it was: images that were new then are new still."""
+    kept = followed(run)
+    if label in kept and (kept[label] >= 0) != offered:
+        write_text(run.concepts, json.dumps(kept | {label: -1 - kept[label]}, ensure_ascii=False, indent=1))
+
+
 def growth(searcher: Searcher, refused: set[tuple[int, str]]) -> list[Growth]:
     """Return the concepts of a run with the images that were added and surely fit; `refused` as of `learn_concept`."""
     grown, newest = [], int(searcher.images.ids.max(initial=0))
     for label, last in followed(searcher.run).items():
-        if not (rows := searcher.gallery.albums.labels.get(label)):
+        if last < 0 or not (rows := searcher.gallery.albums.labels.get(label)):
             continue
         ids, certainty = [], None
         if newest > last:

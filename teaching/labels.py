@@ -117,7 +117,7 @@ class LabelEditor:
                 no = {id_ for id_, label in refused if label in names and id_ in ids and not names & ids[id_].keys()}
                 edits += [(id_, into, -1) for id_ in sorted(no)]
             kept = followed(self.run)
-            if into not in kept and (lasts := [kept[name] for name in names if name in kept]):
+            if into not in kept and (lasts := [kept[name] for name in names if kept.get(name, -1) >= 0]):
                 write_text(self.run.concepts, json.dumps(kept | {into: min(lasts)}, ensure_ascii=False, indent=1))
             return collection.edit_labels(edits, self._config, source, confirm=True)
 

@@ -17,7 +17,7 @@ from visterm.service.parts import ServiceParts
 from visterm.service.schemas import BEHIND, MAX_LABELS, MAX_SELECTED, Body, Ids, ImageId, Name
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import ImageSummary
-from visterm.teaching.concepts import Growth, follow, growth, learn_concept
+from visterm.teaching.concepts import Growth, follow, followed, growth, learn_concept, offer
 from visterm.teaching.labels import LabelEditor
 
 MAX_SUREST = 60  # images of a concept that are described
@@ -57,6 +57,12 @@ class LookedRequest(Body):
     label: Name
 
 
+class OfferRequest(LookedRequest):
+    """Whether images that are added are offered for a label."""
+
+    offered: bool
+
+
 class LabelStep(TypedDict):
     """A step of label edits."""
 
@@ -92,6 +98,9 @@ class ConceptState(TypedDict):
     n_sure: Annotated[int, Field(description="Images without the label that surely fit it")]
     sure: Annotated[list[ImageId], Field(description=f"Their ids, the surest first, at most {MAX_SELECTED:,}")]
     surest: Annotated[list[ImageSummary], Field(description=f"The first {MAX_SUREST} of them")]
+    offered: Annotated[
+        bool | None, Field(description="Whether added images are offered; null: no answer was given yet")
+    ]
     version: str
 
 
@@ -165,6 +174,7 @@ class LabelSubject(Subject):
             "n_sure": len(known.sure),
             "sure": [snapshot.searcher.images[row].id for row in known.sure[:MAX_SELECTED].tolist()],
             "surest": [summary(snapshot, row) for row in known.sure[:MAX_SUREST].tolist()],
+            "offered": None if (last := followed(self.service.run).get(label)) is None else last >= 0,
             "version": snapshot.searcher.version,
         }
 
@@ -195,6 +205,12 @@ class LabelSubject(Subject):
     def looked(self, request: LookedRequest) -> list[GrowingAlbum]:
         """Say that the images that are there now were looked through: none of them is new for this label."""
         follow(self.service.snapshot.searcher, [request.label], again=True)
+        return self.concepts()
+
+    @post("/api/concept/offer", "labels")
+    def offer(self, request: OfferRequest) -> list[GrowingAlbum]:
+        """Offer no more added images for a label, or offer them again, those that came meanwhile too."""
+        offer(self.service.run, request.label, request.offered)
         return self.concepts()
 
     @post("/api/labels/rename", "labels")

@@ -304,6 +304,12 @@ def test_what_was_added_is_offered_where_albums_are_and_a_label_is_renamed_with_
     expect(concept.get_by_role("heading", level=2)).to_contain_text(f"{len(new)} new")
     expect(concept.get_by_role("img", name="New photo")).to_have_count(len(new))
     assert page.violations() == []
+    concept.get_by_role("button", name="Do not offer new photos").click()
+    expect(concept.get_by_role("button", name="Offer new photos")).to_be_visible()
+    assert page.request.get(f"{address}/api/concepts").json() == []
+    page.get_by_role("button", name="Undo").last.click()
+    expect(concept.get_by_role("button", name="Do not offer new photos")).to_be_visible()
+    assert page.request.get(f"{address}/api/concepts").json() == [grown]
     concept.get_by_role("button", name="Mark as seen").click()
     expect(concept.get_by_role("img", name="New photo")).to_have_count(0)
     assert page.request.get(f"{address}/api/concepts").json()[0]["new"] == []

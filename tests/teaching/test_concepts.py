@@ -20,6 +20,7 @@ from visterm.teaching.concepts import (
     growth,
     image_to_ask,
     learn_concept,
+    offer,
     score_concept,
     sure_images,
 )
@@ -108,6 +109,11 @@ def test_added_images_are_offered_for_a_concept_until_somebody_looked(finished, 
     assert grown.new == [id_ for id_ in sure if id_ > min(sure)]
     assert growth(searcher, {(grown.new[0], "round")} if grown.new else set())[0].new != grown.new
     follow(searcher, ["round"], again=False)
+    assert growth(searcher, set()) == [grown]
+    offer(run, "round", False)
+    follow(searcher, ["round"], again=False)  # a later answer takes it up no more
+    assert growth(searcher, set()) == []
+    offer(run, "round", True)
     assert growth(searcher, set()) == [grown]
     editor.rename(["round"], "ball")
     searcher = Searcher(run)

@@ -115,6 +115,7 @@ async function showConcept(section, request) {
         "div.row.head",
         el("h1", "Does this show ", el("bdi", label), "?"),
         link({ view: "album", label }, "Show the album"),
+        concept.offered !== null && offerButton(concept.offered),
       ),
       el(
         "div.doubt",
@@ -135,6 +136,26 @@ async function showConcept(section, request) {
         `${plural(n, "photo")} found.`,
     );
   };
+
+  /** @param {boolean} offered */
+  const offer = (offered) =>
+    step(async () => {
+      await post("api/concept/offer", { label, offered });
+      if (offered) toast(`Photos that are added will be offered for ${label}.`);
+      else
+        toast(
+          `Photos that are added are no longer offered for ${label}.`,
+          "Undo",
+          () => void offer(true),
+        );
+    });
+  /** @param {boolean} offered */
+  const offerButton = (offered) =>
+    el(
+      "button",
+      { onclick: () => void offer(!offered) },
+      offered ? "Do not offer new photos" : "Offer new photos",
+    );
 
   /** @param {Image} image @param {HTMLElement} tally */
   const question = (image, tally) => {
