@@ -151,6 +151,9 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
         The package umap-learn is missing, or the run cannot be written.
     """
     import numpy as np
+    import scipy.linalg  # noqa: F401  # brings a BLAS of its own, which only limits what is loaded
+
+    from visterm.learners.sums import one_thread
 
     run, record = searcher.run, overview_record(searcher)
     folder = overview_folder(run)
@@ -158,10 +161,11 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     if kept is not None and is_up_to_date(folder, record):
         return kept
     made = kept or Overview(np.zeros(0, np.int64), None, None, None, {})
-    tell("projecting the images", 0.02)
-    plain, learned = _projections(searcher)
-    tell("finding the nearest images", 0.15)
-    neighbors, distances = _nearest(learned, N_NEIGHBORS)
+    with one_thread():  # in the background: BLAS's other threads take longer, and that from the service
+        tell("projecting the images", 0.02)
+        plain, learned = _projections(searcher)
+        tell("finding the nearest images", 0.15)
+        neighbors, distances = _nearest(learned, N_NEIGHBORS)
     tell("judging the labels", 0.25)
     made = _keep(searcher, made._replace(check=labels_to_check(searcher, neighbors, _LISTED)), finished=False)
     tell("finding images that look alike", 0.4)
