@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -128,6 +129,7 @@ class _Signals:
     over = False  # the command has ended: a signal comes too late
     _ends_process = False
     _limit: threading.Timer | None = None
+    _is_dropped = False  # whether an exception of a signal is to be raised again
 
     @contextlib.contextmanager
     def taken_over(self, *, ends_process: bool) -> Iterator[None]:
@@ -168,9 +170,15 @@ class _Signals:
         if self.received is None or not isinstance(lost.exc_value, KeyboardInterrupt):
             sys.__unraisablehook__(lost)
             return
-        timer = threading.Timer(0.01, os.kill, (os.getpid(), self.received))  # here it would fall into this function
-        timer.daemon = True
-        timer.start()
+        self._is_dropped = True
+        threading.Thread(target=self._send_until_raised, args=(self.received,), daemon=True).start()
+
+    def _send_until_raised(self, number: int) -> None:
+        """Send a signal from outside: an exception in the hook of a dropped one would be dropped, too."""
+        time.sleep(0.01)
+        while self._is_dropped and not self.over:
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)
 
     def _raise(self, number: int, frame: Any) -> None:
         if self.over:
@@ -181,6 +189,11 @@ class _Signals:
                 images.stop_reading()  # or threads of this process would keep it until their files are read
             line = "visterm: interrupted; a worker did not end, which may read a file of a server that is away\n"
             self._limit = end_within(END_SECONDS, 128 + number, line)
+        while frame is not None:
+            if frame.f_code is _Signals._send_again.__code__:  # on a busy machine it is still in the hook
+                return
+            frame = frame.f_back
+        self._is_dropped = False
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

@@ -120,9 +120,22 @@ start.main()
 """
 
 
+SLOW = """
+import threading, time
+begin = threading.Thread.start
+def start_slowly(thread):
+    begin(thread)
+    end = time.monotonic() + 0.2
+    while time.monotonic() < end:
+        sum(range(100))
+threading.Thread.start = start_slowly
+"""
+
+
 @pytest.mark.timeout(60)
-def test_a_signal_in_a_destructor_is_not_lost(tmp_path):
+@pytest.mark.parametrize("before", ["", SLOW], ids=["at once", "on a busy machine"])
+def test_a_signal_in_a_destructor_is_not_lost(tmp_path, before):
     """Python drops an exception there, and would print a traceback in place of ending."""
-    program = LOST.format(number=int(signal.SIGTERM))
+    program = before + LOST.format(number=int(signal.SIGTERM))
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=40)
     assert (done.returncode, done.stderr) == (143, "visterm: interrupted\n")
