@@ -38,6 +38,10 @@ def _listens(port):
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
+def _is_up(address):  # Traefik reads its file after it listens
+    return httpx.get(address, headers={"Host": "photos.example"}).status_code == 200
+
+
 @contextlib.contextmanager
 def proxied(kind, repository, folder, port):
     """Run a proxy with the configuration of the documentation; give the address of the service."""
@@ -54,6 +58,11 @@ def proxied(kind, repository, folder, port):
     if kind == "nginx":
         file.write_text(NGINX.format(folder=folder, block=block))
         command = [program, "-e", folder / "error.log", "-c", file]
+    elif kind == "traefik":
+        file = file.with_suffix(".yaml")
+        file.write_text(block.replace("tls: {}", ""))
+        options = f"providers.file.filename={file}", f"entryPoints.websecure.address=127.0.0.1:{here}"
+        command = [program, *(f"--{option}" for option in options)]
     else:
         file.write_text("{\n    admin off\n}\n" + block)
         command = [program, "run", "--config", file, "--adapter", "caddyfile"]
@@ -61,7 +70,7 @@ def proxied(kind, repository, folder, port):
         process = subprocess.Popen(command, env={"HOME": str(folder)}, stderr=log)
     try:
         deadline = time.monotonic() + PATIENCE
-        while not _listens(here):
+        while not (_listens(here) and _is_up(f"http://127.0.0.1:{here}/photos/health")):
             assert process.poll() is None, (folder / "log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -72,7 +81,7 @@ def proxied(kind, repository, folder, port):
 
 
 @SLOW
-@pytest.mark.parametrize("kind", ["nginx", "caddy"])
+@pytest.mark.parametrize("kind", ["nginx", "caddy", "traefik"])
 def test_a_path_a_token_and_a_large_upload(made, serving, repository, tmp_path, kind):
     noise = np.random.default_rng(0).integers(0, 256, (4000, 4200, 3), np.uint8)
     data = cv2.imencode(".png", noise, [cv2.IMWRITE_PNG_COMPRESSION, 0])[1].tobytes()
@@ -92,6 +101,8 @@ def test_a_path_a_token_and_a_large_upload(made, serving, repository, tmp_path, 
             cookie = {"Cookie": entered.headers["set-cookie"].partition(";")[0]}
             followed = outside.get(str(entered.next_request.url), headers=cookie)
             assert len(followed.json()[0]["results"]) == 2
+            bare = outside.get(address.removesuffix("/"), headers=cookie)
+            assert bare.headers.get("location", "").endswith("/photos/")
             page = outside.get("", headers=cookie).text
             assert 'src="/' not in page
             assert 'href="/' not in page
