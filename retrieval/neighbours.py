@@ -192,30 +192,28 @@ def _agree(
 ) -> None:
     """Average v of some photos with those of their nearest, weighted by `AGREEMENT`; arrays as of `_encode`."""
     every, parts = codes
+    sizes = (every >= 0).sum(axis=1)
     weights, sums = np.zeros(len(near), np.float32), np.zeros(len(near), np.float32)
     columns = np.empty((1 + SCALES[-1]) * ENTRIES, np.int32)
     for i in range(len(rows)):
-        for e in range(ENTRIES):
-            if every[rows[i], e] >= 0:
-                weights[every[rows[i], e]] = parts[rows[i], e]
+        own = rows[i]
+        for e in range(sizes[own]):
+            weights[every[own, e]] = parts[own, e]
         n = 0
         for j in range(-1, min(SCALES[-1], near.shape[1])):
-            x = rows[i] if j < 0 else near[rows[i], j]
+            x = own if j < 0 else near[own, j]
             if x >= 0:
                 minima = np.float32(0)
-                for e in range(ENTRIES):
-                    if every[x, e] >= 0:
-                        minima += min(weights[every[x, e]], parts[x, e])
+                for e in range(sizes[x]):
+                    minima += min(weights[every[x, e]], parts[x, e])
                 part = np.float32((minima / (2 - minima)) ** AGREEMENT)
-                for e in range(ENTRIES if part > 0 else 0):
-                    if every[x, e] >= 0:
-                        if sums[every[x, e]] == 0:
-                            columns[n] = every[x, e]
-                            n += 1
-                        sums[every[x, e]] += part * parts[x, e]
-        for e in range(ENTRIES):
-            if every[rows[i], e] >= 0:
-                weights[every[rows[i], e]] = 0
+                for e in range(sizes[x] if part > 0 else 0):
+                    if sums[every[x, e]] == 0:
+                        columns[n] = every[x, e]
+                        n += 1
+                    sums[every[x, e]] += part * parts[x, e]
+        for e in range(sizes[own]):
+            weights[every[own, e]] = 0
         _keep(columns[:n], sums, entries[i], shares[i])
 
 
