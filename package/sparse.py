@@ -44,4 +44,5 @@ def _import_scipy() -> None:
                 vars(np).pop(name)
             vars(np).update(hidden)
     if (copied := sys.modules.get("scipy._lib.array_api_compat.numpy")) is not None:
+        # Its names are given to this module, which mypy takes for a method of all modules.
         copied.__getattr__ = lambda name: getattr(np, name)  # type: ignore[method-assign]

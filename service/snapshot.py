@@ -183,6 +183,7 @@ def detach(learner: Any, folder: Path, copies: dict[str, np.ndarray] | None = No
 def _copied(array: np.ndarray, owner: np.memmap, folder: Path) -> np.ndarray:
     """Copy an array that a file has from the file; one with changes in memory, of a feedback version, from there."""
     as_file = owner.mode == "r" and array.nbytes == owner.nbytes and array.flags.c_contiguous
+    # `detach` calls this for arrays with a file alone.
     with open(owner.filename, "rb") as source, tempfile.TemporaryFile(dir=folder) as file:  # type: ignore[arg-type]
         source.seek(owner.offset)
         if array.nbytes < _SMALL:
