@@ -1,7 +1,12 @@
 # The public names of the room; __init__.py loads each from its file when it is first used.
+from visterm.plugins.baselines.label_ridge import LabelRidge
+from visterm.plugins.baselines.lego import LEGO
+from visterm.plugins.baselines.mcml import MCML
+from visterm.plugins.baselines.rca import RCA
+from visterm.plugins.baselines.xing import Xing
+
 from .aroma import AROMA
 from .base import SimilarityLearner
-from .baselines import LEGO, MCML, RCA, LabelRidge, Xing
 from .blend import Blend
 from .cosine import Cosine
 from .hier import HIER

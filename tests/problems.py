@@ -1,4 +1,4 @@
-"""A problem with a known answer, and small helpers."""
+"""A problem of learning with a known answer, and small helpers, for the tests of learners in all rooms."""
 
 import numpy as np
 import pytest

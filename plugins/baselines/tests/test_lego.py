@@ -6,9 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from visterm.learners import LEGO, TripletSampler
-from visterm.learners.baselines import lego
-from visterm.learners.baselines.lego import lego_pass
 from visterm.learners.draws import stream
+from visterm.plugins.baselines import lego
+from visterm.plugins.baselines.lego import lego_pass
 
 FORMS = {"sparse": sp.csr_array, "dense": np.asarray}
 

@@ -8,13 +8,3 @@ HIER stands in a paper as a comparison, too, and is not here: on deep vectors, a
 were trained on, it ranks best of all (docs/comparison.md), as does the one-vs-rest classifier that it is made of. PAMIR
 and k-NN annotate, for which docs/choosing.md recommends them.
 """
-
-from __future__ import annotations
-
-from .label_ridge import LabelRidge
-from .lego import LEGO
-from .mcml import MCML
-from .rca import RCA
-from .xing import Xing
-
-__all__ = ["LEGO", "MCML", "RCA", "LabelRidge", "Xing"]

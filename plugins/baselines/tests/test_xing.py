@@ -3,8 +3,8 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import Xing
-from visterm.learners.baselines.xing import spread_between, spread_within
 from visterm.learners.mahalanobis import shrunken
+from visterm.plugins.baselines.xing import spread_between, spread_within
 
 
 def pairs(X, y):

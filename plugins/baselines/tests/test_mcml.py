@@ -6,8 +6,8 @@ import scipy.optimize
 import scipy.sparse as sp
 
 from visterm.learners import MCML
-from visterm.learners.baselines import mcml
-from visterm.learners.baselines.mcml import collapse_loss
+from visterm.plugins.baselines import mcml
+from visterm.plugins.baselines.mcml import collapse_loss
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_images_alone_are_counted(overlapping, caplog):
 
 
 def test_much_memory_is_said(overlapping, caplog, monkeypatch):
-    monkeypatch.setattr("visterm.learners.baselines.mcml._MUCH_MEMORY", 5000)
+    monkeypatch.setattr("visterm.plugins.baselines.mcml._MUCH_MEMORY", 5000)
     with caplog.at_level(logging.WARNING):
         MCML(n_steps=1).fit(*overlapping)
     assert "GB of memory for 40 images of 4 visterms" in caplog.text
