@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .annotation import combine_rows
-from .checks import check_positive
-from .draws import draw_below, stream
+from visterm.learners.annotation import combine_rows
+from visterm.learners.checks import check_positive
+from visterm.learners.draws import draw_below, stream
+from visterm.learners.loop import StepCost, Training
+from visterm.learners.rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from visterm.learners.samplers import Labels
+from visterm.learners.sums import one_thread
+
 from .linear import LinearAnnotator
-from .loop import StepCost, Training
-from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
-from .samplers import Labels
-from .sums import one_thread
 
 _BLOCK = 64  # images whose steps are one product: twice as many take longer for the products among themselves
 

@@ -13,10 +13,10 @@ import numpy as np
 from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
-from .annotation import OnlineAnnotator
-from .maps import Affine, Map, Unit
-from .sides import Side, Sides
-from .sums import product, row_lengths, row_means, unit_rows
+from visterm.learners.annotation import OnlineAnnotator
+from visterm.learners.maps import Affine, Map, Unit
+from visterm.learners.sides import Side, Sides
+from visterm.learners.sums import product, row_lengths, row_means, unit_rows
 
 
 class LinearAnnotator(OnlineAnnotator):

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.learners import PAMIR, pamir
+from visterm.learners import PAMIR
 from visterm.learners.draws import stream
-from visterm.learners.pamir import draw_comparisons, pamir_pass
 from visterm.learners.rows import as_rows
+from visterm.plugins.annotators import pamir
+from visterm.plugins.annotators.pamir import draw_comparisons, pamir_pass
 
 
 def learn(x, W, comparison, C):

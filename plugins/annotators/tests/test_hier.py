@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from visterm.learners import HIER, load_learner
-from visterm.learners.hier import calibrate, class_similarity
+from visterm.plugins.annotators.hier import calibrate, class_similarity
 
 # thing (height 3): animal (2): mammal (1): dog, cat; animal: sea animal (1): crab, dolphin; dolphin is a mammal, too.
 IS_A = {

@@ -4,10 +4,11 @@ import scipy.sparse as sp
 import sklearn
 from sklearn.linear_model import SGDClassifier
 
-from visterm.learners import OneVsRestPA, one_vs_rest
+from visterm.learners import OneVsRestPA
 from visterm.learners.draws import stream
-from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
 from visterm.learners.rows import as_rows, readonly
+from visterm.plugins.annotators import one_vs_rest
+from visterm.plugins.annotators.one_vs_rest import draw_images, one_vs_rest_pass
 
 
 def learn(x, own, W, C):

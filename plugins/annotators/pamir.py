@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .checks import check_positive
-from .draws import draw_below, stream
+from visterm.learners.checks import check_positive
+from visterm.learners.draws import draw_below, stream
+from visterm.learners.loop import StepCost, Training
+from visterm.learners.rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from visterm.learners.samplers import Labels
+
 from .linear import LinearAnnotator
-from .loop import StepCost, Training
-from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
-from .samplers import Labels
 
 # Two images share a few visterms, and most entries of dense vectors, whose steps have to be larger.
 _SPARSE_C, _DENSE_C = 0.01, 0.1

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .checks import check_positive
-from .draws import draw_below, stream
-from .linear import LinearAnnotator
-from .loop import StepCost, Training
-from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
-from .samplers import Labels
-from .warp_loss import (
+from visterm.learners.checks import check_positive
+from visterm.learners.draws import draw_below, stream
+from visterm.learners.loop import StepCost, Training
+from visterm.learners.rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
+from visterm.learners.samplers import Labels
+from visterm.learners.warp_loss import (
     check_decay_steps,
     draw_other,
     draw_pairs,
@@ -35,6 +34,8 @@ from .warp_loss import (
     violating_labels,
     warp_weights,
 )
+
+from .linear import LinearAnnotator
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)

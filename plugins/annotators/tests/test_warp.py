@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.learners import LinearWARP, warp
+from visterm.learners import LinearWARP
 from visterm.learners.draws import draw_below, stream
 from visterm.learners.rows import as_rows, readonly
 from visterm.learners.warp_loss import draw_other, draw_pairs, draws_until, warp_weights
+from visterm.plugins.annotators import warp
 
 
 def learn(x, own, W, rate, max_norm):

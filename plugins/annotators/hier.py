@@ -29,13 +29,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from .draws import stream
-from .loop import StepCost, Training
-from .maps import Affine, Logistic, Map
+from visterm.learners.draws import stream
+from visterm.learners.loop import StepCost, Training
+from visterm.learners.maps import Affine, Logistic, Map
+from visterm.learners.rows import Rows, csr_of, readonly
+from visterm.learners.sides import Side, Sides
+from visterm.learners.sums import product, row_means
+
 from .one_vs_rest import OneVsRestPA
-from .rows import Rows, csr_of, readonly
-from .sides import Side, Sides
-from .sums import product, row_means
 
 _log = logging.getLogger(__name__)
 

@@ -24,13 +24,13 @@ from numba import njit
 from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
-from .annotation import AnnotatorMixin
-from .base import SimilarityLearner
-from .checks import check_choice, check_integer
-from .draws import draw_seed
-from .options import FitOptions
-from .rows import readonly
-from .sides import UNIT_ROWS, Sides
+from visterm.learners.annotation import AnnotatorMixin
+from visterm.learners.base import SimilarityLearner
+from visterm.learners.checks import check_choice, check_integer
+from visterm.learners.draws import draw_seed
+from visterm.learners.options import FitOptions
+from visterm.learners.rows import readonly
+from visterm.learners.sides import UNIT_ROWS, Sides
 
 _log = logging.getLogger(__name__)
 
