@@ -9,6 +9,7 @@ from visterm.plugins.baselines.lego import LEGO
 from visterm.plugins.baselines.mcml import MCML
 from visterm.plugins.baselines.rca import RCA
 from visterm.plugins.baselines.xing import Xing
+from visterm.plugins.export.onnx_maps import to_onnx
 
 from .aroma import AROMA
 from .base import SimilarityLearner
@@ -17,7 +18,6 @@ from .cosine import Cosine
 from .musl import MuSL
 from .neighbors import Embedding, SimilarityNeighbors
 from .oasis import OASIS
-from .onnx_maps import to_onnx
 from .saved import LEARNERS, load_learner, load_similarity
 from .similarity import Similarity
 from .teachers import Teachers

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from visterm.features import read_query_vectors, read_vectors
 from visterm.features.images import VECTOR_SUFFIXES
 from visterm.features.vector_files import VECTORS
-from visterm.features.vector_tables import MAX_FEATURES
+from visterm.plugins.vectors.vector_tables import MAX_FEATURES
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype(np.float32)

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from visterm.features import ImageError, OnnxEmbedder, onnx_embedder, onnx_files, read_picture
+from visterm.features import ImageError, OnnxEmbedder, read_picture
+from visterm.plugins.vectors import onnx_embedder, onnx_files
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

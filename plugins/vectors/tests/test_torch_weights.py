@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from visterm.features.torch_weights import read_torch_weights
+from visterm.plugins.vectors.torch_weights import read_torch_weights
 
 TENSOR = (
     b"V{name}\nctorch._utils\n_rebuild_tensor_v2\n((Vstorage\nctorch\n{kind}Storage\nV{key}\nVcpu\nI6\nNtQ"

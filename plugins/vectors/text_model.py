@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.files import discard, publish
+from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.records import is_up_to_date, make_record
 from visterm.pipeline.store.vectors import n_features, weights_of
@@ -24,9 +24,7 @@ def keep_text_model(run: OpenedRun, console: Console) -> None:
     UserError if it cannot be used, or makes vectors of another length than those of the images.
     """
     features = run.config.features
-    if features.text_model is None:
-        discard(run.text_model)
-        return
+    assert features.text_model is not None
     from visterm.features import TextEmbedder
 
     old = None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from visterm.features import OnnxEmbedder
-from visterm.features.onnx_files import read_model
+from visterm.plugins.vectors.onnx_files import read_model
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

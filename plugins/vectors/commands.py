@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
+from visterm.pipeline.cli.errors import command
+from visterm.pipeline.cli.options import JsonOption
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
-
-from .errors import command
-from .options import JsonOption
 
 
 @command
@@ -36,8 +35,9 @@ def inspect(
       visterm model inspect resnet50.onnx
     """
     from visterm.features import silence_decoders
-    from visterm.features.onnx_inspect import inspect_model
     from visterm.features.presets import PRESETS
+
+    from .onnx_inspect import inspect_model
 
     silence_decoders()
     try:

@@ -8,13 +8,14 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from .images import StrPath, printable
+from visterm.features.images import StrPath, printable
+from visterm.features.presets import PRESETS, mean_and_scale
+
 from .onnx_embedder import ModelDescription, OnnxEmbedder
 from .onnx_files import ModelFile, read_model
 from .onnx_graph import inputs_of
 from .onnx_pooling import n_before_patches
 from .onnx_session import channels_last, image_input, one_line, open_session
-from .presets import PRESETS, mean_and_scale
 
 # Outputs of exporters that are vectors of images, the best first.
 _VECTORS = (

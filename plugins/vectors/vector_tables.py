@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from visterm import sparse as sp
-
-from .images import StrPath, printable
-from .vector_files import READERS, VECTORS, VectorPart, read_part, read_parts
+from visterm.features.images import StrPath, printable
+from visterm.features.vector_files import READERS, VECTORS, VectorPart, read_part, read_parts
 
 MAX_FEATURES = 65_536  # numbers per vector: learners hold a square matrix of this side, 17 GB as float32
 ROWS_AT_ONCE = 4096  # of a table, as float32

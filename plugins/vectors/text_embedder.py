@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from visterm.extras import how_to_install
+from visterm.features.images import StrPath, printable
 
-from .images import StrPath, printable
 from .onnx_files import ModelFile
 from .onnx_graph import inputs_of, with_output
 from .onnx_session import TRIED_BYTES, TRIED_SECONDS, NamedModel, limited_memory, one_line, open_session, run_within

@@ -12,8 +12,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from visterm.features import deep_embedder, efficientnet, read_image
-from visterm.features.efficientnet import cached_model, efficientnet_lite0, read_deep_weights
+from visterm.features import deep_embedder, read_image
+from visterm.plugins.vectors import efficientnet
+from visterm.plugins.vectors.efficientnet import cached_model, efficientnet_lite0, read_deep_weights
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

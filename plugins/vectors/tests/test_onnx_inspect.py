@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from visterm.features import OnnxEmbedder
-from visterm.features.onnx_inspect import inspect_model, unlike_file_beside
-from visterm.features.onnx_pooling import channels_first, n_before_patches, patch_grid, pooled
 from visterm.features.presets import PRESETS
+from visterm.plugins.vectors.onnx_inspect import inspect_model, unlike_file_beside
+from visterm.plugins.vectors.onnx_pooling import channels_first, n_before_patches, patch_grid, pooled
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -10,10 +10,10 @@ from running import json_of, refused, visterm
 
 from experiments.studies.words import word_vectors, write_text_model
 from visterm.features import TextEmbedder
-from visterm.features.text_embedder import COMMON
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store import vectors
+from visterm.plugins.vectors.text_embedder import COMMON
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

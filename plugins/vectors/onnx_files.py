@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .images import StrPath, printable
+from visterm.features.images import StrPath, printable
+
 from .onnx_graph import parse
 
 MAX_NODES = 20_000  # of a graph: ONNX Runtime takes a minute or two to open a chain of so many, and four times as

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.stages.vector_kinds import _ImageVectors
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.records import fingerprint
-
-from .vector_kinds import _ImageVectors
 
 if TYPE_CHECKING:
     from visterm.features import OnnxEmbedder
@@ -36,7 +35,7 @@ def model_settings(config: OnnxConfig) -> Settings:
 
 def model_sha256(model: str) -> str | None:
     """Return the SHA-256 of a model; None if the file is not there."""
-    from visterm.features.onnx_files import read_model
+    from .onnx_files import read_model
 
     try:
         return read_model(model).sha256() if os.path.exists(model) else None
@@ -68,7 +67,8 @@ class _ModelVectors(_ImageVectors):
 
     def _make_extractor(self, record: Record, root: Path, console: Console) -> None:
         from visterm.features import silence_decoders
-        from visterm.features.onnx_inspect import unlike_file_beside
+
+        from .onnx_inspect import unlike_file_beside
 
         silence_decoders()
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
@@ -102,7 +102,7 @@ class _DeepVectors(_ModelVectors):
         return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
 
     def inputs(self) -> Settings:
-        from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
+        from .efficientnet import PREPARATION, SHA256, VERSION
 
         preparation = PREPARATION | {"resize": self.config.features.deep.resize}
         return {"model": SHA256, "version": VERSION, "preparation": preparation}

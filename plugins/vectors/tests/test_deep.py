@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from running import json_of, refused, set_all, visterm
 
-from visterm.features import deep_embedder, efficientnet
+from visterm.features import deep_embedder
 from visterm.pipeline import Searcher
 from visterm.pipeline.search.explanation import explain_pair
+from visterm.plugins.vectors import efficientnet
 
 if find_spec("onnxruntime") is None or find_spec(efficientnet.PACKAGE) is None:
     pytest.skip("visterm[deep] is not installed", allow_module_level=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .presets import POOLS
+from visterm.features.presets import POOLS
 
 
 def pooled(rows: npt.NDArray[Any], pool: str | None, size: tuple[int, int], layer: str) -> npt.NDArray[Any]:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from visterm.extras import how_to_install
-
-from .maps import Affine, Logistic, Map, Scale, SideBySide, Squares, Unit
+from visterm.learners.maps import Affine, Logistic, Map, Scale, SideBySide, Squares, Unit
 
 # Of 2020 and 2021: what ONNX Runtime has read since then, also in browsers. No newer operation is needed.
 _OPSET, _IR_VERSION = 13, 8

@@ -14,10 +14,14 @@ from typing import Any, Self, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from .batches import check_images
-from .decoding import Picture, as_rgb, decode_picture
-from .depth import RULES, Rules
-from .images import MAX_PIXELS, StrPath, read_file
+from visterm.features.batches import check_images
+from visterm.features.decoding import Picture, as_rgb, decode_picture
+from visterm.features.depth import RULES, Rules
+from visterm.features.images import MAX_PIXELS, StrPath, read_file
+from visterm.features.parameters import Transformer, check_fitted
+from visterm.features.presets import POOLS, PRESETS, RESIZES, mean_and_scale
+from visterm.features.resizing import VERSION, resize, resize_as_before
+
 from .onnx_files import ModelFile, read_model
 from .onnx_graph import before_classifier, cells_of, inputs_of, suggest, with_output
 from .onnx_pooling import channels_first, n_before_patches, patch_grid, pooled
@@ -35,9 +39,6 @@ from .onnx_session import (
     run_within,
     sides_of,
 )
-from .parameters import Transformer, check_fitted
-from .presets import POOLS, PRESETS, RESIZES, mean_and_scale
-from .resizing import VERSION, resize, resize_as_before
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder

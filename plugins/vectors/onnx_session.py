@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from visterm.extras import how_to_install
+from visterm.features.images import StrPath, printable
+from visterm.features.parameters import effective_n_jobs
 
-from .images import StrPath, printable
 from .onnx_files import ModelFile, read_model
-from .parameters import effective_n_jobs
 
 _PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first available
 _FOLDER = "session.model_external_initializers_file_folder_path"  # where a model that is given as bytes has its weights

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.stages.extraction import Source
+from visterm.pipeline.stages.vector_kinds import VectorKind
 from visterm.pipeline.store.catalogue import Outcome
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import publish, write_text
@@ -20,9 +22,7 @@ from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.vectors import ALIKE
 
-from .extraction import Source
 from .network_vectors import model_settings, model_sha256
-from .vector_kinds import VectorKind
 
 if TYPE_CHECKING:
     from visterm.features import VectorTable
