@@ -25,7 +25,7 @@ COMMANDS = {
     "Search": {
         "search": "pipeline.cli.searching:search",
         "annotate": "pipeline.cli.searching:annotate",
-        "explain": "pipeline.cli.searching:explain",
+        "explain": "plugins.explanation.commands:explain",
         "serve": "service.commands:serve",
     },
     "Improve": {
@@ -64,7 +64,10 @@ ADDITIONS = {
     "vectors of kind onnx": "plugins.vectors.network_vectors:_ModelVectors",
     "vectors of kind table": "plugins.vectors.imported_vectors:_PrecomputedVectors",
 }
-SUBJECTS = ("plugins.judge.routes:JudgeSubject",)  # of the service's API, besides its own
+SUBJECTS = (
+    "plugins.explanation.routes:ExplanationSubject",
+    "plugins.judge.routes:JudgeSubject",
+)  # of the service's API, besides its own
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
     "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),

@@ -13,7 +13,7 @@ from running import json_of, refused, set_all, visterm
 
 from visterm.features import deep_embedder
 from visterm.pipeline import Searcher
-from visterm.pipeline.search.explanation import explain_pair
+from visterm.plugins.explanation.explanation import explain_pair
 from visterm.plugins.vectors import efficientnet
 
 if find_spec("onnxruntime") is None or find_spec(efficientnet.PACKAGE) is None:

@@ -8,8 +8,8 @@ from running import set_all, visterm
 
 from visterm.pipeline import Searcher, find_duplicates
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.search.explanation import explain_pair
 from visterm.pipeline.store import vectors
+from visterm.plugins.explanation.explanation import explain_pair
 from visterm.plugins.judge.tasks import draw_tasks
 from visterm.plugins.vectors import efficientnet
 from visterm.retrieval import StoredVectors

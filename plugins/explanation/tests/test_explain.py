@@ -115,7 +115,7 @@ def test_pieces_of_a_large_matrix_make_the_same_sums(images, monkeypatch):
     learner = OASIS(**SMALL).fit(*images)
     query, result = make_parts(25, 1, per_part=3), make_parts(18, 2, per_part=3)
     whole = explain(learner, query, result, n_pairs=9)
-    monkeypatch.setattr(sys.modules["visterm.retrieval.contributions"], "_AT_ONCE", 100)
+    monkeypatch.setattr(sys.modules["visterm.plugins.explanation.contributions"], "_AT_ONCE", 100)
     pieces = explain(learner, query, result, n_pairs=9)
     np.testing.assert_allclose(pieces.result, whole.result, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(pieces.query, whole.query, rtol=1e-5, atol=1e-7)

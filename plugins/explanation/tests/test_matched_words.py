@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from visterm.pipeline.search.matched_words import words_in_common
+from visterm.plugins.explanation.matched_words import words_in_common
 
 FLAT = np.full((64, 64, 3), 0, np.uint8)
 

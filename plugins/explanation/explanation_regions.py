@@ -7,12 +7,10 @@ are spread by their areas. The cells of a photo sum to its vector, as its blocks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
-
-from .answers import ImageRow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,22 +36,6 @@ class RegionAnswer(TypedDict):
     cells: Annotated[list[int], Field(description="Indexes of cells of the image")]
     place: Annotated[str, Field(description='In words, such as "upper left"')]
     outline: Annotated[list[list[float]], Field(description="Its lines, as x1, y1, x2 and y2, in pixels")]
-
-
-class SharedPhoto(ImageRow):
-    """A photo that a query and a result are both near to."""
-
-    contribution: Annotated[float, Field(description="What it adds to the score by which results are ranked")]
-    thumbnail: NotRequired[str]  # its address, where a service answers
-
-
-class SharedNeighbours(TypedDict):
-    """Why a result ranks where it does: `alone` and the photos' contributions sum to `score`."""
-
-    score: Annotated[float, Field(description="By which results are ranked")]
-    alone: Annotated[float, Field(description="What the two add by themselves")]
-    sentence: Annotated[str, Field(description="Which photos both are like")]
-    photos: Annotated[list[SharedPhoto], Field(description="Photos that both are like, the largest contribution first")]
 
 
 def cells_of_map(boxes: np.ndarray) -> Cells:

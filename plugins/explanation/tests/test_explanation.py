@@ -15,12 +15,12 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.search.explanation import explain_pair, explain_with_pixels
-from visterm.pipeline.search.explanation_picture import draw_explanation, heat_map
-from visterm.pipeline.search.explanation_regions import cells_of_map, describe_regions, say_where
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
+from visterm.plugins.explanation.explanation import explain_pair, explain_with_pixels
+from visterm.plugins.explanation.explanation_picture import draw_explanation, heat_map
+from visterm.plugins.explanation.explanation_regions import cells_of_map, describe_regions, say_where
 
 LEARNERS = ("oasis", "lego", "wsabie", "musl", "knn")
 SETTINGS = [

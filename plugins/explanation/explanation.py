@@ -11,27 +11,25 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
+from visterm.pipeline.search.queries import contents_of
 from visterm.pipeline.store.segments import as_stored
 from visterm.pipeline.store.vectors import ALIKE
 
 from .explanation_regions import (
     RegionAnswer,
-    SharedNeighbours,
     cells_of_grid,
     cells_of_map,
     describe_regions,
     say_where,
 )
 from .matched_words import words_in_common
-from .neighbours import explain_neighbours
-from .queries import contents_of
+from .shared_neighbours import SharedNeighbours, explain_neighbours
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from visterm.pipeline.search.searcher import Searcher
     from visterm.retrieval import Pair
-
-    from .searcher import Searcher
 
 
 PAIRS = 30  # listed by default
