@@ -73,7 +73,7 @@ STORES = {
     "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),
     "ratings": ("plugins.judge.judgements:Judgements", "judgements"),
     "label edits": ("pipeline.store.label_edits:LabelEdits", "label_edits"),
-    "pictures said to be different": ("pipeline.store.not_same:DifferentPictures", "different"),
+    "pictures said to be different": ("teaching.different:DifferentPictures", "different"),
 }
 
 

@@ -26,11 +26,11 @@ from visterm.extras import how_to_install
 from visterm.features.same_picture import DIFFERENCE
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.workers import work_for_service
 
+from .different import DifferentPictures
 from .duplicates import (
     ALIGNED_CORRELATION,
     EVENED_TOLERANCE,

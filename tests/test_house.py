@@ -60,7 +60,7 @@ def aliased(files):
 
 def many_parameters(files):
     """List the functions with too many parameters; constructors of estimators may have as many as they need."""
-    estimators = ("visterm.features.", "visterm.learners.", "visterm.plugins.vectors.")
+    estimators = ("visterm.features.", "visterm.learners.", "visterm.plugins.forest.", "visterm.plugins.vectors.")
     long = []
     for module, node in functions(files):
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]

@@ -432,7 +432,7 @@ def _label_edits(run: Any) -> Any:
 
 
 def _different(run: Any) -> Any:
-    from visterm.pipeline.store.not_same import DifferentPictures
+    from visterm.teaching.different import DifferentPictures
 
     steps = DifferentPictures(run.different).standing().values()
     return [[row.step, row.part, row.image, row.path] for rows in steps for row in rows]

@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .base import SimilarityLearner
-from .blend import effective
-from .checks import check_integer
-from .oasis import OASIS
+from visterm.learners.base import SimilarityLearner
+from visterm.learners.blend import effective
+from visterm.learners.checks import check_integer
+from visterm.learners.oasis import OASIS
 
 _QUERY_ROWS = 1024  # images whose similarities to all others are held at a time
 

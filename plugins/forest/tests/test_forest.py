@@ -9,8 +9,8 @@ from sklearn.exceptions import NotFittedError
 
 from visterm.features import ForestCodebook, block_grid, level_shapes, pyramid
 from visterm.features.blocks import pad_to_block
-from visterm.features.forest import N_FILTERS, _preorder
-from visterm.features.haar import BRIGHTEST, CELLS, LAYOUTS, N_CHANNELS, _gradients, box_sum, haar_filters
+from visterm.plugins.forest.forest import N_FILTERS, _preorder
+from visterm.plugins.forest.haar import BRIGHTEST, CELLS, LAYOUTS, N_CHANNELS, _gradients, box_sum, haar_filters
 
 SMALL = {"n_visterms": 120, "n_trees": 4, "min_samples_leaf": 2, "random_state": 0}
 

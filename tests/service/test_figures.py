@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.figures import different, read_figures
+from visterm.service.figures import different, read_figures
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from visterm.compiled import njit
-
-from .descriptors import _nearest_pixels
-from .parameters import check_random_state
+from visterm.features.descriptors import _nearest_pixels
+from visterm.features.parameters import check_random_state
 
 CELLS = 16  # along a side of a block
 N_COLORS = 3  # channels 0 ... 2: L, u, v

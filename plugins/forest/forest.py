@@ -19,14 +19,13 @@ from typing import Any, Self
 
 import cv2
 import numpy as np
-import scipy.sparse as sp
 
 from visterm.compiled import njit
+from visterm.features.blocks import check_grid, pad_to_block, pyramid
+from visterm.features.decoding import as_rgb
+from visterm.features.parameters import Parameters, check_fitted, check_labels, check_random_state
 
-from .blocks import check_grid, pad_to_block, pyramid
-from .decoding import as_rgb
 from .haar import CELLS, N_CHANNELS, N_COLORS, haar_filters, respond, response, sum_cells
-from .parameters import Parameters, check_fitted, check_random_state
 
 N_FILTERS = 500  # drawn for colours, and as many for gradients; the nodes choose among them
 
@@ -395,17 +394,3 @@ class ForestCodebook(Parameters):
             above = parents[at]
             blocks, at = blocks[above >= 0], above[above >= 0]
         return tuple(np.concatenate(part) for part in zip(*steps, strict=True))
-
-
-def check_labels(y: Any, n_images: int) -> np.ndarray:
-    """Return one label per image as an array, (n_images,), or raise ``ValueError``."""
-    if y is None:
-        raise ValueError("the forest codebook learns from labels: give one for each training image, fit(images, y)")
-    if sp.issparse(y):
-        raise ValueError("the forest codebook learns from one label an image; with several, use the k-means codebook")
-    from sklearn.utils.validation import column_or_1d
-
-    y = column_or_1d(y)
-    if len(y) != n_images:
-        raise ValueError(f"{len(y)} labels do not fit {n_images} images: the forest codebook needs one for each")
-    return y

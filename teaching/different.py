@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .append_only import AppendOnlyStore, append_row, insert_row
-from .images import Image
+from visterm.pipeline.store.append_only import AppendOnlyStore, append_row, insert_row
+from visterm.pipeline.store.images import Image
 
 Parts = dict[int, int]  # by step, the part of it that an image belongs to
 
