@@ -16,7 +16,7 @@ from .errors import UserError
 # By the groups of the help and by name: functions or Typer applications, imported when they are called.
 COMMANDS = {
     "Start": {
-        "demo": "pipeline.cli.learning:demo",
+        "demo": "plugins.demo.commands:demo",
         "try": "plugins.choosing.commands:try_",
         "features": "pipeline.cli.collection:features",
         "train": "pipeline.cli.learning:train",
@@ -43,7 +43,7 @@ COMMANDS = {
         "info": "pipeline.cli.collection:info",
     },
     "Rarely": {
-        "repair": "pipeline.cli.collection:repair",
+        "repair": "plugins.repair.commands:repair",
         "compact": "pipeline.cli.collection:compact",
         "index": "pipeline.cli.searching:index",
         "model": "plugins.vectors.commands:commands",
@@ -54,6 +54,7 @@ ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",
     "Milvus": "plugins.milvus.milvus_index",
     "keywords": "plugins.keywords.reading:read_keywords",
+    "repair": "plugins.repair.repair",
     "retraining": "teaching.retrain",
     "a text model": "plugins.vectors.text_model:keep_text_model",
     "sidecars": "plugins.keywords.writing:write_sidecars",

@@ -13,8 +13,8 @@ from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.marks import RelevanceMarks
-from visterm.pipeline.store.restore import restore_catalogue
 from visterm.pipeline.store.run import Run
+from visterm.plugins.repair.restore import restore_catalogue
 
 IDENTITY = "path, id, sha256, labels, split, status"
 

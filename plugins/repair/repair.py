@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypedDict
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.plugins import STORES, find
+from visterm.pipeline.stages.features import FeaturesSummary, features
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.marks import RelevanceMarks
 from visterm.pipeline.store.records import damage, read_metrics, repair_hint
-from visterm.pipeline.store.restore import damage_of, restore_catalogue
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
 
-from .features import FeaturesSummary, features
+from .restore import damage_of, restore_catalogue
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config

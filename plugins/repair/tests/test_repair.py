@@ -7,8 +7,8 @@ import shutil
 import pytest
 from running import CLASSES, SMALL, catalogue_rows, json_of, refused, visterm
 
-from visterm.pipeline.stages import repair
 from visterm.pipeline.store.files import write_record
+from visterm.plugins.repair import repair
 
 
 @pytest.fixture(scope="module")

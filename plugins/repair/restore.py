@@ -16,13 +16,12 @@ from typing import Any
 
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError, is_disk_full
-
-from .catalogue import Collection
-from .database import CATALOGUE, CHECKSUM, COPY, change_counter
-from .files import discard, sync
-from .pictures import make_tables
-from .run import Run
-from .segments import is_whole, read_images, read_segment_record
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.database import CATALOGUE, CHECKSUM, COPY, change_counter
+from visterm.pipeline.store.files import discard, sync
+from visterm.pipeline.store.pictures import make_tables
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import is_whole, read_images, read_segment_record
 
 _BY_HAND = "labels given and removals made by hand"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-from visterm.pipeline.stages import demo_images
-from visterm.pipeline.stages.demo_images import CROPS, tile_box, tile_of_split, write_demo_images
+from visterm.plugins.demo import demo_images
+from visterm.plugins.demo.demo_images import CROPS, tile_box, tile_of_split, write_demo_images
 
 
 def test_twelve_classes_in_each_split_and_the_same_seed_the_same_bytes(tmp_path, monkeypatch):
