@@ -19,11 +19,12 @@ import numpy as np
 
 from visterm.features import ImageError, read_picture
 from visterm.features.decoding import Picture
-from visterm.features.same_picture import WORKING_SIDE, same_picture
 from visterm.learners import Cosine
 from visterm.pipeline.console import count
 from visterm.pipeline.store.images import Image
 from visterm.retrieval import Evaluation, ExactIndex
+
+from .same_picture import WORKING_SIDE, same_picture
 
 MOST_QUERIES = 1_000  # that are compared, as images must be read: 4 seconds of small photos, a minute of 12 megapixels
 _NEAREST = 3  # training images by cosine

@@ -11,10 +11,9 @@ import numpy as np
 
 from visterm.learners.blend import effective
 from visterm.pipeline.console import csv_text
+from visterm.pipeline.evaluation.held_out import ranking_index
+from visterm.pipeline.evaluation.measure import EvalTask
 from visterm.retrieval import ExactIndex
-
-from .held_out import ranking_index
-from .measure import EvalTask
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config

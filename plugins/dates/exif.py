@@ -6,8 +6,8 @@ from typing import Any
 
 from PIL import ExifTags, Image
 
-from .decoding import StrPath, exif_of, jpeg_segments
-from .images import read_file
+from visterm.features.decoding import StrPath, exif_of, jpeg_segments
+from visterm.features.images import read_file
 
 HEAD_BYTES = 1 << 18  # of a JPEG or PNG: EXIF is to come before the pixels
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"

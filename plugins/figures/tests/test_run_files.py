@@ -7,7 +7,7 @@ import pytest
 from machines import outside
 from running import copy_run, json_of, visterm
 
-from visterm.pipeline.evaluation.run_files import falling
+from visterm.plugins.figures.run_files import falling
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from visterm.learners.validation import mean_average_precision
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.stages import open_world
 from visterm.pipeline.stages.evaluate import evaluation_record
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.run import Run
+from visterm.plugins.figures import open_world
 
 CLASSES = ("apple", "fig", "pear", "plum", "quince")
 WORLDS = ["seen", "unseen", "both"]

@@ -18,7 +18,8 @@ _AT_ONCE = 5_000  # images per transaction
 def read_dates(collection: Collection, root: Path, console: Console, among: Container[str] | None = None) -> None:
     """Read and enter what EXIF says of the images, or of some paths, where that is not known yet."""
     from visterm.features import ImageError
-    from visterm.features.exif import exif_fields
+
+    from .exif import exif_fields
 
     def fields_of(path: str) -> dict[str, str]:
         try:

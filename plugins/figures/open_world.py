@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.report.text import WORLDS
+from visterm.pipeline.stages.fitting import LearnerRefused, held_out_rows, labels_for, new_learner, vectors_for
+from visterm.pipeline.stages.train import train_record, world_settings
 from visterm.pipeline.store.as_new import measure_as_new
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, load_trained
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.supervision import TrainingData
-
-from .fitting import LearnerRefused, held_out_rows, labels_for, new_learner, vectors_for
-from .train import train_record, world_settings
 
 if TYPE_CHECKING:
     from visterm.retrieval import Evaluation

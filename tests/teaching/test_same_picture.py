@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import skimage.data
 
-from visterm.features.same_picture import same_picture
+from visterm.teaching.same_picture import same_picture
 
 CROP = np.array([[0.9, 0, 0.05], [0, 0.9, 0.05]])  # where places of a crop lie in its picture
 

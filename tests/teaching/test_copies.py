@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from running import CLASSES, visterm
 
-from visterm.pipeline.evaluation import copies
-from visterm.pipeline.evaluation.copies import find_copies
 from visterm.pipeline.store.images import Image
+from visterm.teaching import copies
+from visterm.teaching.copies import find_copies
 
 
 def pictures(n, seed=0):

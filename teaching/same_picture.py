@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from .resizing import resize
+from visterm.features.resizing import resize
 
 WORKING_SIDE = 400  # pixels of the longer side at which pictures are compared
 CORRELATION = 0.9  # smallest one of two copies
