@@ -57,6 +57,8 @@ ADDITIONS = {
     "dates": "plugins.dates.dates:read_dates",
     "is-a tables": "plugins.figures.is_a",
     "keywords": "plugins.keywords.reading:read_keywords",
+    "marks": "teaching.marks:triplets_of_marks",
+    "pages of results": "plugins.page.results_page:write_results_page",
     "repair": "plugins.repair.repair",
     "retraining": "teaching.retrain",
     "a text model": "plugins.vectors.text_model:keep_text_model",
@@ -76,7 +78,7 @@ SUBJECTS = (
 )  # of the service's API, besides its own
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
-    "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),
+    "relevance marks": ("teaching.marks:RelevanceMarks", "marks"),
     "ratings": ("plugins.judge.judgements:Judgements", "judgements"),
     "label edits": ("pipeline.store.label_edits:LabelEdits", "label_edits"),
     "pictures said to be different": ("teaching.different:DifferentPictures", "different"),

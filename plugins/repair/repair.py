@@ -13,10 +13,10 @@ from visterm.pipeline.plugins import STORES, find
 from visterm.pipeline.stages.features import FeaturesSummary, features
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.marks import RelevanceMarks
 from visterm.pipeline.store.records import damage, read_metrics, repair_hint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
+from visterm.teaching.marks import RelevanceMarks
 
 from .restore import damage_of, restore_catalogue
 

@@ -15,9 +15,9 @@ import pytest
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.images import Image
-from visterm.pipeline.store.marks import RelevanceMarks
 from visterm.pipeline.store.run import Run
 from visterm.teaching.feedback import FeedbackTrainer
+from visterm.teaching.marks import RelevanceMarks
 
 QUERY, OTHER = hashlib.sha256(b"query").hexdigest(), hashlib.sha256(b"other").hexdigest()
 
@@ -115,7 +115,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from visterm.pipeline.store.images import Image
-from visterm.pipeline.store.marks import RelevanceMarks
+from visterm.teaching.marks import RelevanceMarks
 marks = RelevanceMarks(Path(sys.argv[1]))
 for i in range(15):
     marks.add(sys.argv[2], Image(i, "a.jpg", f"{i:064x}", {}, None, 0, 0), 1, learner="oasis")

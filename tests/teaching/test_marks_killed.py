@@ -12,9 +12,9 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
-from visterm.pipeline.store.marks import RelevanceMarks
 from visterm.pipeline.store.run import Run
 from visterm.teaching.feedback import FeedbackTrainer
+from visterm.teaching.marks import RelevanceMarks
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ MARKER = """
 import sys
 from pathlib import Path
 from visterm.pipeline.store.images import Image
-from visterm.pipeline.store.marks import RelevanceMarks
+from visterm.teaching.marks import RelevanceMarks
 marks = RelevanceMarks(Path(sys.argv[1]))
 number = int(sys.argv[2])
 while True:

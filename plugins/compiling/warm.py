@@ -1,4 +1,6 @@
-"""Compile the kernels, so that the first command after `make install` does not wait: python -m visterm.pipeline.warm.
+"""Compile the kernels, so that the first command after `make install` does not wait.
+
+It is run by: python -m visterm.plugins.compiling.warm
 
 Numba keeps what it has compiled beside the sources, or in NUMBA_CACHE_DIR. It compiles a kernel again when the file of
 the kernel has changed, but not when a file has whose kernels it calls: `delete_stale_kernels` looks at those.

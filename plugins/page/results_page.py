@@ -16,8 +16,7 @@ from visterm.pipeline.store.files import write_bytes
 
 if TYPE_CHECKING:
     from visterm.pipeline.report.page import InlineThumbnails
-
-    from .searcher import Searcher
+    from visterm.pipeline.search.searcher import Searcher
 
 
 PICTURES = 900  # on one page: some 4 MB

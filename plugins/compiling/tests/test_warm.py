@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from visterm.learners import LEARNERS
-from visterm.pipeline import warm
+from visterm.plugins.compiling import warm
 
 
 @pytest.mark.parametrize("kind", warm.KINDS)

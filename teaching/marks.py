@@ -12,12 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.append_only import AppendOnlyStore, append_row, insert_row
 from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.supervision import TrainingData, numbered
+from visterm.pipeline.store.vectors import extractor_content
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+    from visterm.pipeline.config.models import Config
+    from visterm.pipeline.store.catalogue import Collection
 
 
 class Mark(NamedTuple):
@@ -201,3 +208,38 @@ def _has_marks(version: Path) -> bool:
 def _check_key(query: str) -> None:
     if not isinstance(query, str) or not re.fullmatch(r"[0-9a-f]{64}", query):
         raise UserError("a query is named by the SHA-256 of its image: 64 hexadecimal digits")
+
+
+def triplets_of_marks(run: Run, config: Config, collection: Collection) -> TrainingData | None:
+    """Triplets of relevance marks, in a random order; None where no query has marks of both kinds."""
+    import numpy as np
+
+    by_content = {image.sha256: image for image in reversed(collection.images())}
+    every, extractor = RelevanceMarks(run.marks), extractor_content(run)
+    rows: list[list[Image | str]] = []
+    uploads: dict[str, Any] = {}
+    numbers: list[int] = []
+    n_left_out = 0
+    for key, marks in every.standing().items():
+        here = [mark for mark in marks if mark.sha256 in by_content and mark.sha256 != key]
+        relevant = [by_content[mark.sha256] for mark in here if mark.mark > 0]
+        others = [by_content[mark.sha256] for mark in here if mark.mark < 0]
+        query: Image | str = by_content.get(key, key)
+        vector = None if key in by_content else every.vector(key, extractor)
+        if not relevant or not others or (vector is None and query == key):
+            n_left_out += len(marks)
+            continue
+        if vector is not None:
+            uploads[key] = vector
+        numbers += [mark.number for mark in here]
+        n_left_out += len(marks) - len(here)
+        rows += [[query, one, irrelevant] for one in relevant for irrelevant in others]
+    if not rows:
+        return None
+    warnings = []
+    if n_left_out:
+        why = "their query or image is gone, or the query has marks of one kind only"
+        warnings.append(f"{count(n_left_out, 'mark')} skipped: {why}")
+    order = np.random.default_rng([config.seed, 7]).permutation(len(rows))
+    training = numbered([rows[i] for i in order], uploads, warnings, count(len(numbers), "relevance mark"))
+    return training._replace(marks=tuple(sorted(numbers)))
