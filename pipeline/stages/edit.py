@@ -235,9 +235,5 @@ def compact(run: Run, console: Console) -> Compacted:
 @contextlib.contextmanager
 def _editing(run: Run) -> Iterator[Collection]:
     """Lock a run and open its collection; turn a full disk and similar errors into one line."""
-    with (
-        system_errors_explained(run.folder),
-        run.locked(),
-        Collection(run.collection) as collection,
-    ):
+    with system_errors_explained(run.folder), run.locked(), Collection(run.collection) as collection:
         yield collection

@@ -13,8 +13,7 @@ from visterm.pipeline.cli.options import JsonOption, make_console, run_named
 
 @command
 def demo(
-    run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "demo",
-    as_json: JsonOption = False,
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "demo", as_json: JsonOption = False
 ) -> None:
     """Run the whole pipeline on bundled photos.
 

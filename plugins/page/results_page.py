@@ -99,7 +99,7 @@ def _render(
     from visterm.pipeline.report.page import template
 
     names = [answer["query"] for answer in answers]
-    html = template("results_page.html.jinja").render(
+    html = template("results_page.html.jinja", __package__).render(
         title=f"Nearest to {names[0] if len(names) == 1 else count(len(names), 'query')}",
         run=searcher.run.name,
         learner=learner,
