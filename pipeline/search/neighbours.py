@@ -59,7 +59,7 @@ def graph_of(name: str, index: ExactIndex, inputs: Any, *, gallery: Gallery, con
         with console.phase(f"finding the neighbours of {count(len(ids), 'photo')} for {name}"):
             made = find(index, gallery.X)
     try:
-        with gallery.run.locked(), publish(folder, record) as target:
+        with gallery.run.saving("neighbours"), publish(folder, record) as target:
             _write(target / _FILE, made, ids)
     except (UserError, OSError) as error:
         if len(ids) >= _SILENT:
