@@ -28,7 +28,7 @@ from .depth import LONGEST, RULES, Rules
 from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .images import MAX_PIXELS, read_file
-from .parameters import Transformer, check_fitted, check_labels, check_random_state
+from .parameters import Transformer, check_fitted, check_random_state
 from .visterms import VistermWeighting, co_occurrence_order, count_visterms
 from .weights import TERM_FREQUENCIES
 
@@ -352,7 +352,6 @@ class VistermExtractor(Transformer):
         self.__dict__.pop("held_out_counts_", None)
         seeds = _seeds(self.random_state)
         if self.codebook == "forest":
-            y = check_labels(y, len(images))
             counts, failures = self._fit_forest(images, y, seeds, callback, distribute)
         else:
             counts, failures = self._fit_kmeans(images, seeds, callback, distribute, held_out)
@@ -487,13 +486,14 @@ class VistermExtractor(Transformer):
     def _fit_forest(
         self,
         images: Sequence[Any],
-        y: np.ndarray,
+        y: Any,
         seeds: Sequence[int],
         callback: Progress | None,
         distribute: Distribute | None,
     ) -> tuple[sp.csr_matrix, list[Failure]]:
         """Grow the trees; return the counts of the images and the unreadable ones."""
         forest = self._forest().set_params(n_jobs=self.n_jobs)
+        y = forest.check_labels(y, len(images))
         forest.check()
         chosen = self._choose(len(images), forest.max_blocks, seeds[0])
         tick = _ticker(callback, len(chosen) + len(images))

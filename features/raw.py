@@ -18,9 +18,8 @@ RAW_EXTENSIONS = frozenset(  # lower case
     (".dng", ".nef", ".nrw", ".arw", ".sr2", ".cr2", ".cr3", ".raf", ".orf", ".rw2", ".pef", ".srw", ".3fr", ".iiq")
     + (".erf", ".kdc", ".mef", ".mos", ".rwl", ".x3f")
 )
-MIN_PREVIEW = (
-    500  # pixels of the longer side; of a smaller one the sensor's pixels are taken, unless it is half as large
-)
+# Pixels of the longer side; of a smaller one the sensor's pixels are taken, unless it is half as large.
+MIN_PREVIEW = 500
 _SIGNATURE = re.compile(
     rb"II\*\0.{4}(CR|IIII)|MM\0\*.{4}MMMM|IIU\0|IIR[OS]|MMOR|FUJIFILMCCD-RAW|....ftypcrx|FOVb|\0MRM|II.{4}HEAPCCDR",
     re.DOTALL,

@@ -72,10 +72,8 @@ ADDITIONS = {
     "vectors of kind onnx": "plugins.vectors.network_vectors:_ModelVectors",
     "vectors of kind table": "plugins.vectors.imported_vectors:_PrecomputedVectors",
 }
-SUBJECTS = (
-    "plugins.explanation.routes:ExplanationSubject",
-    "plugins.judge.routes:JudgeSubject",
-)  # of the service's API, besides its own
+# Of the service's API, besides its own.
+SUBJECTS = ("plugins.explanation.routes:ExplanationSubject", "plugins.judge.routes:JudgeSubject")
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
     "relevance marks": ("teaching.marks:RelevanceMarks", "marks"),

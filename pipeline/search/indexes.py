@@ -102,11 +102,7 @@ def _graph_index(
     inputs = {"extractor": gallery.content, **({} if of_vectors else inputs)}
     record = make_record("index", {"graph": graph.FORMAT}, inputs)
     arguments = exact.learner, gallery.X, labels
-    options: dict[str, Any] = {
-        "ids": gallery.images.ids,
-        "n_candidates": config.index.n_candidates,
-        "n_jobs": n_jobs,
-    }
+    options: dict[str, Any] = {"ids": gallery.images.ids, "n_candidates": config.index.n_candidates, "n_jobs": n_jobs}
     index = None
     try:
         graph.faiss()

@@ -20,10 +20,11 @@ from typing import Any, Self
 import cv2
 import numpy as np
 
+from visterm import sparse
 from visterm.compiled import njit
 from visterm.features.blocks import check_grid, pad_to_block, pyramid
 from visterm.features.decoding import as_rgb
-from visterm.features.parameters import Parameters, check_fitted, check_labels, check_random_state
+from visterm.features.parameters import Parameters, check_fitted, check_random_state
 
 from .haar import CELLS, N_CHANNELS, N_COLORS, haar_filters, respond, response, sum_cells
 
@@ -195,12 +196,28 @@ class ForestCodebook(Parameters):
             any blocks.
         """
         self.check()
-        y = check_labels(y, len(images))
+        y = self.check_labels(y, len(images))
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=2)
         self.draw_filters(seeds[0])
         quota = max(self.max_blocks // len(images), 1)
         rows = [self.sample(image, quota, (seeds[0], i)) for i, image in enumerate(images)]
         return self.grow(np.concatenate(rows), np.repeat(y, [len(part) for part in rows]), seeds[1])
+
+    @staticmethod
+    def check_labels(y: Any, n_images: int) -> np.ndarray:
+        """Return one label per image as an array, (n_images,), or raise ``ValueError``."""
+        if y is None:
+            raise ValueError("the forest codebook learns from labels: give one for each training image, fit(images, y)")
+        if sparse.issparse(y):
+            raise ValueError(
+                "the forest codebook learns from one label an image; with several, use the k-means codebook"
+            )
+        from sklearn.utils.validation import column_or_1d
+
+        y = column_or_1d(y)
+        if len(y) != n_images:
+            raise ValueError(f"{len(y)} labels do not fit {n_images} images: the forest codebook needs one for each")
+        return y
 
     def check(self) -> None:
         """Raise ``ValueError`` if a setting is out of range."""
