@@ -368,6 +368,25 @@ def test_transparent_palette_and_colour_key():
     assert decode_image(key, "x").tolist() == expected
 
 
+@pytest.mark.parametrize(("bits", "kind"), [(1, 0), (2, 0), (4, 0), (8, 0), (16, 0), (8, 2), (16, 2)])
+def test_a_transparent_level_of_any_depth(bits, kind):
+    """Pillow compares it with levels of 8 bits, and OpenCV reads greys without it."""
+    channels, top = kind + 1, 2**bits - 1
+    key = 0x5A00 if bits == 16 else top // 2
+    levels = [[0] * channels, [key] * channels, [top] * channels]
+    row = "".join(f"{level:0{bits}b}" for level in np.ravel(levels).tolist())
+    row = bytes(int(row[i : i + 8].ljust(8, "0"), 2) for i in range(0, len(row), 8))
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", 3, 1, bits, kind, 0, 0, 0),
+        b"tRNS": struct.pack(">H", key) * channels,
+        b"IDAT": zlib.compress(b"\0" + row),
+        b"IEND": b"",
+    }
+    parts = [struct.pack(">I", len(c)) + n + c + struct.pack(">I", zlib.crc32(n + c)) for n, c in chunks.items()]
+    pixels = decode_image(b"\x89PNG\r\n\x1a\n" + b"".join(parts), "x")
+    assert pixels.tolist() == [[[level] * 3 for level in ((0, 0, 255) if bits == 1 else (0, 255, 255))]]
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_scaling_down_turns_an_image_as_ever_and_tells_its_original_size(kind, orientation):
