@@ -24,7 +24,7 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 from .fields import parse_date
 from .image_names import ImageNames
 from .label_edits import unquoted
-from .notes import Notes
+from .notes import Notes, has_entity
 from .splits import SPLIT_FIELD, split_named
 from .tables import read_rows, readable
 
@@ -156,6 +156,7 @@ def read_columns(columns: Mapping[str, Sequence[Any]], paths: Sequence[str], not
     for row, path in enumerate(paths):
         values = {name: column[row] for name, column in columns.items()}
         content.enter(path, _Entry(f"row {row} (from 0)", path, [], values))
+    notes.garbled("value", {text for values in content.fields.values() for text in values.values()})
     return content.fields
 
 
@@ -234,7 +235,8 @@ class _Content:
             elif entry.is_cell and (listed := _listed_in(text)) is not None:
                 parts, how = listed, "written as a list"
             else:
-                parts, how = _JOINED.split(text) if entry.is_cell else [text], "joined by | or ;"
+                is_joined = entry.is_cell and not has_entity(text)  # K&auml;fer
+                parts, how = _JOINED.split(text) if is_joined else [text], "joined by | or ;"
             if parts != [text]:
                 keep = "taken apart; --set collection.label_separator=none keeps such labels whole"
                 self._notes.add("label", how, text, keep)
@@ -260,6 +262,7 @@ class _Content:
             for name in (name for name in named if _key(name) in _SPLITS):
                 what = "that names neither train, test nor validation"
                 self._notes.add("column", what, f"{name} ({named[name]})", "a field; the split is drawn")
+        self._notes.garbled("value", {text for values in self.fields.values() for text in values.values()})
         if table.column is None:
             return Manifest(None, self.fields, None, example)
         self._note_doubtful(table.column, {label for labels in self.labels.values() for label in labels})

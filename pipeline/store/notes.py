@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,6 +17,9 @@ _MAY_BE_NONE = (
     *("none", "na", "-", "?", "unknown", "unlabeled", "unlabelled", "undefined", "todo", "tbd", "unsorted"),
     *("unclassified", "new folder", "untitled folder", "misc", "various"),
 )
+# Encodings that a tool may have read UTF-8 in; Latin letters begin with a sign of the latter three that no word has.
+_MISREAD = {"cp1252": None, "latin-1": None, "cp1251": None, "mac_roman": "ſ", "cp437": "ſ", "cp850": "ſ"}
+_ESCAPED = re.compile(r"&#?\w+;|%[\da-fA-F]{2}|\\u[\da-fA-F]{4}")
 _UNSEEN, _AS_SPACE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]"), re.compile(r"[\s_-]+")
 _SKIPS_BAD = "--set collection.skip_bad_rows=true skips such rows"
 
@@ -53,8 +58,15 @@ class Notes:
         if pairs := [several for several in alike.values() if len(several) > 1]:
             what = "in different capitals, spaces or hyphens"
             self.add("label", what, " and ".join(map(one_line, pairs[0])), "different labels", n=len(pairs))
+        self.garbled("label", itertools.chain.from_iterable(alike.values()))
         if nothing := [alike[word][0] for word in _MAY_BE_NONE if word in alike]:
             self.add("label", "that may say that there is none", nothing[0], f"kept{hint}", n=len(nothing))
+
+    def garbled(self, noun: str, texts: Iterable[str]) -> None:
+        """Count texts that an earlier tool has read in another encoding than they were written in, or has escaped."""
+        if meant := [(text, as_meant) for text in texts if (as_meant := _as_meant(text)) is not None]:
+            what, (text, as_meant) = "that an earlier tool probably garbled", meant[0]
+            self.add(noun, what, f"{one_line(text)} ({one_line(as_meant)}?)", "kept as written", n=len(meant))
 
     def lines(self) -> list[str]:
         """Return a line per kind, in the order of their first examples."""
@@ -64,3 +76,34 @@ class Notes:
             + (f"; {outcome}" if outcome else "")
             for (noun, what, outcome), (n, example) in self._counts.items()
         ]
+
+
+def has_entity(text: str) -> bool:
+    """Whether a text has characters as HTML escapes them."""
+    if "&" not in text or ";" not in text:
+        return False
+    from html import unescape
+
+    return unescape(text) != text
+
+
+def _as_meant(text: str) -> str | None:
+    """Return what a text says whose UTF-8 was read in another encoding, or which was escaped; None for others."""
+    if "\ufffd" in text:
+        return "lost characters"
+    if text.isascii():
+        if "://" in text or not _ESCAPED.search(text):
+            return None
+        from html import unescape
+        from urllib.parse import unquote
+
+        meant = re.sub(r"\\u([\da-fA-F]{4})", lambda match: chr(int(match[1], 16)), unescape(text))
+        with contextlib.suppress(UnicodeDecodeError):
+            meant = unquote(meant, errors="strict")
+        return meant if meant != text else None
+    for encoding, last in _MISREAD.items():
+        with contextlib.suppress(UnicodeError):
+            meant = text.encode(encoding).decode()
+            if last is None or max(meant) <= last:
+                return meant
+    return None

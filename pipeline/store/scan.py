@@ -180,6 +180,7 @@ class ScannedCatalogue(Database):
         unless the configuration names others, and ``fields`` its further columns.
         """
         changes, layout = Changes(), Layout.of(ids, config.collection.label_level)
+        notes = Notes(Path(config.collection.vectors.file or ""), skip_bad_rows=config.collection.skip_bad_rows)
         with self.transaction():
             catch_up(self)
             last, known = self.last_id, self.known()
@@ -194,16 +195,17 @@ class ScannedCatalogue(Database):
                     path: dict.fromkeys(map(readable, filter(has_value, names)), 1.0)
                     for path, names in zip(ids, labels, strict=True)
                 }
-                n_missing = sum(not has_value(name) for names in labels for name in names)
-                line = f"{count(n_missing, 'label')} without a value, such as nan; skipped"
-                read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
+                if n_missing := sum(not has_value(name) for names in labels for name in names):
+                    notes.add("label", "without a value", "nan", n=n_missing)
+                notes.doubtful({label for own in by_path.values() for label in own})
+                read = ReadLabels(by_path.get, {})
             else:
                 read = read_labels(config.collection, layout, root, ids, set(ids), self.folder)
             if fields:
-                notes = Notes(Path(config.collection.vectors.file or ""), skip_bad_rows=config.collection.skip_bad_rows)
                 own = read_columns(fields, ids, notes)
                 own |= {path: own.get(path, {}) | values for path, values in read.fields.items()}
-                read = read._replace(fields=own, warnings=(*read.warnings, *notes.lines()))
+                read = read._replace(fields=own)
+            read = read._replace(warnings=(*read.warnings, *notes.lines()))
             self._note(root, read, layout, ids, (), changes)
             new = []
             for path, digest in zip(ids, digests, strict=True):

@@ -143,6 +143,12 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
             {"Cat": 1, "cat": 1, "dog": 1},
         ),
         (
+            ["KÃ¤fer/1.jpg", "Käfer/2.jpg", "Caf√©/3.jpg"],
+            "2 labels that an earlier tool probably garbled, such as Caf√© (Café?); kept as written",
+            None,
+            {"KÃ¤fer": 1, "Käfer": 1, "Caf√©": 1},
+        ),
+        (
             ["New folder/1.jpg", "cat/2.jpg", "dog/3.jpg"],
             "1 label that may say that there is none, such as New folder; kept",
             None,

@@ -172,6 +172,25 @@ def test_words_of_a_column_of_tags_are_said(read):
     assert read("t.csv", table, "collection.label_separator=' '")[0]["a/1.jpg"] == ["haze", "primary"]
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman", "cp437", "cp850", "&auml;", "%C3%A4", "\\u00e4"])
+def test_labels_and_values_that_an_earlier_tool_garbled_are_said(read, encoding):
+    garbled = "Käfer".encode().decode(encoding) if encoding.isalnum() or "_" in encoding else f"K{encoding}fer"
+    labels, lines = read("t.csv", f"path,label,title\na/1.jpg,{garbled},Ein {garbled}\na/2.jpg,Käfer,\nb/3.jpg,a,\n")
+    assert (labels["a/1.jpg"], labels["a/2.jpg"]) == ([garbled], ["Käfer"])
+    for noun, text in (("label", ""), ("value", "Ein ")):
+        told = (
+            f"1 {noun} that an earlier tool probably garbled, such as {text}{garbled} ({text}Käfer?); kept as written"
+        )
+        assert any(told in line for line in lines), lines
+
+
+def test_labels_that_are_written_as_they_are_meant(read):
+    """Words of several languages, which could be text in another encoding were it not for their letters."""
+    words = "l’école,«École»,São,NÃO,CORAÇÃO,РЁВ,Кошка,联通,AT&T,50% off,100%,A&B;,Ærø,œuf,½,25 °C,Â,Žluť,Γάτα,x%ff"
+    rows = "".join(f"a/1.jpg,{word}\n" for word in words.split(","))
+    assert not any("garbled" in line for line in read("t.csv", f"path,label\n{rows}")[1])
+
+
 @pytest.mark.parametrize("other", ["Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple"])
 def test_labels_that_are_written_in_two_ways_are_said(read, other):
     labels, lines = read("t.csv", f"path,label\na/1.jpg,red apple\na/2.jpg,{other}\nb/3.jpg,plum\n")
