@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Columns by their names without spaces, underscores, hyphens and capitals; the first ones first.
 _NAMES = (
     *("path", "filename", "filepath", "imagepath", "imgpath", "imagename", "imgname", "image", "img", "file", "photo"),
-    *("picture", "imageid", "imgid", "photoid", "id", "key"),  # the last one of img2dataset
+    *("sourcefile", "picture", "imageid", "imgid", "photoid", "id", "key"),  # of ExifTool; the last one of img2dataset
 )
 _OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
 _LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")
@@ -93,6 +93,8 @@ def _inside(row: Mapping[str, Any], column: str) -> Any:
     if column in row or not inner:
         return row.get(column)
     value = row.get(outer)
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        value = _parsed(value)
     if isinstance(value, list):
         return [one.get(inner) for one in value if isinstance(one, dict)]
     return value.get(inner) if isinstance(value, dict) else None
@@ -283,9 +285,11 @@ class _Content:
         for doubtful, what in (
             (single if len(n_of) >= max(_MANY, 0.9 * len(self.labels)) else [], "of one image each"),
             (sorted(n_of) if all(map(split_named, n_of)) else [], "that name a split"),
+            ([label for label in sorted(n_of) if re.fullmatch(r"\{.+\}", label)], "written as an object"),
         ):
             if doubtful:
-                self._notes.add("label", what, doubtful[0], "kept; set collection.label_column", n=len(doubtful))
+                how = "kept; set collection.label_column" + ("=COLUMN.KEY" if what.endswith("object") else "")
+                self._notes.add("label", what, doubtful[0], how, n=len(doubtful))
         for separator, what in {",": "with a comma", " ": "of several words"}.items():
             if separator == " " and not re.search(r"\b(labels|tags|keywords)\b", column, re.I):
                 continue
@@ -349,7 +353,7 @@ def _is_zero(text: str) -> bool:
 @functools.lru_cache(1000)
 def _key(column: str) -> str:
     """The name of a column as _NAMES and _LABELS have it."""
-    return re.sub(r"[\s_\-]+", "", column).casefold()
+    return re.sub(r"^#|[\s_\-]+", "", column).casefold()
 
 
 def _choose(

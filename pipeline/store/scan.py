@@ -44,6 +44,7 @@ class Changes:
     left_out: int = 0  # of other classes than the configuration takes
     excluded: int = 0  # by the configuration's patterns
     system: tuple[str, ...] = ()  # folders of previews or deleted files
+    hidden: tuple[str, ...] = ()  # folders, and files with the ending of an image
     raw: int = 0  # raw files beside their photos
     n_others: int = 0  # files that are not meant as images
     other: str = ""  # one of them
@@ -60,6 +61,7 @@ class Changes:
             (self.excluded, "file", "skipped by collection.exclude", ""),
             (self.raw, "raw file", "beside their photos skipped", ""),
             (len(self.system), "folder", "of previews or deleted files skipped", "".join(self.system[:1])),
+            (len(self.hidden), "hidden name", "skipped", "".join(self.hidden[:1])),
             (self.n_others, "other file", "ignored", self.other),
         )
         return [
@@ -83,7 +85,7 @@ class ScannedCatalogue(Database):
 
         A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
         """
-        from visterm.features.images import BESIDE_ITS_PHOTO, NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
+        from visterm.features.images import BESIDE_ITS_PHOTO, HIDDEN, NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
 
         refused: dict[str, str] = {}
         try:
@@ -110,12 +112,13 @@ class ScannedCatalogue(Database):
         changes = Changes(
             excluded=len(matched),
             system=tuple(path for path, reason in names.items() if reason == SYSTEM_FOLDER),
+            hidden=tuple(path for path, reason in names.items() if reason == HIDDEN),
             warnings=tuple(f"collection.exclude: nothing matches {pattern!r}" for pattern in unused),
         )
         everything = {*paths, *names, *matched} if tables else set()
         of_photos = [path for path, reason in names.items() if reason == BESIDE_ITS_PHOTO]
         changes.raw = len(of_photos)
-        for path in (*others, *changes.system, *of_photos):
+        for path in (*others, *changes.system, *changes.hidden, *of_photos):
             del names[path]
         if config.collection.classes is not None:
             classes = set(map(readable, config.collection.classes))

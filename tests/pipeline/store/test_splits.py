@@ -126,15 +126,33 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
         ),
         (
             [f"{name}/{kind}/{i}.png" for name in ("cat", "dog") for kind in ("images", "masks") for i in range(3)],
-            "6 images in folders of masks or annotations, such as cat/masks, with the names of others: taken for",
+            "6 images in folders of masks, annotations or previews, such as cat/masks, with the names of others: taken for",
             "collection.exclude=[masks]",
             {"cat": 3, "dog": 3},
         ),
         (
             ["JPEGImages/a.jpg", "JPEGImages/b.jpg", "SegmentationClass/a.png", "SegmentationClass/b_mask.png"],
-            "2 images in folders of masks or annotations, such as SegmentationClass, with the names of others",
+            "2 images in folders of masks, annotations or previews, such as SegmentationClass, with the names of others",
             "collection.exclude=[SegmentationClass]",
             {},
+        ),
+        (
+            ["cat/1.jpg", "dog/2.jpg", "cat/_Thumbs/1_thumb.jpg", "dog/_Thumbs/2.jpg"],
+            "2 images in folders of masks, annotations or previews, such as cat/_Thumbs, with the names of others",
+            "collection.exclude=[_Thumbs]",
+            {"cat": 1, "dog": 1},
+        ),
+        (
+            ["train/cat.1.jpg", "train/dog.1.jpg", "test1/1.jpg"],  # of Kaggle's cats and dogs
+            "folders test1 (test?), train look like a split: all are taken for classes; name them",
+            None,
+            {"train": 2, "test1": 1},
+        ),
+        (
+            ["val/1.jpg", "test/1.jpg"],
+            "folders test, val look like a split: all are taken for classes; name them",
+            None,
+            {"val": 1, "test": 1},
         ),
         (
             ["Cat/1.jpg", "cat/2.jpg", "dog/3.jpg"],

@@ -526,3 +526,20 @@ def test_a_folder_of_img2dataset_has_fields_and_no_labels(collection, tmp_path, 
     assert any("1 row without an image of the collection, such as 000000002" in line for line in lines)
     fields = read_fields(collection)
     assert [fields[image.id].given["caption"] for image in images] == [f"a photo {path[6:15]}" for path in photos]
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "setting", "expected"),
+    [
+        ("#filename,region_attributes", "{}.jpg", "region_attributes.class", "red"),  # of the VGG Image Annotator
+        ("#filename,region_attributes", "{}.jpg", "region_attributes", '{"class":"red"}'),
+        ("SourceFile,Subject", "./photos/{}.jpg", "Subject.class", "red"),  # of ExifTool
+        ("path ,Subject", "{}.jpg ", "Subject.class", "red"),
+    ],
+)
+def test_tables_of_annotation_tools(read, head, name, setting, expected):
+    row = name.format("a/1") + ',"{""class"":""red""}"'
+    labels, lines = read("t.csv", f"{head}\n{row}\n", f"collection.label_column={setting}")
+    assert labels["a/1.jpg"] == [expected]
+    told = '1 label written as an object, such as {"class":"red"}; kept; set collection.label_column=COLUMN.KEY'
+    assert any(told in line for line in lines) == (expected != "red")
