@@ -79,7 +79,8 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
     -----
     A file is chosen by its extension (`EXTENSIONS`, in any case) and not opened. Hidden files and folders (dot
     names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped, files of other extensions silently. So are folders
-    in which systems keep previews or deleted files (see `is_system_folder`), and raw files beside a photo of the same name.
+    in which systems keep previews or deleted files (see `is_system_folder`), and raw files beside a photo of the same
+    name.
 
     Symlinks are followed. Each folder is listed once: at its own path if that is below root, otherwise through
     the first link to it; other links are skipped, which also breaks loops. A file with two names is listed

@@ -25,7 +25,7 @@ from .fields import parse_date
 from .image_names import ImageNames
 from .label_edits import unquoted
 from .notes import Notes, has_entity
-from .splits import SPLIT_FIELD, split_named
+from .splits import SPLIT_FIELD, split_named, split_within
 from .tables import read_rows, readable
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ _OWN_OF_COCO = ("id", "file_name", "width", "height")
 _OF_ANNOTATIONS = ""  # in place of a column: the categories of the annotations of an image
 _NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
 _BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
+_TESTS, _YES_OR_NO = re.compile(r"test|val|dev", re.IGNORECASE), {"0", "1", "true", "false", "True", "False"}
 _JOINED = re.compile(r"\s*[|;]\s*")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""")
 _FILE_OF_IMAGE = re.compile(r"\.(jpe?g|png|tiff?|webp|bmp|gif|jp2|heic)$", re.IGNORECASE)
@@ -264,6 +265,11 @@ class _Content:
             for name in (name for name in named if _key(name) in _SPLITS):
                 what = "that names neither train, test nor validation"
                 self._notes.add("column", what, f"{name} ({named[name]})", "a field; the split is drawn")
+            for name in (name for name in named if _key(name) not in _SPLITS):
+                texts = {values[name] for values in self.fields.values() if name in values}
+                of_values = "train" in map(split_named, texts) and any(map(_TESTS.search, texts))
+                if len(texts) <= _MANY and (of_values or split_within(name) and texts <= _YES_OR_NO):
+                    self._notes.add("column", "that may name the split", name, "a field; called split, it is taken")
         self._notes.garbled("value", {text for values in self.fields.values() for text in values.values()})
         if table.column is None:
             return Manifest(None, self.fields, None, example)
@@ -376,6 +382,8 @@ def _choose(
         if numbers:
             notes.add("column", f"of numbers beside the labels in {texts[0]}", ", ".join(numbers), n=len(numbers))
         return _Roles(name, texts, numbers)
+    if exact[1:]:
+        notes.add("column", "beside label", exact[1], "used where label is empty")
     if exact:
         return _Roles(name, exact, [])
     if len(near) == 1:
@@ -539,8 +547,8 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
     if isinstance(content, list) and content:
         return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(content)], settings, notes)
     try:
-        categories = {_id(one["id"]): one for one in content.get("categories", [])}
-        images = {_id(image["id"]): image for image in content["images"]}
+        categories = _by_id("category", content.get("categories", []), notes)
+        images = _by_id("image", content["images"], notes)
         in_categories, in_images = (
             {name for one in several.values() for name in one} for several in (categories, images)
         )
@@ -573,6 +581,14 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
         words = "categories of the annotations" if told == "name" else f"{told} of the categories"
         return _Table(words, False, iter(entries))
     return _Table(f"{columns.labels[0]} of the images" if columns.labels else None, False, iter(entries))
+
+
+def _by_id(noun: str, several: Any, notes: Notes) -> dict[str, dict[str, Any]]:
+    by_id: dict[str, dict[str, Any]] = {}
+    for one in several:
+        if by_id.setdefault(number := _id(one["id"]), one) != one:
+            notes.bad(f"{noun} {number}: stands here for the second time, as other files are joined; number them anew")
+    return by_id
 
 
 def _coco_columns(file: Path, in_images: set[str], in_categories: set[str], settings: CollectionConfig) -> _Roles:

@@ -20,6 +20,7 @@ _MAY_BE_NONE = (
 # Encodings that a tool may have read UTF-8 in; Latin letters begin with a sign of the latter three that no word has.
 _MISREAD = {"cp1252": None, "latin-1": None, "cp1251": None, "mac_roman": "ſ", "cp437": "ſ", "cp850": "ſ"}
 _ESCAPED = re.compile(r"&#?\w+;|%[\da-fA-F]{2}|\\u[\da-fA-F]{4}")
+_NUMBER = re.compile(r"\d{1,15}(\.\d*)?")
 _UNSEEN, _AS_SPACE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]"), re.compile(r"[\s_-]+")
 _SKIPS_BAD = "--set collection.skip_bad_rows=true skips such rows"
 
@@ -54,9 +55,10 @@ class Notes:
         """Count labels that are probably one, as they are written in different ways, or none."""
         alike = defaultdict(list)
         for label in sorted(labels):
-            alike[_AS_SPACE.sub(" ", _UNSEEN.sub("", label.casefold())).strip() or label].append(label)
+            key = _AS_SPACE.sub(" ", _UNSEEN.sub("", label.casefold())).strip() or label
+            alike[f"{float(key):.15g}" if _NUMBER.fullmatch(key) else key].append(label)
         if pairs := [several for several in alike.values() if len(several) > 1]:
-            what = "in different capitals, spaces or hyphens"
+            what = "in different capitals, spaces, hyphens or digits"
             self.add("label", what, " and ".join(map(one_line, pairs[0])), "different labels", n=len(pairs))
         self.garbled("label", itertools.chain.from_iterable(alike.values()))
         if nothing := [alike[word][0] for word in _MAY_BE_NONE if word in alike]:

@@ -37,7 +37,8 @@ _NO_CLASS = re.compile(f"({_DATE}|photos from {_DATE}|{_CAMERA}|dcim|camera|came
 _DAY_OR_MONTH = re.compile(r"(0?[1-9]|[12]\d|3[01])([-_. ].*)?")  # below a folder of a year
 _SHARD = re.compile(r"(?:.*/)?(\d{4,})/\1\d+\.\w+")  # of img2dataset: 00012/000120345.jpg
 _ONLY_IMAGES = {"images", "image", "imgs", "img", "photos", "pictures", "jpegimages"}
-_OF_MASKS = "_?(thumbs?|thumbnails?|previews?|resized)|masks?|gt|ground.?truths?|annotations?|segmentations?|segmentation(class|object)|labels?|depth"
+_OF_MASKS = "masks?|gt|ground.?truths?|annotations?|segmentations?|segmentation(class|object)|labels?|depth"
+_OF_MASKS += "|_?(thumbs?|thumbnails?|previews?|resized)"
 _MASKS, _END_OF_MASKS = re.compile(_OF_MASKS, re.I), re.compile(f"[-_. ]({_OF_MASKS}).*$", re.I)
 
 
@@ -230,8 +231,8 @@ def masks_among(paths: Sequence[str], folders: Iterable[str]) -> str | None:
         return None
     setting = shlex.quote(f"collection.exclude=[{named[masks[0][0]]}]")
     return (
-        f"{count(len(masks), 'image')} in folders of masks, annotations or previews, such as {masks[0][0]}, with the names of "
-        f"others: taken for photos; --set {setting} skips them"
+        f"{count(len(masks), 'image')} in folders of masks, annotations or previews, such as {masks[0][0]}, with the "
+        f"names of others: taken for photos; --set {setting} skips them"
     )
 
 

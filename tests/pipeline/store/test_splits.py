@@ -126,13 +126,13 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
         ),
         (
             [f"{name}/{kind}/{i}.png" for name in ("cat", "dog") for kind in ("images", "masks") for i in range(3)],
-            "6 images in folders of masks, annotations or previews, such as cat/masks, with the names of others: taken for",
+            "6 images in folders of masks, annotations or previews, such as cat/masks, with the names of others: taken",
             "collection.exclude=[masks]",
             {"cat": 3, "dog": 3},
         ),
         (
             ["JPEGImages/a.jpg", "JPEGImages/b.jpg", "SegmentationClass/a.png", "SegmentationClass/b_mask.png"],
-            "2 images in folders of masks, annotations or previews, such as SegmentationClass, with the names of others",
+            "2 images in folders of masks, annotations or previews, such as SegmentationClass, with the names of",
             "collection.exclude=[SegmentationClass]",
             {},
         ),
@@ -156,7 +156,7 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
         ),
         (
             ["Cat/1.jpg", "cat/2.jpg", "dog/3.jpg"],
-            "1 label in different capitals, spaces or hyphens, such as Cat and cat; different labels",
+            "1 label in different capitals, spaces, hyphens or digits, such as Cat and cat; different labels",
             None,
             {"Cat": 1, "cat": 1, "dog": 1},
         ),

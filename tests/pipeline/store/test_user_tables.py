@@ -152,7 +152,7 @@ def test_labels_that_are_probably_one_or_several_are_said(read):
     assert labels["a/1.jpg"] == ["red,round"]
     text = "\n".join(lines)
     assert (
-        "1 label in different capitals, spaces or hyphens, such as Salt, pepper and salt, pepper; different labels"
+        "1 label in different capitals, spaces, hyphens or digits, such as Salt, pepper and salt, pepper; different"
         in text
     )
     assert "4 labels with a comma, such as Salt, pepper; kept whole; --set \"collection.label_separator=','\"" in text
@@ -191,11 +191,20 @@ def test_labels_that_are_written_as_they_are_meant(read):
     assert not any("garbled" in line for line in read("t.csv", f"path,label\n{rows}")[1])
 
 
-@pytest.mark.parametrize("other", ["Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple"])
-def test_labels_that_are_written_in_two_ways_are_said(read, other):
-    labels, lines = read("t.csv", f"path,label\na/1.jpg,red apple\na/2.jpg,{other}\nb/3.jpg,plum\n")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(
+            ("red apple", other)
+            for other in ("Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple")
+        ),
+        *(("1", other) for other in ("1.0", "01")),
+    ],
+)
+def test_labels_that_are_written_in_two_ways_are_said(read, one, other):
+    labels, lines = read("t.csv", f"path,label\na/1.jpg,{one}\na/2.jpg,{other}\nb/3.jpg,plum\n")
     assert labels["a/2.jpg"] == [other]
-    assert any("1 label in different capitals, spaces or hyphens, such as" in line for line in lines)
+    assert any("1 label in different capitals, spaces, hyphens or digits, such as" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -229,9 +238,29 @@ def test_labels_that_may_mean_none_are_said(read):
     assert any(told in line for line in lines)
 
 
-def test_a_column_of_splits_that_names_none_is_said(read):
-    lines = read("t.csv", "path,label,split\n" + ROWS.replace("\n", ",1\n"))[1]
-    assert any("1 column that names neither train, test nor validation, such as split (1)" in line for line in lines)
+@pytest.mark.parametrize(
+    ("column", "values", "line"),
+    [
+        (
+            "split",
+            "11",
+            "1 column that names neither train, test nor validation, such as split (1); a field; the split",
+        ),
+        (
+            "data_split",
+            ("Train", "Valid"),
+            "1 column that may name the split, such as data_split; a field; called split",
+        ),
+        ("Usage", ("Training", "PublicTest"), "1 column that may name the split, such as Usage; a field; called split"),
+        ("is_train", "01", "1 column that may name the split, such as is_train; a field; called split, it is taken"),
+        ("vehicle", ("train", "bus"), None),
+        ("labels", ("a", "b"), "1 column beside label, such as labels; used where label is empty"),
+    ],
+)
+def test_a_column_that_is_not_used_as_it_may_be_meant_is_said(read, column, values, line):
+    rows = "".join(f"{row},{values[i % 2]}\n" for i, row in enumerate(ROWS.splitlines()))
+    lines = read("t.csv", f"path,label,{column}\n{rows}")[1]
+    assert [told.partition("t.csv: ")[2][: len(line or "")] for told in lines] == ([line] if line else [])
 
 
 def test_a_row_per_object(read):
@@ -341,6 +370,21 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
         ("t.txt", "path|label\na/1.jpg|red\n", "its first line has no comma, semicolon or tab"),
         ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
         ("t.csv.gz", b"\x1f\x8b\x08\0", "t.csv.gz: compressed tables are not read; unpack it"),
+        (
+            "t.csv",
+            'path,label\na/1.jpg,"red\na/2.jpg,blue\n',
+            "line 2: a quote that is not closed, so that the rows up to",
+        ),
+        (
+            "t.json",
+            coco(BATCHES, ALTERNATING) | {"categories": [{"id": 0, "name": n} for n in "ab"]},
+            "category 0: stands",
+        ),
+        (
+            "t.json",
+            coco(BATCHES, []) | {"images": [{"id": 7, "file_name": n} for n in PHOTOS]},
+            "image 7: stands here for",
+        ),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
 )
