@@ -15,7 +15,7 @@ from visterm.pipeline.errors import UserError
 # Words of tables, and of folders that wait for somebody to sort them.
 _MAY_BE_NONE = (
     *("none", "na", "-", "?", "unknown", "unlabeled", "unlabelled", "undefined", "todo", "tbd", "unsorted"),
-    *("unclassified", "new folder", "untitled folder", "misc", "various"),
+    *("unclassified", "new folder", "untitled folder", "misc", "various", "other", "others", "default", "inbox"),
 )
 # Encodings that a tool may have read UTF-8 in; Latin letters begin with a sign of the latter three that no word has.
 _MISREAD = {"cp1252": None, "latin-1": None, "cp1251": None, "mac_roman": "ſ", "cp437": "ſ", "cp850": "ſ"}

@@ -262,14 +262,14 @@ class ScannedCatalogue(Database):
                     "the top folders, -1 the deepest"
                 )
             tables = [path for path in others if _LIKELY_TABLE.fullmatch(os.path.basename(path))]
-            if tables and not any(map(layout.label, paths)):
+            if tables:
                 setting = shlex.quote(f"collection.labels={_pattern(root, tables)}")
                 lines.append(f"{tables[0]} is not read; --set {setting} takes its labels")
         changes.warnings += tuple(lines)
         self["label_source"] = json.dumps([read.source, [*lines, *changes.not_used()]])
 
 
-_LIKELY_TABLE = re.compile(r"_?(annotations|classes|labels|metadata|instances).*\.(csv|tsv|jsonl?|parquet)", re.I)
+_LIKELY_TABLE = re.compile(r"_?(annotations|classes|labels|metadata|instances|train).*\.(csv|tsv|jsonl?|parquet)", re.I)
 
 
 def _pattern(root: Path, tables: Sequence[str]) -> str:

@@ -149,6 +149,12 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
             {"train": 2, "test1": 1},
         ),
         (
+            ["default/1.jpg", "cat/2.jpg"],
+            "1 label that may say that there is none, such as default; kept",
+            None,
+            {"default": 1, "cat": 1},
+        ),
+        (
             ["val/1.jpg", "test/1.jpg"],
             "folders test, val look like a split: all are taken for classes; name them",
             None,
@@ -269,3 +275,16 @@ def test_whole_classes_are_drawn_where_they_are_small_or_asked_for(scan, extract
 def test_runs_from_before_whole_classes_keep_their_split():
     assert split_key(load_config(None, [])) == '[{"train": 0.6, "test": 0.4, "seed": 0}, null, "auto"]'
     assert split_key(load_config(None, ["split.by=class"])) != split_key(load_config(None, []))
+
+
+@pytest.mark.parametrize(
+    ("photos", "table"),
+    [
+        (["1.jpg", "2.jpg"], "labels.csv"),
+        (["batch1/1.jpg", "batch2/2.jpg"], "Train.csv"),  # the folders of scans name labels
+        (["batch1/1.jpg", "batch2/2.jpg"], "batch1/_annotations.coco.json"),
+    ],
+)
+def test_a_table_beside_photos_that_is_not_read_is_said(collection, scan, photos, table):
+    scan(*photos, table)
+    assert any(f"{table} is not read; --set collection.labels=" in line for line in collection.label_source()[1])
