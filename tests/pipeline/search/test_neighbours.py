@@ -9,9 +9,9 @@ from running import SMALL, json_of, refused, visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.search import neighbours
-from visterm.pipeline.search.explanation import explain_pair
-from visterm.pipeline.search.neighbours import explain_neighbours
 from visterm.pipeline.store.run import Run
+from visterm.plugins.explanation.explanation import explain_pair
+from visterm.plugins.explanation.shared_neighbours import explain_neighbours
 from visterm.retrieval import Neighbours
 
 pytestmark = pytest.mark.usefixtures("few_suffice")
