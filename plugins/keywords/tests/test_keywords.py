@@ -229,19 +229,23 @@ def test_sidecar_and_photo(photos, tmp_path):
     (folder / "b.jpg.xmp").write_bytes(xmp("<xmp:Rating>2</xmp:Rating>"))
     embed(folder / "b.jpg", dc_subject=["sea"])
     (folder / "c.jpg.json").write_text(
-        json.dumps({"title": "c.jpg", "photoTakenTime": {}, "people": [{"name": "Anna"}, {"name": "Ben"}]})
+        json.dumps({"title": "c.jpg", "photoTakenTime": {}, "people": [{"name": "Anna"}, {"name": "BjÃ¶rn"}]})
     )
     os.utime(folder / "a.xmp", (1, 1))
     labels, fields, warnings = labels_in(folder, tmp_path)
     assert labels == {"a.jpg": ["cat"], "b.jpg": ["sea"], "c.jpg": []}
-    assert fields == {"a.jpg": {"rating": "5"}, "b.jpg": {"rating": "2"}, "c.jpg": {"people": "Anna; Ben"}}
+    assert fields == {"a.jpg": {"rating": "5"}, "b.jpg": {"rating": "2"}, "c.jpg": {"people": "Anna; BjÃ¶rn"}}
     assert any("written after its sidecar" in line for line in warnings)
     assert any(line.startswith("1 image without keywords, such as c.jpg") for line in warnings)
+    assert (
+        "1 value that an earlier tool probably garbled, such as Anna; BjÃ¶rn (Anna; Björn?); kept as written"
+        in warnings
+    )
     (folder / "a.xmp").write_bytes(xmp(bag("dc:subject", "cow")))  # the photo itself is as it was
     assert labels_in(folder, tmp_path, "keywords", "people")[0] == {
         "a.jpg": ["cow"],
         "b.jpg": ["sea"],
-        "c.jpg": ["Anna", "Ben"],
+        "c.jpg": ["Anna", "BjÃ¶rn"],
     }
 
 

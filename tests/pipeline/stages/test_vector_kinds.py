@@ -631,6 +631,7 @@ def test_sparse_vectors_stay_sparse(table):
 
 def test_labels_of_the_table_and_of_a_file(table):
     labels = [f"{name[0]}|{i % 3}" if i != 39 else "nan" for i, name in enumerate(NAMES)]
+    labels[38] = "KÃ¤fer"
     with open(table / "ids.csv", "w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerows([("path", "kind"), *zip([f"<{i}>" for i in range(40)], labels, strict=True)])
@@ -638,6 +639,7 @@ def test_labels_of_the_table_and_of_a_file(table):
     arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(collection=columns))
     said = visterm(*arguments, cwd=table).stderr
     assert "1 label without a value, such as nan; skipped" in said
+    assert "1 label that an earlier tool probably garbled, such as KÃ¤fer (Käfer?); kept as written" in said
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
     assert found == {f"<{i}>": {label: 1.0} if i != 39 else {} for i, label in enumerate(labels)}
     (table / "labels.csv").write_text("path,label\n<0>,x\n<0>,y\n<1>,x\n")

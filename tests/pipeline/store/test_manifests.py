@@ -70,7 +70,10 @@ def test_metadata_of_hugging_face(read):
     table, told = read("train/metadata.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
     assert table.labels == {"train/1.jpg": {"3": 1.0}, "train/2.jpg": {"x": 1.0, "y": 1.0}}
     assert table.fields["train/1.jpg"] == {"iso": "200", "flash": "true"}
-    assert told == ["1 column of lists, such as objects; no fields of the images"]
+    assert told == [
+        "1 column beside label, such as labels; used where label is empty",
+        "1 column of lists, such as objects; no fields of the images",
+    ]
 
 
 def test_a_table_without_labels_leaves_them_to_the_folders_if_asked(read):

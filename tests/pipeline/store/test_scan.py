@@ -73,6 +73,7 @@ def test_names_of_any_bytes(scan, extract):
 
 def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection, tmp_path, scan):
     names = ["a/1.jpg", "b/1.jpg", "a/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "#recycle/1.jpg"]
+    names += [".thumbnails/1.jpg", "a/._1.jpg"]
     assert scan(*names) == (2, 0, 0, 0)
     assert set(collection.labels()) == {"a/1.jpg", "b/1.jpg"}
     assert collection.skipped() == []
@@ -82,6 +83,7 @@ def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection,
     assert collection.label_source()[1] == [
         "1 raw file beside their photos skipped",
         "2 folders of previews or deleted files skipped, such as #recycle",
+        "2 hidden names skipped, such as .thumbnails",
     ]
 
     config = load_config(None, ["collection.exclude=['*_THUMB.jpg', 'b/old*', small, no such]"])

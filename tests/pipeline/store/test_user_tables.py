@@ -152,7 +152,7 @@ def test_labels_that_are_probably_one_or_several_are_said(read):
     assert labels["a/1.jpg"] == ["red,round"]
     text = "\n".join(lines)
     assert (
-        "1 label in different capitals, spaces or hyphens, such as Salt, pepper and salt, pepper; different labels"
+        "1 label in different capitals, spaces, hyphens or digits, such as Salt, pepper and salt, pepper; different"
         in text
     )
     assert "4 labels with a comma, such as Salt, pepper; kept whole; --set \"collection.label_separator=','\"" in text
@@ -172,11 +172,39 @@ def test_words_of_a_column_of_tags_are_said(read):
     assert read("t.csv", table, "collection.label_separator=' '")[0]["a/1.jpg"] == ["haze", "primary"]
 
 
-@pytest.mark.parametrize("other", ["Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple"])
-def test_labels_that_are_written_in_two_ways_are_said(read, other):
-    labels, lines = read("t.csv", f"path,label\na/1.jpg,red apple\na/2.jpg,{other}\nb/3.jpg,plum\n")
+@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman", "cp437", "cp850", "&auml;", "%C3%A4", "\\u00e4"])
+def test_labels_and_values_that_an_earlier_tool_garbled_are_said(read, encoding):
+    garbled = "Käfer".encode().decode(encoding) if encoding.isalnum() or "_" in encoding else f"K{encoding}fer"
+    labels, lines = read("t.csv", f"path,label,title\na/1.jpg,{garbled},Ein {garbled}\na/2.jpg,Käfer,\nb/3.jpg,a,\n")
+    assert (labels["a/1.jpg"], labels["a/2.jpg"]) == ([garbled], ["Käfer"])
+    for noun, text in (("label", ""), ("value", "Ein ")):
+        told = (
+            f"1 {noun} that an earlier tool probably garbled, such as {text}{garbled} ({text}Käfer?); kept as written"
+        )
+        assert any(told in line for line in lines), lines
+
+
+def test_labels_that_are_written_as_they_are_meant(read):
+    """Words of several languages, which could be text in another encoding were it not for their letters."""
+    words = "l’école,«École»,São,NÃO,CORAÇÃO,РЁВ,Кошка,联通,AT&T,50% off,100%,A&B;,Ærø,œuf,½,25 °C,Â,Žluť,Γάτα,x%ff"
+    rows = "".join(f"a/1.jpg,{word}\n" for word in words.split(","))
+    assert not any("garbled" in line for line in read("t.csv", f"path,label\n{rows}")[1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(
+            ("red apple", other)
+            for other in ("Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple")
+        ),
+        *(("1", other) for other in ("1.0", "01")),
+    ],
+)
+def test_labels_that_are_written_in_two_ways_are_said(read, one, other):
+    labels, lines = read("t.csv", f"path,label\na/1.jpg,{one}\na/2.jpg,{other}\nb/3.jpg,plum\n")
     assert labels["a/2.jpg"] == [other]
-    assert any("1 label in different capitals, spaces or hyphens, such as" in line for line in lines)
+    assert any("1 label in different capitals, spaces, hyphens or digits, such as" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -210,9 +238,29 @@ def test_labels_that_may_mean_none_are_said(read):
     assert any(told in line for line in lines)
 
 
-def test_a_column_of_splits_that_names_none_is_said(read):
-    lines = read("t.csv", "path,label,split\n" + ROWS.replace("\n", ",1\n"))[1]
-    assert any("1 column that names neither train, test nor validation, such as split (1)" in line for line in lines)
+@pytest.mark.parametrize(
+    ("column", "values", "line"),
+    [
+        (
+            "split",
+            "11",
+            "1 column that names neither train, test nor validation, such as split (1); a field; the split",
+        ),
+        (
+            "data_split",
+            ("Train", "Valid"),
+            "1 column that may name the split, such as data_split; a field; called split",
+        ),
+        ("Usage", ("Training", "PublicTest"), "1 column that may name the split, such as Usage; a field; called split"),
+        ("is_train", "01", "1 column that may name the split, such as is_train; a field; called split, it is taken"),
+        ("vehicle", ("train", "bus"), None),
+        ("labels", ("a", "b"), "1 column beside label, such as labels; used where label is empty"),
+    ],
+)
+def test_a_column_that_is_not_used_as_it_may_be_meant_is_said(read, column, values, line):
+    rows = "".join(f"{row},{values[i % 2]}\n" for i, row in enumerate(ROWS.splitlines()))
+    lines = read("t.csv", f"path,label,{column}\n{rows}")[1]
+    assert [told.partition("t.csv: ")[2][: len(line or "")] for told in lines] == ([line] if line else [])
 
 
 def test_a_row_per_object(read):
@@ -322,6 +370,21 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
         ("t.txt", "path|label\na/1.jpg|red\n", "its first line has no comma, semicolon or tab"),
         ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
         ("t.csv.gz", b"\x1f\x8b\x08\0", "t.csv.gz: compressed tables are not read; unpack it"),
+        (
+            "t.csv",
+            'path,label\na/1.jpg,"red\na/2.jpg,blue\n',
+            "line 2: a quote that is not closed, so that the rows up to",
+        ),
+        (
+            "t.json",
+            coco(BATCHES, ALTERNATING) | {"categories": [{"id": 0, "name": n} for n in "ab"]},
+            "category 0: stands",
+        ),
+        (
+            "t.json",
+            coco(BATCHES, []) | {"images": [{"id": 7, "file_name": n} for n in PHOTOS]},
+            "image 7: stands here for",
+        ),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
 )
@@ -507,3 +570,20 @@ def test_a_folder_of_img2dataset_has_fields_and_no_labels(collection, tmp_path, 
     assert any("1 row without an image of the collection, such as 000000002" in line for line in lines)
     fields = read_fields(collection)
     assert [fields[image.id].given["caption"] for image in images] == [f"a photo {path[6:15]}" for path in photos]
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "setting", "expected"),
+    [
+        ("#filename,region_attributes", "{}.jpg", "region_attributes.class", "red"),  # of the VGG Image Annotator
+        ("#filename,region_attributes", "{}.jpg", "region_attributes", '{"class":"red"}'),
+        ("SourceFile,Subject", "./photos/{}.jpg", "Subject.class", "red"),  # of ExifTool
+        ("path ,Subject", "{}.jpg ", "Subject.class", "red"),
+    ],
+)
+def test_tables_of_annotation_tools(read, head, name, setting, expected):
+    row = name.format("a/1") + ',"{""class"":""red""}"'
+    labels, lines = read("t.csv", f"{head}\n{row}\n", f"collection.label_column={setting}")
+    assert labels["a/1.jpg"] == [expected]
+    told = '1 label written as an object, such as {"class":"red"}; kept; set collection.label_column=COLUMN.KEY'
+    assert any(told in line for line in lines) == (expected != "red")
