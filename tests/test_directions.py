@@ -25,7 +25,7 @@ LEVELS = [
     {"stages", "search"},
     {"cli"},
 ]
-NETWORKS = {("export", "vectors"), ("choosing", "vectors")}
+USES = {("export", "vectors"), ("choosing", "vectors"), ("choosing", "compiling")}
 BELOW = {room: set().union(*LEVELS[:i]) for i, level in enumerate(LEVELS) for room in level}
 BELOW["console"] = {"errors"}
 BELOW["plugins"] -= {"console"}
@@ -72,8 +72,8 @@ def forbidden(edges):
         (_, room, *inner), (_, other, *other_inner) = importer.split("."), imported.split(".")
         if room != other:
             allowed = FLOOR[other] < FLOOR[room] and (other in LIBRARIES or bool(other_inner))
-        elif room == "plugins":  # each knows itself alone, and two the networks
-            allowed = inner[:1] == other_inner[:1] or (inner[0], other_inner[0]) in NETWORKS
+        elif room == "plugins":  # each knows itself alone, but for these
+            allowed = inner[:1] == other_inner[:1] or (inner[0], other_inner[0]) in USES
         elif room == "pipeline":
             allowed = bool(other_inner) and (other_inner[0] == inner[0] or other_inner[0] in BELOW.get(inner[0], ()))
         else:

@@ -68,9 +68,9 @@ def _people(world: World, chance: random.Random) -> str | None:
 
 def _mark(folder: Path, acknowledged: Path) -> None:
     from visterm.pipeline.search.searcher import Searcher
-    from visterm.pipeline.store.marks import RelevanceMarks
     from visterm.plugins.judge.judgements import Judgements
     from visterm.teaching.labels import LabelEditor
+    from visterm.teaching.marks import RelevanceMarks
 
     searcher = Searcher(folder)
     labels = LabelEditor(searcher.run)

@@ -9,7 +9,7 @@ from experiments.measured import annotation as measured
 from experiments.measured import words
 from experiments.pages import FEWEST, render
 from visterm.learners import WSABIE, KNNAnnotator
-from visterm.pipeline.evaluation.is_a import siblings_of
+from visterm.plugins.figures.is_a import siblings_of
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from visterm.extras import how_to_install
 from visterm.features import images
 from visterm.features.decoding import decode_picture, shrink_to_side, undeclared_peak
 from visterm.features.depth import Rules
-from visterm.features.exif import exif_fields
 from visterm.features.images import (
     EXTENSIONS,
     ImageError,
@@ -39,6 +38,7 @@ from visterm.features.images import (
     read_picture,
     silence_decoders,
 )
+from visterm.plugins.dates.exif import exif_fields
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 DATA = pathlib.Path(os.environ.get("VISTERM_DATA", REPOSITORY / ".." / "shared" / "data"))

@@ -24,9 +24,9 @@ from visterm.features import VistermExtractor
 from visterm.learners import OASIS
 from visterm.pipeline import console
 from visterm.pipeline.cli.app import app, main
-from visterm.pipeline.stages import demo_images as demo_images_stage
 from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
+from visterm.plugins.demo import demo_images as demo_images_stage
 
 FEW_FOR_A_FOREST = set_all(features={"codebook.kind": "forest", "n_visterms": 3})  # seen when the codebook is learned
 

@@ -134,7 +134,7 @@ CONSTRUCTORS = {
     "features.weighting": ("features.visterms", "VistermWeighting"),
     "features.deep": ("features", "deep_embedder"),
     "features.onnx": ("features", "OnnxEmbedder"),
-    "features.codebook": ("features.forest", "ForestCodebook"),
+    "features.codebook": ("features", "ForestCodebook"),
 }
 
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 from visterm.pipeline.config.loading import load_config
-from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.pipeline.evaluation.measure import EvalTask, measure
 from visterm.pipeline.store.images import Image
+from visterm.plugins.figures.is_a import siblings_of
 from visterm.retrieval import relevance_from_labels
 
 

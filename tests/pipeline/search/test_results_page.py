@@ -13,7 +13,7 @@ from running import refused, visterm
 
 from visterm.features import read_image
 from visterm.pipeline.report import page as report_page
-from visterm.pipeline.search import results_page
+from visterm.plugins.page import results_page
 
 
 def page_of(folder, *arguments, cwd=None, check=0):

@@ -20,10 +20,10 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.pipeline.stages import checkpoints, fitting, training_report
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.models import TRAINED
+from visterm.plugins.figures.is_a import siblings_of
 
 CLASSES = ("apple", "pear", "plum", "quince")
 ANNOTATORS = [name for name in TRAINED if LEARNERS[TRAINED[name]].ranks_labels]
