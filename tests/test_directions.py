@@ -1,7 +1,5 @@
 """Which room of the pipeline may import which, and no circle between files of visterm or scripts of the page."""
 
-from __future__ import annotations
-
 import ast
 import re
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """Examples in the pages run, links lead somewhere, and the commands and options that pages name exist."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

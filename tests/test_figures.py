@@ -8,8 +8,6 @@ Names are those of benchmarks/results.json, or of a table docs/results/NAME.csv.
 must be a value of one of them, rounded as it is quoted. A figure is a number with a unit, or with a decimal point.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

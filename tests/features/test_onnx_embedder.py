@@ -1,7 +1,5 @@
 """Vectors of ONNX models: those of the model itself, and the models and settings that are refused."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What models give: several outputs, tokens, other types, inputs of texts; and what a file beside them asks for."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

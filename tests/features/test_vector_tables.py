@@ -1,7 +1,5 @@
 """Tables of vectors: the files that are read, and those that are refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """A learner and cosine in one similarity."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Whitening by the scatter within classes, and the learners that learn in whitened vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

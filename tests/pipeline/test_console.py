@@ -1,7 +1,5 @@
 """What long phases say, on a clock of the test."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 

@@ -1,7 +1,5 @@
 """Errors of the system in one line."""
 
-from __future__ import annotations
-
 import errno
 import sqlite3
 from concurrent.futures.process import BrokenProcessPool

@@ -1,7 +1,5 @@
 """`visterm tune`: what it chooses, what it reads, what it refuses, and how it resumes."""
 
-from __future__ import annotations
-
 import functools
 import json
 import signal

@@ -1,7 +1,5 @@
 """The command as a user meets it: what it prints, where, and with which exit code."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import errno

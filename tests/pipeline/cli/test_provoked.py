@@ -1,7 +1,5 @@
 """Mistakes that people make: each is one line that says what is wrong, where, and what to do."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What commands import: what they use, and not what learns."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

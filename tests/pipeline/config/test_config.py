@@ -1,7 +1,5 @@
 """The configuration is strict, and says what is wrong in one line."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 

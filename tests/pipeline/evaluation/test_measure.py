@@ -1,7 +1,5 @@
 """What evaluate measures of one learner, and what it lets the learner see."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

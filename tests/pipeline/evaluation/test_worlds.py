@@ -1,7 +1,5 @@
 """Figures of classes that were trained on and of others, and learners that are compared by them."""
 
-from __future__ import annotations
-
 from visterm.pipeline.evaluation.worlds import below_cosine, held_out_of
 
 

@@ -1,7 +1,5 @@
 """The HTML page of search results."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """Adding, removing and compacting: searches find added images, removed ones stay away, a kill leaves no half."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The stage features with a codebook that is a forest, up to a search."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The protocol open: learners trained on half of the classes, and measured on both halves."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every learner on the command line: trained, evaluated in one report with the others, and searched with."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs on vectors of one's own: those of an ONNX model, and tables of vectors that were made elsewhere."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

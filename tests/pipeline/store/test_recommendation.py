@@ -1,7 +1,5 @@
 """Which of several learners held-out images recommend."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

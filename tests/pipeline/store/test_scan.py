@@ -1,7 +1,5 @@
 """Scanning: what a scan of the root finds changed."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Tables as people and other programs write them: used right, or counted in a line."""
 
-from __future__ import annotations
-
 import json
 import random
 
