@@ -451,9 +451,8 @@ class TestCovariance:
         np.testing.assert_array_equal(found.similarity(X[:1], X), X[:1] @ found.W_ @ X.T)
         found.partial_fit(X, [0, 0, 1, 1])
 
-    def test_rare_pairs_stay_uncertain(self, synonyms):
+    def test_rare_pairs_stay_uncertain(self, X, y):
         """The variance of an entry falls with the number of times that it was learned from."""
-        X, y = synonyms
         found = AROMA(n_steps=2000, random_state=0).fit(X, y)
         assert (found.covariance_[16:, 16:] < 1).all()  # visterms of all classes
         assert found.covariance_[0, 0] < 1
@@ -461,9 +460,8 @@ class TestCovariance:
 
 class TestLearner:
     @pytest.mark.parametrize("covariance", FORMS)
-    def test_fit_is_the_kernel(self, covariance, synonyms):
+    def test_fit_is_the_kernel(self, covariance, X, y):
         """Passes, and the folds at their ends, add up to the reference's many updates."""
-        X, y = synonyms
         learner = AROMA(covariance=covariance, r=0.3, n_steps=1000, pass_steps=250, random_state=5).fit(X, y)
         sampler = TripletSampler(y)
         triplets = np.concatenate([sampler.draw(stream(5, 0, step), 250) for step in range(0, 1000, 250)])
@@ -475,8 +473,7 @@ class TestLearner:
         assert np.mean([entry["violating"] for entry in learner.history_]) == pytest.approx(len(losses) / 1000)
 
     @pytest.mark.parametrize("covariance", FORMS)
-    def test_init(self, covariance, synonyms):
-        X, y = synonyms
+    def test_init(self, covariance, X, y):
         params = {"covariance": covariance, "n_steps": 1, "r": 1e12, "random_state": 0}
         zero, identity = (AROMA(init=init, **params).fit(X, y) for init in ("zero", "identity"))
         np.testing.assert_allclose(zero.W_, 0, atol=1e-10)

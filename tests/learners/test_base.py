@@ -20,8 +20,7 @@ class TestScore:
         several = sp.csr_array([[1.0, 0], [0, 1], [2, 0]])
         assert Cosine().fit(X).score(X, several) == pytest.approx((1 / 2 + 1) / 2)
 
-    def test_many_images_are_ranked_for_some_queries(self, synonyms, monkeypatch):
-        X, y = synonyms
+    def test_many_images_are_ranked_for_some_queries(self, X, y, monkeypatch):
         whole = Cosine().fit(X).score(X, y)
         monkeypatch.setattr("visterm.learners.validation.MAX_QUERIES", 20)
         part = Cosine().fit(X).score(X, y)
@@ -29,8 +28,7 @@ class TestScore:
         assert part == pytest.approx(whole, abs=0.1)
         assert Cosine().fit(X).score(X, y) == part
 
-    def test_other_number_of_labels(self, synonyms):
-        X, y = synonyms
+    def test_other_number_of_labels(self, X, y):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             Cosine().fit(X).score(X, y[:-1])
 
@@ -42,15 +40,13 @@ class TestGridSearch:
         assert search.best_params_ == {"oasis__C": 0.1}
         assert search.best_score_ > 0.8
 
-    def test_pamir(self, synonyms):
-        X, y = synonyms
+    def test_pamir(self, X, y):
         learner = PAMIR(n_steps=20, random_state=0)
         search = GridSearchCV(learner, {"n_steps": [1, 3000], "C": [0.1]}, cv=FOLDS, error_score="raise").fit(X, y)
         assert search.best_params_ == {"n_steps": 3000, "C": 0.1}
         assert search.best_score_ > 0.8
 
-    def test_several_labels(self, synonyms):
-        X, y = synonyms
+    def test_several_labels(self, X, y):
         several = sp.csr_array(np.eye(4)[y])
         for learner in (OASIS(n_steps=500, random_state=0), PAMIR(n_steps=500, random_state=0)):
             search = GridSearchCV(learner, {"C": [0.01, 0.1]}, cv=3, error_score="raise").fit(X, several)

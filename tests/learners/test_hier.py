@@ -86,8 +86,7 @@ def test_calibration_equals_a_plain_minimiser():
 
 
 class TestLearner:
-    def test_similarity_is_the_paper_s(self, synonyms):
-        X, y = synonyms
+    def test_similarity_is_the_paper_s(self, X, y):
         names = np.array(["cat", "crab", "dog", "lamp"])
         learner = HIER(is_a=IS_A, n_steps=2000, random_state=0).fit(X, names[y])
         p = expit(learner.slopes_ * (X @ learner.W_) + learner.intercepts_)
@@ -111,8 +110,7 @@ class TestLearner:
         assert (calibrate(X @ learner.W_, np.eye(4, dtype=bool)[y])[0] > 1).all()
         assert (slopes < 0.5).all()
 
-    def test_several_labels_a_label_in_no_image_and_one_in_all(self, synonyms):
-        X, y = synonyms
+    def test_several_labels_a_label_in_no_image_and_one_in_all(self, X, y):
         labels = np.zeros((60, 6))
         labels[np.arange(60), y] = 1
         labels[:, 5] = 1
@@ -122,8 +120,7 @@ class TestLearner:
         assert learner.slopes_[4:].tolist() == [1, 1]
         assert probabilities[:, 5].min() > 0.5 > probabilities[:, 4].max()
 
-    def test_the_hierarchy_is_saved(self, synonyms, tmp_path):
-        X, y = synonyms
+    def test_the_hierarchy_is_saved(self, X, y, tmp_path):
         names = np.array(["cat", "crab", "dog", "lamp"])[y]
         HIER(is_a=IS_A, n_steps=100, random_state=0).fit(X, names).save(tmp_path / "a")
         assert load_learner(tmp_path / "a").is_a == IS_A

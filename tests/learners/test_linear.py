@@ -15,17 +15,15 @@ def annotator(request):
 
 
 @pytest.fixture
-def several(synonyms):
+def several(X, y):
     """The images of `synonyms` with two labels each: their class, and whether its number is odd."""
-    X, y = synonyms
     labels = np.zeros((len(y), 6))
     labels[np.arange(len(y)), y] = 1
     labels[np.arange(len(y)), 4 + y % 2] = 2.5
     return X, sp.csr_array(labels)
 
 
-def test_scores_are_inner_products(annotator, synonyms):
-    X, y = synonyms
+def test_scores_are_inner_products(annotator, X, y):
     annotator.fit(X, y)
     assert annotator.W_.shape == (X.shape[1], 4)
     assert annotator.W_.dtype == np.float32
@@ -67,8 +65,7 @@ def test_annotates_unseen_images(annotator, synonyms, unseen_synonyms):
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_similarity_is_the_correlation_of_label_scores(annotator, synonyms):
-    X, y = synonyms
+def test_similarity_is_the_correlation_of_label_scores(annotator, X, y):
     X = sp.vstack([X, sp.csr_array((1, X.shape[1]))], format="csr").astype(np.float32)
     scores = annotator.fit(X[:-1], y).label_scores(X)
     sides = annotator.transform(X)
@@ -125,8 +122,7 @@ def test_images_without_labels_are_left_out_and_counted(annotator, several, capl
     np.testing.assert_array_equal(annotator.fit(other, sp.csr_array(kept)).W_, found)
 
 
-def test_two_labels_rank_by_how_sure_the_scores_are(annotator, synonyms):
-    X, y = synonyms
+def test_two_labels_rank_by_how_sure_the_scores_are(annotator, X, y):
     annotator.fit(X, y < 2)
     scores = annotator.similarity(X, X)
     assert len(np.unique(scores[0])) > len(y) / 2  # a correlation of two scores would be 1 or -1

@@ -130,16 +130,14 @@ class TestVariants:
         assert np.abs(once.W_ - often.W_).max() > 1e-3
         assert np.linalg.eigvalsh(often.W_.astype(float)).min() > -1e-5
 
-    def test_embedding(self, synonyms):
-        X, y = synonyms
+    def test_embedding(self, X, y):
         found = OASIS(n_steps=500, random_state=0, variant="psd").fit(X, y)
         A = found.embedding()
         assert A.shape[1] == X.shape[1]
         np.testing.assert_allclose(A.T @ A, found.W_, atol=1e-5)
         np.testing.assert_allclose((X @ A.T) @ (X @ A.T).T, found.similarity(X, X), atol=1e-4)
 
-    def test_rankers_are_averaged(self, synonyms):
-        X, y = synonyms
+    def test_rankers_are_averaged(self, X, y):
         found = OASIS(n_steps=300, n_rankers=3, random_state=5).fit(X, y)
         models = []
 
@@ -215,9 +213,8 @@ class TestEarlyStopping:
         assert found.steps_done_ == found.steps_total_ == found.history_[-1]["step"]
         assert found.best_step_ == found.history_[-1]["step"] - 200
 
-    def test_validation_images_are_not_learned_from(self, synonyms):
+    def test_validation_images_are_not_learned_from(self, X, y):
         """Their rows may hold anything in columns of their own: W stays as it began there."""
-        X, y = synonyms
         held_out = validation.split(y, 0.3, 1)
         marked = sp.lil_array((X.shape[0], X.shape[1] + 1), dtype=np.float32)
         marked[:, :-1] = X
@@ -251,8 +248,7 @@ def test_noisy_negatives_do_little_harm(synonyms, unseen_synonyms):
     assert (y[scores.argmax(axis=1)] == y).mean() > 0.8
 
 
-def test_a_learner_that_was_only_started_ranks_as_the_inner_product_and_goes_on(synonyms):
-    X, y = synonyms
+def test_a_learner_that_was_only_started_ranks_as_the_inner_product_and_goes_on(X, y):
     parameters = {"whiten": False, "n_steps": 500, "record_teachers": True, "random_state": 0}
     learner = OASIS(**parameters).start(X.shape[1])
     np.testing.assert_allclose(learner.similarity(X[:3], X), (X[:3] @ X.T).toarray(), rtol=1e-6)

@@ -212,8 +212,7 @@ class TestConstraints:
         assert max(longest) <= max_norm * (1 + 1e-5)
         assert max(longest) > max_norm * 0.999  # the bound was met
 
-    def test_first_vectors(self, synonyms):
-        X, y = synonyms
+    def test_first_vectors(self, X, y):
         learner = WSABIE(n_components=400, max_norm=100, learning_rate=1e-12, n_steps=1, random_state=0).fit(X, y)
         assert learner.V_.shape == (400, 32)
         for vectors in (learner.visterm_vectors_, learner.label_vectors_):
@@ -258,8 +257,7 @@ class TestSeveralLabels:
 
 class TestFourUses:
     @pytest.fixture
-    def learner(self, synonyms):
-        X, y = synonyms
+    def learner(self, X, y):
         words = np.array(["ant", "bee", "cow", "dog"])
         return WSABIE(n_components=16, max_norm=1.2, learning_rate=0.1, n_steps=3000, random_state=0).fit(X, words[y])
 
@@ -276,9 +274,8 @@ class TestFourUses:
         best = np.argsort(-learner.label_scores(X)[:, 2])[:10]
         assert (y[best] == 2).mean() > 0.8
 
-    def test_labels_near_a_label(self, synonyms):
+    def test_labels_near_a_label(self, X, y):
         """Two labels of the same images are each other's nearest."""
-        X, y = synonyms
         both = sp.csr_array(np.eye(4)[y][:, [0, 1, 2, 3, 0]])
         learner = WSABIE(n_components=16, max_norm=1.2, learning_rate=0.1, n_steps=3000, random_state=0).fit(X, both)
         labels, scores = learner.similar_labels([0, 4], 1)
@@ -318,9 +315,8 @@ class TestEnsembles:
         sides = learner.transform(X) @ learner.label_vectors().T
         np.testing.assert_allclose(sides, learner.label_scores(X), rtol=1e-4, atol=1e-5)
 
-    def test_weights_are_chosen_on_held_out_images(self, synonyms):
+    def test_weights_are_chosen_on_held_out_images(self, X, y):
         """A member that knows the labels and one that has them wrong: the second gets no say."""
-        X, y = synonyms
         learner = WSABIE(n_components=[4, 4], **self.params).fit(X, y)
         right = np.zeros((32, 4), np.float32)
         for c in range(4):
@@ -382,9 +378,8 @@ class TestLearningRate:
         np.testing.assert_allclose(rates, 0.4, rtol=1e-6)
 
 
-def test_label_that_only_held_out_images_have(synonyms):
+def test_label_that_only_held_out_images_have(X, y):
     """Counted as an error, and not in the way."""
-    X, y = synonyms
     y = y.copy()
     y[[3, 20]] = 9
     learner = WSABIE(n_components=16, max_norm=1.1, n_steps=2000, random_state=0)
