@@ -104,13 +104,7 @@ def edges(known):
 def test_imports_go_one_way(edges):
     assert len(edges) > 300, "a walk that finds nothing proves nothing"
     assert not list(forbidden(edges))
-
-
-def test_there_is_no_circle(edges):
     assert circle(edges) is None
-
-
-def test_a_learner_imports_no_other_learner(edges):
     files = {kind.__module__ for kind in LEARNERS.values()}
     among = [edge for edge in edges if files.issuperset(edge)]
     assert among == [("visterm.learners.hier", "visterm.learners.one_vs_rest")]  # HIER compares what these say

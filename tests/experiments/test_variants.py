@@ -66,14 +66,11 @@ def synthetic(monkeypatch):
     monkeypatch.setattr(measured, "POINTS", [500, 1_000])
 
 
-def test_rankers():
+def test_a_job_and_its_symmetry():
     found = variants.measure(kind="rankers", n_rankers=3, n_steps=1_000, fold=0)
     assert [point["step"] for point in found["curve"]] == [500, 1_000]
     assert found["curve"][-1]["map"] > found["cosine"]
     assert all(0 < point["rho_added"] < point["rho"] < 1 for point in found["curve"])
-
-
-def test_the_part_added_to_the_identity_and_its_symmetry():
     learned = measured.OASIS(n_steps=1).fit(*synthetic_fold(4, 40, 0)[:2])
     learned.W_ = np.eye(40, dtype=np.float32)
     learned.W_[0, 1], learned.W_[1, 0] = 1, -1

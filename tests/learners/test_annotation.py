@@ -34,14 +34,12 @@ def fixed():
 
 
 class TestAnnotate:
-    def test_best_labels_first(self, fixed):
+    def test_best_labels_first_and_of_equal_ones_the_smaller_place(self, fixed):
         labels, scores = fixed.annotate(np.array([[0.1, 0.9, 0.5], [3, 2, 1]]), 2)
         assert labels.tolist() == [[1, 2], [0, 1]]
         np.testing.assert_allclose(scores, [[0.9, 0.5], [3, 2]], rtol=1e-6)
         assert labels.dtype == np.int32
         assert scores.dtype == np.float32
-
-    def test_equal_scores_smaller_place_first(self, fixed):
         images = np.array([[1.0, 2, 2], [0, 0, 0], [-3, -1, -1]])
         assert fixed.annotate(images, 3)[0].tolist() == [[1, 2, 0], [0, 1, 2], [1, 2, 0]]
         labels, scores = fixed.annotate(images, 1)
@@ -75,13 +73,11 @@ class TestAnnotate:
         with pytest.raises(ValueError, match="k must lie between 1 and the number of labels to rank, 3, got"):
             fixed.annotate(np.zeros((1, 3)), k)
 
-    def test_bad_images(self, fixed):
+    def test_images_that_cannot_be_annotated(self, fixed):
         with pytest.raises(ValueError, match="features"):
             fixed.annotate(np.zeros((1, 2)), 1)
         with pytest.raises(ValueError, match="NaN"):
             fixed.annotate(np.full((1, 3), np.nan), 1)
-
-    def test_unfitted(self):
         with pytest.raises(ValueError, match="not fitted"):
             WSABIE().annotate(np.zeros((1, 3)))
 
@@ -92,16 +88,12 @@ class TestScore:
         # The last image's label was not in the fit: an error.
         assert fixed.score(images, ["ant", "bee", "bee", "dog"]) == 0.5
         assert fixed.score(images, np.array(["ant", "bee", "bee", "dog"], object)) == 0.5
-
-    def test_several_labels(self, fixed):
         images = np.array([[3.0, 1, 2], [1, 2, 3], [0, 1, 0]])
         labels = sp.csr_array(np.array([[0.5, 2, 0], [1, 1, 0], [0, 0, 0]]))
         assert fixed.score(images, labels) == 0.5  # of the two images that have labels
         assert fixed.score(images, sp.csr_array((3, 3))) == 0.0
         with pytest.raises(ValueError, match="y must have 3 columns as in the fit, got 2"):
             fixed.score(images, labels[:, :2])
-
-    def test_other_number_of_labels(self, fixed):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             fixed.score(np.zeros((2, 3)), ["ant"])
 
@@ -115,10 +107,14 @@ class TestSimilarLabels:
         learner.label_vectors_[:, :2] = [[1, 0], [2, 2], [1, 0.1], [-1, 0]]
         return learner
 
-    def test_nearest_first_without_itself(self, learner):
+    def test_nearest_first_without_itself_ten_or_all_by_default(self, learner):
         labels, scores = learner.similar_labels([0, 3], 3)
         assert labels.tolist() == [[1, 2, 3], [0, 2, 1]]
         np.testing.assert_allclose(scores, [[2, 1, -1], [-1, -1, -2]])
+        labels, scores = learner.similar_labels([0, 3])
+        assert labels.shape == scores.shape == (2, 3)
+        with pytest.raises(ValueError, match="number of labels to rank, 3, got 4"):
+            learner.similar_labels([0], 4)
 
     @pytest.mark.parametrize("places", [[4], [-1], [0.5], 1, ["0"], [[0]]])
     def test_bad_places(self, learner, places):
@@ -126,14 +122,6 @@ class TestSimilarLabels:
             learner.similar_labels(places, 1)
         with pytest.raises(ValueError, match="labels must be places in classes_, integers of 0 to 3"):
             learner.similar_labels(places, 10)  # what is asked about comes first
-
-    def test_no_k_is_ten_or_all_others(self, learner):
-        labels, scores = learner.similar_labels([0, 3])
-        assert labels.shape == scores.shape == (2, 3)
-
-    def test_bad_k(self, learner):
-        with pytest.raises(ValueError, match="number of labels to rank, 3, got 4"):
-            learner.similar_labels([0], 4)
 
     def test_labels_without_vectors(self, fixed):
         with pytest.raises(NotImplementedError, match="Fixed has no vectors of labels"):
@@ -188,14 +176,12 @@ class TestLabels:
 
 
 class TestPartialFit:
-    def test_new_labels_are_refused(self, X, y):
+    def test_other_labels_than_those_of_the_fit_are_refused(self, X, y):
         learner = WSABIE(**SMALL).fit(X, y)
         before = learner.label_vectors_.copy()
         with pytest.raises(ValueError, match="2 labels were not in the first fit, such as 7; use fit"):
             learner.partial_fit(X, np.where(y == 0, 7, np.where(y == 1, 8, y)))
         np.testing.assert_array_equal(learner.label_vectors_, before)
-
-    def test_other_columns_are_refused(self, X, y):
         learner = WSABIE(**SMALL).fit(X, sp.csr_array(np.eye(4)[y]))
         with pytest.raises(ValueError, match="y must have 4 columns as in the first fit, got 5"):
             learner.partial_fit(X, sp.csr_array(np.eye(5)[y]))
@@ -233,15 +219,11 @@ class TestValidation:
         assert learner.best_validation_ == pytest.approx(expected)
         assert expected > 0.8
 
-    def test_images_without_labels_do_not_count(self, X, y):
+    def test_images_without_labels_do_not_validate(self, X, y):
         labels = sp.lil_array(np.eye(4)[y])
         labels[[0, 3]] = 0
         learner = WSABIE(**SMALL, pass_steps=100, refit=False).fit(X, labels.tocsr(), validation_rows=[0, 3, 20])
         assert {entry["validation"] for entry in learner.history_} <= {0.0, 1.0}
-
-    def test_no_label_held_out(self, X, y):
-        labels = sp.lil_array(np.eye(4)[y])
-        labels[[0, 3]] = 0
         with pytest.raises(ValueError, match="no image held out for validation has a label"):
             WSABIE(**SMALL).fit(X, labels.tocsr(), validation_rows=[0, 3])
 

@@ -109,15 +109,11 @@ class TestHandWorkedUpdate:
     # p = (-0.8, 0.4);  G = q p';  |q|^2 = 1;  |p|^2 = 0.64 + 0.16 = 0.8
     G = np.array([[-0.48, 0.24], [-0.64, 0.32]])
 
-    def test_diagonal(self):
-        # v = sum(1 G G) = |q|^2 |p|^2 = 0.8;  loss = 1;  loss / (v + r) = 1
+    def test_diagonal_once_and_twice(self):
         W, Sigma, losses, violating = learn_diagonal(self.X, [(0, 1, 2)], 0.2)
         assert (losses, violating) == (1.0, 1)
         np.testing.assert_allclose(W, self.G, rtol=1e-6)
         np.testing.assert_allclose(Sigma, [[1 - 0.2304, 1 - 0.0576], [1 - 0.4096, 1 - 0.1024]], rtol=1e-6)
-
-    def test_diagonal_twice(self):
-        # Now q' W p = sum(G G) = 0.8;  loss = 0.2;  v = sum(Sigma G G)
         v = 0.7696 * 0.2304 + 0.9424 * 0.0576 + 0.5904 * 0.4096 + 0.8976 * 0.1024
         Sigma = np.array([[0.7696, 0.9424], [0.5904, 0.8976]])
         found_W, found_Sigma, losses, _ = learn_diagonal(self.X, [(0, 1, 2)] * 2, 0.2)
@@ -402,7 +398,7 @@ class TestCovariance:
         assert np.isfinite(W).all()
         assert 0 < Sigma.min() < Sigma.max() <= 1
 
-    def test_variances_never_grow(self, images):
+    def test_variances_stay_above_zero_and_never_grow(self, images):
         X, y = images
         model = np.zeros((25, 25, 2), np.float32)
         model[..., 1] = 1

@@ -128,6 +128,9 @@ class TestSimilarityNeighbors:
         rows = np.repeat(np.arange(60), 3)
         expected = 1 - np.asarray(X[rows].multiply(X[graph.indices]).sum(axis=1)).ravel()
         np.testing.assert_allclose(graph.data, expected, atol=1e-6)
+        graph = SimilarityNeighbors(Cosine(), n_neighbors=4, mode="connectivity").fit_transform(synonyms[0])
+        assert set(graph.data) == {1}
+        assert graph.nnz == 60 * 5
 
     def test_a_fitted_learner(self, X, y):
         fitted = OASIS(**STEPS).fit(X, y)
@@ -156,11 +159,6 @@ class TestSimilarityNeighbors:
         np.testing.assert_array_equal(some.toarray(), graph[[7, 3]].toarray())
         of_sklearn = KNeighborsClassifier(5, metric="precomputed").fit(graph, y).kneighbors(return_distance=False)
         np.testing.assert_array_equal(of_sklearn, nearest[:, 1:])
-
-    def test_connectivity(self, synonyms):
-        graph = SimilarityNeighbors(Cosine(), n_neighbors=4, mode="connectivity").fit_transform(synonyms[0])
-        assert set(graph.data) == {1}
-        assert graph.nnz == 60 * 5
 
     def test_feeds_dbscan_and_tsne(self, X, y):
         graph = SimilarityNeighbors(OASIS(**STEPS), n_neighbors=30).fit(X, y)

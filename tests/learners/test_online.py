@@ -94,15 +94,12 @@ def test_steps_by_the_number_of_images(synonyms):
         AROMA(n_steps=None).fit(*synonyms)
 
 
-def test_few_images_held_out_are_mentioned(X, y, caplog):
+def test_few_images_held_out_are_mentioned_and_too_few_left_refused(X, y, caplog):
     with caplog.at_level(logging.WARNING):
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 3))
         assert caplog.text == ""
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 8))
     assert "early stopping uses only 8 images" in caplog.text
-
-
-def test_nothing_left_to_learn_from_is_refused(X, y):
     with pytest.raises(ValueError, match="class"):
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(len(y)))
 

@@ -90,6 +90,9 @@ class TestScatter:
         C, free = within_scatter(X, _groups(np.array(["a", "a", "b", "b", "c"])))
         np.testing.assert_allclose(C, [[2 / 4, 0], [0, 8 / 4]], atol=1e-12)
         assert free == 2
+        X = np.array([[1.0, 0], [0, 1], [5, 5]], np.float32)
+        both = sp.csr_array(np.array([[1, 0], [1, 0], [0, 1]]))
+        np.testing.assert_allclose(within_scatter(X, _groups(both))[0], [[0.25, -0.25], [-0.25, 0.25]], atol=1e-7)
 
     @pytest.mark.parametrize("several", [False, True])
     def test_against_a_slow_reference(self, several):
@@ -103,11 +106,6 @@ class TestScatter:
         np.testing.assert_allclose(C, slow_scatter(X, memberships), rtol=1e-6, atol=1e-9)
         sizes = memberships.sum(axis=0)
         assert free == sizes.sum() - (sizes > 0).sum()
-
-    def test_a_label_of_one_image_does_not_count(self):
-        X = np.array([[1.0, 0], [0, 1], [5, 5]], np.float32)
-        both = sp.csr_array(np.array([[1, 0], [1, 0], [0, 1]]))
-        np.testing.assert_allclose(within_scatter(X, _groups(both))[0], [[0.25, -0.25], [-0.25, 0.25]], atol=1e-7)
 
 
 class TestMatrix:
@@ -133,12 +131,10 @@ class TestMatrix:
         assert A.dtype == mean.dtype == np.float32
         assert np.square((X - mean) @ A).sum(axis=1).mean() == pytest.approx(1, abs=1e-4)
 
-    def test_without_two_images_of_a_class_no_direction_counts_less(self, X):
+    def test_without_two_images_of_a_class_or_of_equal_ones_no_direction_counts_less(self, X):
         A = whitening(X, _groups(np.arange(len(X))))[1]
         np.testing.assert_allclose(A, A[0, 0] * np.eye(8), atol=1e-7)
         assert A[0, 0] == pytest.approx(1 / np.sqrt(np.square(X - X.mean(axis=0)).sum(axis=1).mean()), rel=1e-4)
-
-    def test_equal_images_are_harmless(self):
         X = np.full((6, 3), 0.5, np.float32)
         np.testing.assert_array_equal(whitening(X, _groups(np.repeat([0, 1], 3)))[1], np.eye(3))
 
@@ -219,8 +215,6 @@ class TestLearners:
             assert not any(
                 name in str(path) for path in (tmp_path / name).iterdir() for name in ("mean_", "whitening_")
             )
-
-    def test_auto_leaves_wide_vectors_alone(self):
         X = sp.csr_array(np.ones((2, MAX_FEATURES + 1), np.float32))
         assert not asks_for_whitening("auto", X)
         assert asks_for_whitening("auto", X[:, :MAX_FEATURES])
@@ -360,8 +354,6 @@ class TestShares:
                 expected = (sides[0] - sides[1])[None]
                 np.testing.assert_allclose(model.linear_query(X[:1] - X[1:2]), expected, atol=1e-3)
                 np.testing.assert_array_equal(model.center(), learner.mean_)
-
-    def test_without_whitening_a_direction_is_a_query(self, X, y):
         learner = OASIS(whiten=False, n_steps=200, random_state=0).fit(X, y)
         np.testing.assert_allclose(learner.linear_query(X[:3]), learner.transform_query(X[:3]), atol=1e-6)
         blend = Blend(learner, 0.3)

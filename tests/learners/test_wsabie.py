@@ -44,16 +44,12 @@ class TestHandWorkedUpdate:
         # W_0 + 0.1 z and W_1 - 0.1 z; V_j + 0.1 x_j (W_0 - W_1), with W as it was.
         np.testing.assert_allclose(W, [[0.5 + 0.06, 0.04], [-0.06, 0.5 - 0.04]], rtol=1e-6)
         np.testing.assert_allclose(V, [[0.6 + 0.05, -0.05], [0.025, 0.8 - 0.025]], rtol=1e-6)
-
-    def test_longer_vectors_are_scaled_back(self):
         V, W = self.model()
         self.learn(V, W, max_norm=0.7)
         # Only the vector of the second visterm, (0.025, 0.775), is longer than 0.7.
         np.testing.assert_allclose(V[1], 0.7 * np.array([0.025, 0.775]) / np.hypot(0.025, 0.775), rtol=1e-6)
         np.testing.assert_allclose(V[0], [0.65, -0.05], rtol=1e-6)
         np.testing.assert_allclose(W, [[0.56, 0.04], [-0.06, 0.46]], rtol=1e-6)
-
-    def test_no_violation_or_no_visterms_no_update(self):
         V, W = self.model()
         W *= 20  # f_0 = 6, f_1 = 4: the margin is 2
         before = V.copy(), W.copy()
@@ -261,16 +257,13 @@ class TestFourUses:
         words = np.array(["ant", "bee", "cow", "dog"])
         return WSABIE(n_components=16, max_norm=1.2, learning_rate=0.1, n_steps=3000, random_state=0).fit(X, words[y])
 
-    def test_labels_for_an_image(self, learner, unseen_synonyms):
+    def test_labels_for_an_image_and_images_for_a_label(self, learner, unseen_synonyms):
         X, y = unseen_synonyms
         labels, scores = learner.annotate(X, 2)
         assert (labels[:, 0] == y).mean() > 0.85
         embedded, vectors = X @ learner.visterm_vectors_, learner.label_vectors_
         np.testing.assert_allclose(learner.label_scores(X), embedded @ vectors.T, atol=1e-5)
         np.testing.assert_allclose(scores[:, 0], (embedded @ vectors.T).max(axis=1), atol=1e-5)
-
-    def test_images_for_a_label(self, learner, unseen_synonyms):
-        X, y = unseen_synonyms
         best = np.argsort(-learner.label_scores(X)[:, 2])[:10]
         assert (y[best] == 2).mean() > 0.8
 
