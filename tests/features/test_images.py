@@ -125,9 +125,6 @@ def test_heic():
     pixels = read_image(HEIC)
     check(pixels)
     assert difference(pixels, picture()) <= 4
-
-
-def test_heic_with_an_item_that_would_end_the_process():
     pytest.importorskip("pi_heif")
     assert (
         reason_of(HEIC.read_bytes().replace(b"Exif\0", b"Ex\xff\xff\0", 1)) == "damaged (an item whose kind is no text)"

@@ -575,6 +575,10 @@ class TestPasses:
         online.set_params(n_steps=100).partial_fit(X[y < 2], y[y < 2])
         assert mean_ap(online, X[y > 1], y[y > 1]) > before - 0.05
 
+    def test_resume_of_a_finished_learner_changes_nothing(self, each_trained, synonyms):
+        before = clone(each_trained).fit(*synonyms)
+        assert_same(clone(each_trained).fit(*synonyms).resume(*synonyms), before)
+
     def test_resume_with_other_images(self, each_trained, X, y):
         with pytest.raises(ValueError, match="made with 60 images, got 59"):
             each_trained.fit(X, y).resume(X[:-1], y[:-1])

@@ -437,7 +437,7 @@ class TestSides:
             expected[k] = np.where(below, 1, -1)
             np.testing.assert_array_equal(gallery[i].reshape(3, 70), expected)
 
-    def test_codes_and_their_distances(self, fitted):
+    def test_codes_their_distances_and_popcounts(self, fitted):
         learner, X, y = fitted
         np.testing.assert_array_equal(learner.similarity(X[:9], X, y), 70 - 2 * learner.distances(X[:9], X, y))
         np.testing.assert_allclose(learner.similarity(X[:9], X), 70 - 2 * learner.distances(X[:9], X), atol=1e-4)
@@ -447,8 +447,6 @@ class TestSides:
         assert codes.shape == (72, 3, 2)
         bit = X[:, learner.stump_features_[1, 66]] < learner.stump_thresholds_[1, 66]
         np.testing.assert_array_equal((codes[:, 1, 1] >> np.uint64(2)) & np.uint64(1), bit)
-
-    def test_popcount(self):
         rng = np.random.default_rng(0)
         a, b = rng.integers(0, 2**64, (5, 3), np.uint64), rng.integers(0, 2**64, (7, 3), np.uint64)
         b[0], a[0] = 0, 2**64 - 1

@@ -91,9 +91,6 @@ class TestClasses:
         for first in (100, 7, 0):  # also where a deal or a query's turn is cut in two, and backwards
             assert np.array_equal(sampler.draw_pass((3,), first, 90, pairs_per_query=4)[:, 0], whole[first:, 0][:90])
         assert not np.array_equal(sampler.draw_pass((4,), 0, 240, pairs_per_query=4)[:, 0], whole[:, 0])
-
-    def test_same_seed_same_triplets(self):
-        sampler = TripletSampler(self.y)
         assert np.array_equal(sampler.sample(50, seed=3), TripletSampler(self.y).sample(50, seed=3))
         assert not np.array_equal(sampler.sample(50, seed=3), sampler.sample(50, seed=4))
 
@@ -221,14 +218,12 @@ class TestBalance:
 
 
 class TestPlainSupervision:
-    def test_dense_zeros_and_ones_are_several_labels(self):
+    def test_dense_zeros_and_ones_are_several_labels_and_labels_stay(self):
         y = np.array([[1, 0, 1], [0, 1, 0]])
         for given in (y, y.astype(bool), y.astype(float)):
             found = plain_supervision(given)
             assert sp.issparse(found)
             assert (found.toarray() == y).all()
-
-    def test_labels_stay(self):
         y = np.array(["b", "a"])
         assert plain_supervision(y) is y
 

@@ -183,14 +183,12 @@ class TestLearners:
         np.testing.assert_allclose(learner.transform(X), Z @ learner.visterm_vectors_, atol=1e-4)
         np.testing.assert_array_equal(learner.transform_query(X), learner.transform(X))
 
-    def test_whitened_is_a_better_start(self, X, y):
+    def test_whitened_is_a_better_start_and_the_same_as_whitened_vectors(self, X, y):
         """Most of what these vectors differ by says nothing of the class."""
         once = {"n_steps": 1, "random_state": 0, "C": 1e-9}
         plain, whitened = (OASIS(whiten=whiten, **once).fit(X, y).score(X, y) for whiten in (False, True))
         assert whitened > plain + 0.2
-
-    def test_learns_from_vectors_that_are_whitened_already(self, X, y):
-        """The same W as of a learner that is given the whitened vectors."""
+        # The same W as of a learner that is given the whitened vectors.
         learner = clone(LEARNERS["oasis"]).fit(X, y)
         given = clone(LEARNERS["oasis"]).set_params(whiten=False).fit(learner.whitened(X), y)
         np.testing.assert_array_equal(learner.W_, given.W_)

@@ -249,16 +249,13 @@ def refusal(*args, **settings):
     return str(error.value)
 
 
-def test_models_that_cannot_be_read(tmp_path, fixed):
+def test_models_that_cannot_be_read_whichever_byte_is_wrong(tmp_path, fixed, capfd):
     data = fixed.read_bytes()
     bad = tmp_path / "bad.onnx"
     assert "No such file" in refusal(tmp_path / "none.onnx")
     for content in (b"", b"hello world", RNG.bytes(500), data[: len(data) // 2], data[:-3], data[10:]):
         bad.write_bytes(content)
         assert refusal(bad).startswith(f"{bad}: not an ONNX model, or damaged")
-
-
-def test_every_byte_of_a_model_may_be_wrong(tmp_path, fixed, capfd):
     sound, bad = fixed.read_bytes(), tmp_path / "bad.onnx"
     for place in (6, 12, 38, 52, 67, 79, 95, 176, 211):
         data = bytearray(sound)
