@@ -70,6 +70,8 @@ def no_such_run(name: str) -> str:
 class Run:
     """The folder ``runs/<name>``, which may not exist yet."""
 
+    is_served = False  # then large learners are mapped from copies that no other program can cut short
+
     def __init__(self, folder: Path):
         self.folder = folder
         self.name = folder.name
