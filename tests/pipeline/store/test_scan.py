@@ -1,7 +1,5 @@
 """Scanning: what a scan of the root finds changed."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -37,7 +35,7 @@ def test_images_from_outside_can_be_added_while_the_root_is_away(collection, tmp
     assert collection.add([str(tmp_path / "new.jpg")], [], load_config()).added == 1
 
 
-def test_files_that_are_no_images_are_ignored_and_links_to_nothing_have_a_reason(collection, tmp_path, scan):
+def test_files_that_are_no_images_are_ignored_and_only_classes_asked_for_taken(collection, tmp_path, scan):
     (tmp_path / "images/a").mkdir(parents=True)
     (tmp_path / "images/a/3.jpg").symlink_to("nowhere.jpg")
     for _ in range(2):

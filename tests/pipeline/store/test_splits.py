@@ -1,7 +1,5 @@
 """Train/test split, from folders or by share."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 import pytest

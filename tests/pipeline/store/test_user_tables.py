@@ -1,7 +1,5 @@
 """Tables as people and other programs write them: used right, or counted in a line."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -94,6 +92,12 @@ def test_a_table_is_read_as_it_is_meant(read, kind):
     assert read(name, content, *settings)[0] == RED_AND_BLUE
 
 
+def test_a_table_of_windows(read):
+    labels, lines = read("t.csv", "path,label\na/1.jpg,Käfer\na/2.jpg,Käfer\n".encode("cp1252"))
+    assert labels == {"a/1.jpg": ["Käfer"], "a/2.jpg": ["Käfer"], "b/3.jpg": [], "b/4.jpg": []}
+    assert any("2 cells not in UTF-8, such as Käfer; read as Windows-1252" in line for line in lines)
+
+
 def test_labels_and_names_of_a_mac(read):
     """The files' names have an accent of its own, those of the table a single character."""
     names = ["e\u0301/1.jpg", "e\u0301/2.jpg"]
@@ -101,12 +105,6 @@ def test_labels_and_names_of_a_mac(read):
     assert labels == dict.fromkeys(names, ["caf\u00e9"])
     assert "2 names in another Unicode form" in lines[0]
     assert read("t.csv", "", "collection.labels=auto", photos=names)[0] == dict.fromkeys(names, ["\u00e9"])
-
-
-def test_a_table_of_windows(read):
-    labels, lines = read("t.csv", "path,label\na/1.jpg,Käfer\na/2.jpg,Käfer\n".encode("cp1252"))
-    assert labels == {"a/1.jpg": ["Käfer"], "a/2.jpg": ["Käfer"], "b/3.jpg": [], "b/4.jpg": []}
-    assert any("2 cells not in UTF-8, such as Käfer; read as Windows-1252" in line for line in lines)
 
 
 def test_what_is_not_used_is_counted(read):
@@ -159,10 +157,7 @@ def test_labels_that_are_probably_one_or_several_are_said(read):
     labels, lines = read("t.csv", table.rpartition("b/4")[0], "collection.label_separator=','")
     assert (labels["a/1.jpg"], any("comma" in line for line in lines)) == (["red", "round"], False)
     assert not any("comma" in line for line in read("t.csv", 'path,label\na/1.jpg,"salt, pepper"\na/2.jpg,a\n')[1])
-
-
-def test_words_of_a_column_of_tags_are_said(read):
-    """As of Planet's photos of the Amazon."""
+    # As of Planet's photos of the Amazon.
     table = "image_name,tags\n1,haze primary\n2,clear primary\n3,clear\n"
     labels, lines = read("t.csv", table)
     assert labels["a/1.jpg"] == ["haze primary"]
@@ -292,11 +287,15 @@ def test_a_column_per_label(read):
     assert list(labels.values()) == [["red", "round"], ["red"], ["round"], ["round"]]
 
 
-def test_annotations_of_no_image_are_counted(read):
+def test_annotations_of_no_image_are_counted_and_names_of_categories_whole(read):
     labels, lines = read("t.json", coco(BATCHES, [*ALTERNATING, (77, 0), (77, 1)]))
     assert labels == RED_AND_BLUE
     assert "2 annotations of no image in the file, such as" in lines[0]
     assert "image_id 77" in lines[0]
+    assert read("t.json", coco(BATCHES, ALTERNATING, ["a|b", "c;d"]))[0]["a/2.jpg"] == ["c;d"]
+    assert read("t.jsonl", '{"path": "a/2.jpg", "labels": ["c;d"]}\n')[0]["a/2.jpg"] == ["c;d"]
+    labels, _ = read("t.json", coco(BATCHES, ALTERNATING, [7, 8]))
+    assert labels == {"a/1.jpg": ["7"], "a/2.jpg": ["8"], "b/3.jpg": ["7"], "b/4.jpg": ["8"]}
 
 
 @pytest.mark.parametrize(
@@ -327,12 +326,6 @@ def test_a_column_that_coco_has_not_is_refused(read, setting, message):
         read("t.json", supercategories(), f"collection.{setting}")
 
 
-def test_base_names_that_several_images_have_are_counted(read):
-    labels, lines = read("t.csv", "path,label\n1.jpg,red\n2.jpg,blue\n", photos=("a/1.jpg", "b/1.jpg", "b/2.jpg"))
-    assert labels == {"a/1.jpg": [], "b/1.jpg": [], "b/2.jpg": ["blue"]}
-    assert "1 name of several images, such as 1.jpg; skipped" in lines[0]
-
-
 def test_a_missing_photo_gives_its_label_to_no_other(read):
     labels, _ = read("t.csv", "path,label\na/1.jpg,red\ngone/2.jpg,blue\n")
     assert labels["a/2.jpg"] == []
@@ -340,6 +333,12 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
     labels, lines = read("images/a/metadata.csv", table, photos=(*PHOTOS, "5.jpg"))
     assert [path for path, own in labels.items() if own] == ["a/1.jpg"]
     assert "2 rows without an image of the collection, such as 3.jpg" in lines[0]
+
+
+def test_base_names_that_several_images_have_are_counted(read):
+    labels, lines = read("t.csv", "path,label\n1.jpg,red\n2.jpg,blue\n", photos=("a/1.jpg", "b/1.jpg", "b/2.jpg"))
+    assert labels == {"a/1.jpg": [], "b/1.jpg": [], "b/2.jpg": ["blue"]}
+    assert "1 name of several images, such as 1.jpg; skipped" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -407,16 +406,6 @@ def test_bad_rows_are_skipped_if_asked_for(read, name, content):
     labels, lines = read(name, content, "collection.skip_bad_rows=true")
     assert labels == RED_AND_BLUE
     assert "1 row that cannot be used, such as" in "".join(lines)
-
-
-def test_names_of_categories_and_of_lists_are_whole(read):
-    assert read("t.json", coco(BATCHES, ALTERNATING, ["a|b", "c;d"]))[0]["a/2.jpg"] == ["c;d"]
-    assert read("t.jsonl", '{"path": "a/2.jpg", "labels": ["c;d"]}\n')[0]["a/2.jpg"] == ["c;d"]
-
-
-def test_a_category_with_a_number_for_a_name(read):
-    labels, _ = read("t.json", coco(BATCHES, ALTERNATING, [7, 8]))
-    assert labels == {"a/1.jpg": ["7"], "a/2.jpg": ["8"], "b/3.jpg": ["7"], "b/4.jpg": ["8"]}
 
 
 def test_parquet(read, tmp_path):
