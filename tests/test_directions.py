@@ -1,7 +1,5 @@
 """Which room of the pipeline may import which, and no circle between files of visterm or scripts of the page."""
 
-from __future__ import annotations
-
 import ast
 import re
 from graphlib import CycleError, TopologicalSorter
@@ -107,13 +105,7 @@ def edges(known):
 def test_imports_go_one_way(edges):
     assert len(edges) > 300, "a walk that finds nothing proves nothing"
     assert not list(forbidden(edges))
-
-
-def test_there_is_no_circle(edges):
     assert circle(edges) is None
-
-
-def test_a_learner_imports_no_other_learner(edges):
     files = {kind.__module__ for kind in LEARNERS.values()}
     among = [edge for edge in edges if files.issuperset(edge)]
     assert among == [

@@ -3,8 +3,6 @@
 Who takes something out lowers a limit here; who adds a feature takes out what it replaces.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """Signals at random moments of a command: what is on disk is the old state or the new one, and the command resumes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -4,8 +4,6 @@ A command takes a second to import what it needs and some milliseconds to work: 
 imported everything make thousands of attempts affordable.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -28,9 +28,6 @@ def test_figures_agree_with_the_files(folder):
     assert figures["worst"][0]["value"] == min(float(query["average_precision"]) for query in rows)
     assert len({query["labels"][0] for query in figures["best"]}) == 3  # of different labels
     assert all(query["results"] for query in figures["best"])
-
-
-def test_confusions_are_shares_of_the_first_results(folder):
     lines = ["query,rank,path,score,labels,relevant,system"]
     lines += [f"apple/1.jpg,{i},x/{i}.jpg,1,{'apple' if i < 8 else 'pear'},{int(i < 8)},oasis" for i in range(1, 11)]
     (folder / "neighbours.csv").write_text("\n".join(lines) + "\n")

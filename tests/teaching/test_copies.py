@@ -1,7 +1,5 @@
 """Test images with copies among the training ones are found, counted and left out of a second mAP."""
 
-from __future__ import annotations
-
 import json
 
 import cv2

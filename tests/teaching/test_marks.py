@@ -65,11 +65,15 @@ def test_undo_goes_back_one_mark_at_a_time(marks):
     assert [row["undoes"] for row in rows] == [None] * 5 + [4, 3, 2, 1, None, 10]
 
 
-def test_marks_name_content_not_rows(marks):
+def test_marks_name_content_not_rows_which_cannot_be_changed(marks):
     """The same bytes under a new id and path are the same image."""
     marks.add(QUERY, image(1), 1, learner="oasis")
     marks.add(QUERY, image(1)._replace(id=77, path="moved.jpg"), -1, learner="oasis")
     assert stands(marks) == {77: -1}
+    with contextlib.closing(sqlite3.connect(marks.file)) as db:
+        for statement in ("UPDATE marks SET mark = -1", "DELETE FROM marks"):
+            with pytest.raises(sqlite3.IntegrityError, match="only added"):
+                db.execute(statement)
 
 
 def test_export_has_every_field_and_any_path(marks):
@@ -90,14 +94,6 @@ def test_other_marks_and_keys_are_refused(marks):
             marks.add(key, image(1), 1, learner="oasis")
         with pytest.raises(UserError):
             marks.undo(key)
-
-
-def test_rows_cannot_be_changed(marks):
-    marks.add(QUERY, image(1), 1, learner="oasis")
-    with contextlib.closing(sqlite3.connect(marks.file)) as db:
-        for statement in ("UPDATE marks SET mark = -1", "DELETE FROM marks"):
-            with pytest.raises(sqlite3.IntegrityError, match="only added"):
-                db.execute(statement)
 
 
 def test_query_vectors_come_back_for_the_extractor_they_were_made_with(marks):

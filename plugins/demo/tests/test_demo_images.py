@@ -1,7 +1,5 @@
 """The demo's images: enough of them, and no test image overlaps a training image."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The protocol open: learners trained on half of the classes, and measured on both halves."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -60,7 +58,7 @@ def images_of(labels, split="test", first=0):
     return [Image(i, f"{i}.jpg", "", dict.fromkeys(own, 1.0), split, 0, i) for i, own in enumerate(labels, start=first)]
 
 
-def test_half_of_the_classes_is_trained_on():
+def test_half_of_the_classes_is_trained_on_and_an_image_with_an_unseen_label_is_unseen():
     images = images_of([("a",), ("b",), ("c",), ("d",), ("e",)] * 2, "train")
     tested = images_of([("a",), ("b",), ("c",), ("d",), ("e",), ("f",)] * 2, first=10)
     drawn = set()
@@ -75,9 +73,6 @@ def test_half_of_the_classes_is_trained_on():
     assert len(drawn) > 1
     assert open_world.split_classes(images, tested, 3, 7) == split  # the same for the same seed
     assert open_world.split_classes(images, tested, 4, 7) != split
-
-
-def test_an_image_with_an_unseen_label_is_unseen():
     images = images_of([("a",), ("a", "b"), ("b", "c"), ("c", "d"), ("d",), ("a", "b", "c", "d")], "train")
     for number in range(6):
         split = open_world.split_classes(images, images_of([("a",), ("a", "d")]), 0, number)
@@ -112,7 +107,7 @@ def test_figures_report_and_lines(mine):
     assert f'{own["map"]:.3f} <span class="quiet">± {own["map_sd"]:.3f}</span>' in page
 
 
-def test_cosine_by_hand(run):
+def test_cosine_by_hand_and_one_split_without_a_standard_deviation(run):
     found = open_world.measure_class_splits(run, ["cosine"], QUIET)["systems"]
     maps = {world: [] for world in WORLDS}
     for number in range(2):
@@ -126,9 +121,6 @@ def test_cosine_by_hand(run):
     for world in WORLDS:
         assert found["cosine"][world]["map"] == pytest.approx(np.mean(maps[world]), abs=1e-6)
         assert found["cosine"][world]["map_sd"] == pytest.approx(np.std(maps[world], ddof=1), abs=1e-6)
-
-
-def test_one_split_has_no_standard_deviation(run):
     run = configured(run, "evaluate.protocol=open", "evaluate.class_splits=1")
     found = open_world.measure_class_splits(run, ["cosine"], QUIET)
     assert set(found["systems"]["cosine"]["both"]) == {"map", "p1"}

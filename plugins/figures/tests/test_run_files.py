@@ -42,11 +42,6 @@ def test_each_file_holds_all_ranks(evaluated):
     paths = dict(line.split(",") for line in (folder / "run_files/images.csv").read_text().splitlines()[1:])
     first = (folder / "neighbours.csv").read_text().splitlines()[1].split(",")
     assert paths[next(iter(run[next(q for q in run if paths[q] == first[0])]))] == first[2]
-
-
-def test_average_precision_of_the_files_is_that_of_metrics_json(evaluated):
-    folder, metrics = evaluated
-    qrels = json.loads((folder / "run_files/qrels.json").read_text())
     for name in ("oasis", "wsabie", "cosine"):
         run = json.loads((folder / f"run_files/{name}.json").read_text())
         precisions = []

@@ -128,7 +128,7 @@ def test_a_ramp_is_seen_in_the_channel_of_its_direction(degrees, bin_):
     assert forest.responses(np.clip(ramp, 0, 255).astype(np.uint8)).argmax() == bin_
 
 
-def test_the_brightest_image_stays_within_single_precision():
+def test_sums_stay_within_single_precision_and_may_wrap_around():
     """The largest response of all is below 2**24, so that float32 holds it exactly."""
     image = np.full((64, 64, 3), 255, np.uint8)
     image[:, 32:] = 0
@@ -136,9 +136,6 @@ def test_the_brightest_image_stays_within_single_precision():
     forest.filters_ = np.array([[0, 0, 0, 16, 16, 0, 0, 16, 8, 0, 0, 0, 0]], dtype=np.uint8)
     assert forest.responses(image).tolist() == [[128 * 128 * 4 * 255]]
     assert 128 * 128 * BRIGHTEST < 2**24
-
-
-def test_a_table_that_wraps_around_gives_the_same_sums():
     table = np.cumsum(np.cumsum(np.full((20, 20, 1), 1000), axis=0), axis=1)
     wrapped = (table + 2**31 - 150_000).astype(np.uint32).view(np.int32)
     assert (wrapped < 0).any()
@@ -231,9 +228,6 @@ def test_blocks_are_counted_at_each_node_of_their_paths(forest, images):
                 leaves.append(node)
         assert_array_equal(forest.count(image), counts)
         assert_array_equal(forest.predict(image), np.reshape(leaves, (-1, 4)))
-
-
-def test_an_inner_node_has_the_blocks_of_its_children(forest, images):
     counts = forest.count(images[0])
     inner = np.flatnonzero(forest.nodes_[:, 0] >= 0)
     assert_array_equal(counts[inner], counts[inner + 1] + counts[forest.nodes_[inner, 2]])
@@ -243,10 +237,21 @@ def test_an_inner_node_has_the_blocks_of_its_children(forest, images):
     assert counts.shape == (120,)
 
 
-def test_leaves_get_enough_of_the_training_blocks(images, y):
+def test_growing_is_bounded(images, y):
     forest = ForestCodebook(**{**SMALL, "min_samples_leaf": 9}).fit(images, y)
     counts = sum(forest.count(image) for image in images)
     assert counts[: len(forest.nodes_)].min() >= 9
+    for n_visterms, n_trees in ((30, 10), (31, 10), (100, 7), (9, 3)):
+        forest = ForestCodebook(n_visterms=n_visterms, n_trees=n_trees, random_state=0).fit(images, y)
+        assert len(forest.roots_) == n_trees
+        assert np.diff([*forest.roots_, len(forest.nodes_)]).max() <= n_visterms // n_trees
+        assert forest.count(images[0]).shape == (n_visterms,)
+    forest = ForestCodebook(**SMALL, max_blocks=40).draw_filters(0)
+    assert [len(forest.sample(image, 2, 0)) for image in images] == [
+        min(2, len(block_grid(*image.shape[:2]))) for image in images
+    ]
+    forest.fit(images, y)
+    assert len(forest.nodes_) <= 4 * (2 * 40 // 2)
 
 
 def test_leaves_tell_the_classes_apart(forest, crops):
@@ -260,14 +265,6 @@ def test_leaves_tell_the_classes_apart(forest, crops):
     assert right >= 10  # by chance 5
 
 
-def test_no_tree_has_more_than_its_share(images, y):
-    for n_visterms, n_trees in ((30, 10), (31, 10), (100, 7), (9, 3)):
-        forest = ForestCodebook(n_visterms=n_visterms, n_trees=n_trees, random_state=0).fit(images, y)
-        assert len(forest.roots_) == n_trees
-        assert np.diff([*forest.roots_, len(forest.nodes_)]).max() <= n_visterms // n_trees
-        assert forest.count(images[0]).shape == (n_visterms,)
-
-
 def state(forest):
     return [part.tobytes() for part in (forest.filters_, forest.nodes_, forest.roots_)]
 
@@ -276,15 +273,6 @@ def test_growing_can_be_repeated_on_any_number_of_threads(forest, images, y):
     assert state(clone(forest).fit(images, y)) == state(forest)
     assert state(clone(forest).set_params(n_jobs=3).fit(images, y)) == state(forest)
     assert state(clone(forest).set_params(random_state=1).fit(images, y)) != state(forest)
-
-
-def test_blocks_are_capped(images, y):
-    forest = ForestCodebook(**SMALL, max_blocks=40).draw_filters(0)
-    assert [len(forest.sample(image, 2, 0)) for image in images] == [
-        min(2, len(block_grid(*image.shape[:2]))) for image in images
-    ]
-    forest.fit(images, y)
-    assert len(forest.nodes_) <= 4 * (2 * 40 // 2)
 
 
 def test_a_sample_is_rows_of_the_responses_in_their_order(forest, images):
@@ -302,14 +290,13 @@ def test_tiny_images_have_blocks(forest, shape):
     assert forest.predict(image).shape == (n_blocks, 4)
 
 
-def test_an_image_may_be_a_read_only_view(forest, images):
+def test_an_image_may_be_a_read_only_view_or_grey(forest, images):
     image = np.repeat(images[0], 2, axis=1)[:, ::2]
     image.flags.writeable = False
     assert_array_equal(forest.count(image), forest.count(images[0]))
-
-
-def test_grey_is_rgb_with_equal_channels(forest, images):
     assert_array_equal(forest.count(images[-1]), forest.count(np.stack([images[-1]] * 3, axis=2)))
+    twin = clone(forest).set_trees(forest.filters_, forest.nodes_, forest.roots_)
+    assert_array_equal(twin.count(images[0]), forest.count(images[0]))
 
 
 @pytest.mark.parametrize("image", [np.zeros((64, 64, 4), np.uint8), np.zeros((64, 64, 3)), np.zeros((0, 5), np.uint8)])
@@ -318,26 +305,20 @@ def test_what_is_no_image_is_refused(forest, image):
         forest.count(image)
 
 
-def test_tables_of_labels_are_refused(images):
+def test_tables_of_labels_and_images_that_look_the_same_are_refused(images):
     with pytest.raises(ValueError, match="1d array"):
         ForestCodebook(**SMALL).fit(images, np.zeros((20, 2)))
+    with pytest.raises(ValueError, match="no filter splits the 12 training blocks"):
+        ForestCodebook(**SMALL).fit([np.zeros((96, 128), np.uint8)] * 2, ["a", "b"])
+    for method in ("count", "predict", "responses"):
+        with pytest.raises(NotFittedError):
+            getattr(ForestCodebook(), method)(images[0])
 
 
 @pytest.mark.parametrize("setting", [{"n_visterms": 29}, {"max_blocks": 0}, {"scale": 1}])
 def test_settings_are_checked_and_named(images, y, setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         ForestCodebook(**setting).fit(images, y)
-
-
-def test_images_that_look_the_same_cannot_be_split():
-    with pytest.raises(ValueError, match="no filter splits the 12 training blocks"):
-        ForestCodebook(**SMALL).fit([np.zeros((96, 128), np.uint8)] * 2, ["a", "b"])
-
-
-def test_not_fitted(images):
-    for method in ("count", "predict", "responses"):
-        with pytest.raises(NotFittedError):
-            getattr(ForestCodebook(), method)(images[0])
 
 
 def changed(array, place, value):
@@ -364,11 +345,6 @@ def test_what_is_no_forest_is_not_taken_over(forest, damage):
     broken = damage(forest.filters_, forest.nodes_, forest.roots_)
     with pytest.raises(ValueError, match="forest|shapes"):
         clone(forest).set_trees(*broken)
-
-
-def test_a_forest_can_be_taken_over(forest, images):
-    twin = clone(forest).set_trees(forest.filters_, forest.nodes_, forest.roots_)
-    assert_array_equal(twin.count(images[0]), forest.count(images[0]))
 
 
 def test_levels_have_the_blocks_of_the_grid(images):

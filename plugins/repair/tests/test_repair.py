@@ -1,7 +1,5 @@
 """A damaged catalogue is restored from its copy, or else from the segments."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -82,8 +82,7 @@ def test_a_learner_whose_sides_are_alike_does_not(name, synonyms):
         make_pipeline(clone(LEARNERS[name]), KNeighborsClassifier()).fit(*synonyms)
 
 
-def test_the_metric_is_one(learner, synonyms):
-    X, y = synonyms
+def test_the_metric_is_one(learner, X, y):
     X = X.toarray()
     distance = learner.fit(X, y).metric()
     a, b, c = X[[0, 20, 40]]
@@ -95,8 +94,7 @@ def test_the_metric_is_one(learner, synonyms):
     np.testing.assert_array_equal(found, KNeighborsClassifier(3).fit(points[::4], y[::4]).predict(points[1::4]))
 
 
-def test_the_metric_of_a_mahalanobis_learner_is_its_similarity(synonyms):
-    X, y = synonyms
+def test_the_metric_of_a_mahalanobis_learner_is_its_similarity(X, y):
     learner = RCA().fit(X, y)
     distance = learner.metric()
     Q = X[:3].toarray()
@@ -106,14 +104,12 @@ def test_the_metric_of_a_mahalanobis_learner_is_its_similarity(synonyms):
 
 
 @pytest.mark.parametrize("learner", [Cosine(), KNNAnnotator(), MuSL(n_metrics=2, n_bits=4, negatives_per_example=20)])
-def test_other_learners_have_a_metric_too(learner, synonyms):
-    X, y = synonyms
+def test_other_learners_have_a_metric_too(learner, X, y):
     assert learner.fit(X, y).metric()(X[[0]].toarray()[0], X[[20]].toarray()[0]) >= 0
 
 
 class TestSimilarityNeighbors:
-    def test_ranks_as_the_learner(self, learner, synonyms, unseen_synonyms):
-        X, y = synonyms
+    def test_ranks_as_the_learner(self, learner, X, y, unseen_synonyms):
         Q, _ = unseen_synonyms
         neighbors = SimilarityNeighbors(learner, n_neighbors=7).fit(X, y)
         graph = neighbors.transform(Q)
@@ -132,9 +128,11 @@ class TestSimilarityNeighbors:
         rows = np.repeat(np.arange(60), 3)
         expected = 1 - np.asarray(X[rows].multiply(X[graph.indices]).sum(axis=1)).ravel()
         np.testing.assert_allclose(graph.data, expected, atol=1e-6)
+        graph = SimilarityNeighbors(Cosine(), n_neighbors=4, mode="connectivity").fit_transform(synonyms[0])
+        assert set(graph.data) == {1}
+        assert graph.nnz == 60 * 5
 
-    def test_a_fitted_learner(self, synonyms):
-        X, y = synonyms
+    def test_a_fitted_learner(self, X, y):
         fitted = OASIS(**STEPS).fit(X, y)
         before = fitted.W_.copy()
         found = SimilarityNeighbors(FrozenEstimator(fitted)).fit(X).transform(X)
@@ -144,13 +142,25 @@ class TestSimilarityNeighbors:
         points = Embedding(FrozenEstimator(fitted)).fit(X).transform(X)
         np.testing.assert_array_equal(points, fitted.metric().embed(X))
 
-    def test_connectivity(self, synonyms):
-        graph = SimilarityNeighbors(Cosine(), n_neighbors=4, mode="connectivity").fit_transform(synonyms[0])
-        assert set(graph.data) == {1}
-        assert graph.nnz == 60 * 5
+    @pytest.mark.parametrize("dense", [False, True])
+    def test_an_image_is_the_first_of_its_own_row(self, X, y, dense):
+        """A learned similarity may find others more similar; scikit-learn drops the first one as the image itself."""
+        X = X.toarray() if dense else X
+        neighbors = SimilarityNeighbors(LEARNERS["oasis"], n_neighbors=5)
+        graph = neighbors.fit_transform(X, y)
+        scores = neighbors.learner_.similarity(X, X)
+        assert (scores.argmax(axis=1) != np.arange(60)).any()
+        nearest, distances = graph.indices.reshape(60, 6), graph.data.reshape(60, 6)
+        np.testing.assert_array_equal(nearest[:, 0], np.arange(60))
+        assert (distances[:, 0] == 0).all()
+        np.fill_diagonal(scores, -np.inf)
+        np.testing.assert_array_equal(nearest[:, 1:], np.argsort(-scores, axis=1, kind="stable")[:, :5])
+        some = neighbors.transform(X[[7, 3]])
+        np.testing.assert_array_equal(some.toarray(), graph[[7, 3]].toarray())
+        of_sklearn = KNeighborsClassifier(5, metric="precomputed").fit(graph, y).kneighbors(return_distance=False)
+        np.testing.assert_array_equal(of_sklearn, nearest[:, 1:])
 
-    def test_feeds_dbscan_and_tsne(self, synonyms):
-        X, y = synonyms
+    def test_feeds_dbscan_and_tsne(self, X, y):
         graph = SimilarityNeighbors(OASIS(**STEPS), n_neighbors=30).fit(X, y)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -172,22 +182,3 @@ def test_feeds_umap(synonyms, umap):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert umap.UMAP(metric="precomputed", random_state=0, n_epochs=20).fit_transform(distances).shape == (60, 2)
-
-    @pytest.mark.parametrize("dense", [False, True])
-    def test_an_image_is_the_first_of_its_own_row(self, synonyms, dense):
-        """A learned similarity may find others more similar; scikit-learn drops the first one as the image itself."""
-        X, y = synonyms
-        X = X.toarray() if dense else X
-        neighbors = SimilarityNeighbors(LEARNERS["oasis"], n_neighbors=5)
-        graph = neighbors.fit_transform(X, y)
-        scores = neighbors.learner_.similarity(X, X)
-        assert (scores.argmax(axis=1) != np.arange(60)).any()
-        nearest, distances = graph.indices.reshape(60, 6), graph.data.reshape(60, 6)
-        np.testing.assert_array_equal(nearest[:, 0], np.arange(60))
-        assert (distances[:, 0] == 0).all()
-        np.fill_diagonal(scores, -np.inf)
-        np.testing.assert_array_equal(nearest[:, 1:], np.argsort(-scores, axis=1, kind="stable")[:, :5])
-        some = neighbors.transform(X[[7, 3]])
-        np.testing.assert_array_equal(some.toarray(), graph[[7, 3]].toarray())
-        of_sklearn = KNeighborsClassifier(5, metric="precomputed").fit(graph, y).kneighbors(return_distance=False)
-        np.testing.assert_array_equal(of_sklearn, nearest[:, 1:])

@@ -1,7 +1,5 @@
 """Files whose tags change keep their ids, marks, label edits and vectors; a turned picture does not."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 
