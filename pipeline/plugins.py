@@ -55,6 +55,7 @@ ADDITIONS = {
     "Milvus": "plugins.milvus.milvus_index",
     "copies": "teaching.copies:find_copies",
     "dates": "plugins.dates.dates:read_dates",
+    "examples": "plugins.examples.examples",
     "is-a tables": "plugins.figures.is_a",
     "keywords": "plugins.keywords.reading:read_keywords",
     "marks": "teaching.marks:triplets_of_marks",

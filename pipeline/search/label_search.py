@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.models import check_learners, check_trained
 from visterm.pipeline.store.vectors import text_embedder_of
 
 from .answers import Answer, Answers, LabelAnswer, LabelResult, ResultRow
-from .examples import combine
 from .filters import NO_FILTER, Filter
 from .labels import (
     UnknownLabel,
@@ -119,7 +119,7 @@ class LabelSearcher(RunLearners):
         """Rank the images by their similarity to the mean of those with each label."""
         check_labels(labels, self.gallery)
         means = [self._mean_of(label) for label in labels]
-        Q = combine(means, [1.0] * len(means))
+        Q = load("examples").combine(means, [1.0] * len(means))
         name = request.learner
         which = f"images labelled {one_line(', '.join(labels))[:200]}"
         self._console.say(f"by {name}, similarity to the mean of the {which}: no learner that ranks labels is used")

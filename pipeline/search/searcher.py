@@ -11,10 +11,10 @@ from typing import Any, Unpack
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import BEST, Calibration
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.files import image_sha256
 
 from .answers import Answers, ImageRow, Pictures
-from .examples import refined
 from .filters import Filter
 from .label_search import LabelSearcher, SearchOutcome
 from .labels import check_filter
@@ -146,7 +146,7 @@ class Searcher(LabelSearcher):
         read, skipped = self.queries(queries), frozenset[int]()
         contents = None
         if not request.of_whole_images:
-            read, skipped = refined(self, read, request, strict=strict)
+            read, skipped = load("examples").refined(self, read, request, strict=strict)
             contents = [""] * len(read.place) if request.exclude_duplicates else None
         elif request.exclude_duplicates:
             contents = [self._content(read.images[i], row) for i, row in zip(read.place, read.rows, strict=True)]

@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.search.examples import combine, region_vector
 from visterm.pipeline.search.request import Rectangle, parse_example
+from visterm.plugins.examples.examples import combine, region_vector
 
 
 @pytest.mark.parametrize("make", [sparse.csr_matrix, np.asarray])

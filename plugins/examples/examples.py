@@ -13,11 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.queries import KnownImage, Queries
+from visterm.pipeline.search.request import InvalidQuery, Rectangle, SearchRequest
 from visterm.pipeline.store.segments import stacked
 from visterm.pipeline.store.vectors import embed
-
-from .queries import KnownImage, Queries
-from .request import InvalidQuery, Rectangle, SearchRequest
 
 _SMALLEST = 1e-6  # length of a sum of examples below which they cancel each other out
 
