@@ -90,6 +90,16 @@ def test_a_share_of_what_was_learned(client, searcher, photos):
     client.check_error(client.get("/search", params={"id": number, "learned_weight": "much"}), 422, "learned_weight")
 
 
+def test_duplicates_of_a_query_are_no_results(client, photos):
+    asked = {"id": photos.id("pear/0.jpg"), "k": 100}
+    (everything,) = client.get("/search", params=asked).json()
+    (without,) = client.get("/search", params=asked | {"exclude_duplicates": True}).json()
+    paths = [row["path"] for row in everything["results"]]
+    assert "pear/0 again.jpg" in paths
+    assert [row["path"] for row in without["results"]] == [path for path in paths if path != "pear/0 again.jpg"]
+    assert [row["rank"] for row in without["results"]] == list(range(1, 18))
+
+
 def test_upload_answers_as_searcher_does_and_can_be_asked_again(client, photos):
     data = photos.data("fig/1.jpg")
     (answer,) = client.upload(data, "dropped.jpg", k="4", learner="cosine").json()
