@@ -246,10 +246,15 @@ class RunLearners(SearchableRun):
             return "it is known for one whole image as a query"
         if learned_weight is not None and learned_weight != self.share(name):
             return "it is known for the weight of the learned similarity that training chose"
+        from visterm.retrieval.neighbours import FORMAT
+
         calibration = self._loaded(name).calibration
-        if not isinstance(calibration, str) and calibration.neighbours != (self.neighbours(name) is not None):
-            how = "with" if calibration.neighbours else "without"
-            return f"it is known for results that are ranked {how} neighbours; train again"
+        if not isinstance(calibration, str):
+            by = FORMAT if self.neighbours(name) is not None else 0
+            if calibration.neighbours != by:
+                how = "without neighbours" if not calibration.neighbours else "with neighbours"
+                how += " of an older version" if by and calibration.neighbours else ""
+                return f"it is known for results that are ranked {how}; train again"
         return calibration
 
     def _calibration_for(self, request: SearchRequest, name: str, *, is_plain: bool) -> Calibration | str:

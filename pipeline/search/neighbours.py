@@ -64,6 +64,7 @@ def graph_of(name: str, index: ExactIndex, inputs: Any, *, gallery: Gallery, con
             made = find(index, gallery.X)
     try:
         with gallery.run.locked(), publish(folder, record) as target:
+            record["strength"] = round(made.strength, 3)
             _write(target / _FILE, made, ids)
     except (UserError, OSError) as error:
         if len(ids) >= _SILENT:

@@ -95,6 +95,8 @@ def _describe(run: OpenedRun) -> Description:
         }
     if indexes := _describe_indexes(run, extractor):
         description["indexes"] = indexes
+    if strengths := _describe_neighbours(run, extractor):
+        description["neighbours"] = strengths
     for folder in sorted(run.folder.glob("evaluations/*")):
         if "." not in folder.name:
             description["evaluations"][folder.name] = _describe_evaluation(run, folder)
@@ -137,6 +139,16 @@ def _describe_indexes(run: Run, extractor: Record | None) -> Description:
         if record and extractor and record["inputs"]["extractor"] == extractor["content"] and record.get("recall"):
             recalls[name] = record["recall"]
     return recalls
+
+
+def _describe_neighbours(run: Run, extractor: Record | None) -> Description:
+    """Describe how much of the neighbours' strength the graphs of the current vectors chose, 0 to 1."""
+    strengths = {}
+    for name in LEARNER_NAMES:
+        record = _whole_record(run, run.folder / "neighbours" / name)
+        if record and extractor and record["inputs"]["similarity"][0] == extractor["content"] and "strength" in record:
+            strengths[name] = record["strength"]
+    return strengths
 
 
 def _describe_extractor(run: OpenedRun, record: Record | None) -> Description:
