@@ -25,7 +25,7 @@ COMMANDS = {
     "Search": {
         "search": "pipeline.cli.searching:search",
         "annotate": "pipeline.cli.searching:annotate",
-        "explain": "pipeline.cli.searching:explain",
+        "explain": "plugins.explanation.commands:explain",
         "serve": "service.commands:serve",
     },
     "Improve": {
@@ -46,7 +46,7 @@ COMMANDS = {
         "repair": "pipeline.cli.collection:repair",
         "compact": "pipeline.cli.collection:compact",
         "index": "pipeline.cli.searching:index",
-        "model": "pipeline.cli.models:commands",
+        "model": "plugins.vectors.commands:commands",
         "judge": "plugins.judge.commands:commands",
     },
 }
@@ -55,12 +55,19 @@ ADDITIONS = {
     "Milvus": "plugins.milvus.milvus_index",
     "keywords": "plugins.keywords.reading:read_keywords",
     "retraining": "teaching.retrain",
+    "a text model": "plugins.vectors.text_model:keep_text_model",
     "sidecars": "plugins.keywords.writing:write_sidecars",
     "tuning": "plugins.choosing.commands:tuned",
     "the service": "service.commands:start_service",
     "teachers": "teaching.teachers",
+    "vectors of kind deep": "plugins.vectors.network_vectors:_DeepVectors",
+    "vectors of kind onnx": "plugins.vectors.network_vectors:_ModelVectors",
+    "vectors of kind table": "plugins.vectors.imported_vectors:_PrecomputedVectors",
 }
-SUBJECTS = ("plugins.judge.routes:JudgeSubject",)  # of the service's API, besides its own
+SUBJECTS = (
+    "plugins.explanation.routes:ExplanationSubject",
+    "plugins.judge.routes:JudgeSubject",
+)  # of the service's API, besides its own
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
     "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),

@@ -17,29 +17,34 @@ from typing import Any
 
 import numpy as np
 
+_ROOMS = ("features", "learners", "retrieval", "plugins/*")  # with kernels
 KINDS = ("sparse", "dense")  # vectors, which have kernels of their own
 _SMALL = {"n_steps": 64, "pass_steps": 64, "validation_fraction": 0.3, "n_bits": 2, "n_metrics": 2, "n_components": 8}
 _IMAGES, _FEATURES = 40, 64
 _GALLERY = 200  # images, so that few of them are candidates
 
 
-def delete_stale_kernels(room: Path) -> None:
-    """Delete the compiled kernels of a module that imports from a module of its room that changed after compiling."""
+def delete_stale_kernels(package: Path) -> None:
+    """Delete the compiled kernels of a module of a package that imports from one that changed after compiling."""
     sources = {
-        file.stem: text
-        for file in room.glob("*.py")
+        ".".join(file.relative_to(package).with_suffix("").parts): (file, text)
+        for room in _ROOMS
+        for file in package.glob(f"{room}/*.py")
         if re.search("numba|njit", text := file.read_text(encoding="utf-8"))
     }
-    imports = {name: set(re.findall(r"^from \.(\w+) import", text, re.MULTILINE)) for name, text in sources.items()}
 
     def called(name: str) -> set[str]:
         """Modules with kernels that a module imports, directly or through others."""
-        direct = imports[name] & set(sources)
+        near, far = (
+            re.findall(pattern, sources[name][1], re.MULTILINE)
+            for pattern in (r"^from \.(\w+) import", r"^from visterm\.([\w.]+) import")
+        )
+        direct = {f"{name.rpartition('.')[0]}.{module}" for module in near}.union(far) & set(sources)
         return direct.union(*map(called, direct))
 
-    for name in sources:
-        compiled = list(room.glob(f"__pycache__/{name}.*.nb[ci]"))
-        changed = [(room / f"{other}.py").stat().st_mtime for other in called(name)]
+    for name, (source, _) in sources.items():
+        compiled = list(source.parent.glob(f"__pycache__/{source.stem}.*.nb[ci]"))
+        changed = [sources[module][0].stat().st_mtime for module in called(name)]
         if compiled and changed and min(file.stat().st_mtime for file in compiled) < max(changed):
             for file in compiled:
                 file.unlink(missing_ok=True)
@@ -107,8 +112,7 @@ def main() -> None:
     """Compile on two processes, which share what they have compiled."""
     from visterm.learners import LEARNERS
 
-    for room in ("features", "learners", "retrieval"):
-        delete_stale_kernels(Path(import_module(f"visterm.{room}").__path__[0]))
+    delete_stale_kernels(Path(import_module("visterm.learners").__path__[0]).parent)
     tasks: list[tuple[str, ...]] = [("extract",), ("search",), *((name, kind) for name in LEARNERS for kind in KINDS)]
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(_done, tasks))

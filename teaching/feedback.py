@@ -476,7 +476,7 @@ class FeedbackTrainer:
         self.run.check_exists()
         folder = self.run.feedback(learner)
         explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
-        with locked(folder / ".lock", wait=True), explained:
+        with locked(folder / ".lock", wait=None), explained:
             if not (starts and can_start(self.run, learner)):
                 check_trained(self.run, learner)
             yield self._versions.in_force(learner, damaged=damaged)

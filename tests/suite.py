@@ -65,8 +65,7 @@ def pytest_configure(config):
     """
     config.addinivalue_line("markers", "slow: a campaign of many seconds; runs with --slow")
     if not hasattr(config, "workerinput"):  # once, before the workers of pytest-xdist load kernels
-        for room in ("features", "learners", "retrieval"):
-            delete_stale_kernels(REPOSITORY / room)
+        delete_stale_kernels(REPOSITORY)
         dask_tests = REPOSITORY / "plugins/dask/tests/test_dask_cluster.py"
         if any(dask_tests.is_relative_to(Path(given.partition("::")[0]).resolve()) for given in config.args):
             make_machines()

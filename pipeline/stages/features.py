@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from visterm.pipeline.config.idle import idle_settings, set_settings
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard, write_record
 from visterm.pipeline.store.opened import OpenedRun, opened
@@ -25,7 +26,6 @@ from visterm.pipeline.store.vectors import checksums
 from .dates import read_dates
 from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
-from .text_model import keep_text_model
 from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         extracted = 0
         if kind.any_readable(root):
             extractor = kind.fit(root, console, force=force)
-            keep_text_model(run, console)
+            if config.features.text_model is None:
+                discard(run.text_model)
+            else:
+                load("a text model")(run, console)
             if force:
                 collection.use_extractor("")  # forget what was extracted
             collection.use_extractor(extractor)

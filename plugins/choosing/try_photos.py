@@ -171,7 +171,7 @@ def _quality(row: Mapping[str, Any]) -> float:
 
 def _kinds(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Settings of the kinds of vectors, the quickest first, and the kinds that cannot be made with the reason."""
-    from visterm.features.efficientnet import cached_model
+    from visterm.plugins.vectors.efficientnet import cached_model
 
     kinds: dict[str, dict[str, Any]] = {}
     skipped = {}

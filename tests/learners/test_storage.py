@@ -160,3 +160,19 @@ def test_threads_read_arrays_at_once(tmp_path):
         gc.callbacks.remove(hand_over)
         gc.set_threshold(*before)
     assert sums == [3] * 800
+
+
+@pytest.mark.parametrize(("n", "mode"), [(10, "copied r"), (300_000, "copied r"), (300_000, "copied c")])
+def test_a_copy_outlives_its_file(tmp_path, n, mode):
+    file, values = tmp_path / "a.npy", np.arange(n, dtype=np.float32)
+    np.save(file, values)
+    whole, array = file.read_bytes(), load_array(file, mode)
+    if mode.endswith("c"):
+        array[0] = 7  # what a version learned
+    os.truncate(file, 140)
+    assert isinstance(array, np.memmap) == (n > 10)
+    assert (array[1:] == values[1:]).all()  # of a map of the file itself, reading this would end the process
+    assert (array[0] == 7) == mode.endswith("c")
+    with pytest.raises(ValueError, match=r"mmap length|reshape|cannot"):
+        load_array(file, mode)
+    assert (os.listdir(tmp_path), file.read_bytes()) == (["a.npy"], whole[:140])

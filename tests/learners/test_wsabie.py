@@ -5,9 +5,9 @@ import scipy.sparse as sp
 from visterm.learners import WSABIE
 from visterm.learners.draws import draw_below, stream
 from visterm.learners.rows import as_rows, readonly
-from visterm.learners.warp import linear_warp_pass
 from visterm.learners.warp_loss import draw_pairs, draws_until, warp_weights
 from visterm.learners.wsabie import owpc_pass, warp_pass
+from visterm.plugins.annotators.warp import linear_warp_pass
 
 
 def labels_of(*own):

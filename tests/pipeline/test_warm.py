@@ -49,26 +49,31 @@ print(len(compiled), [one["dispatcher"] for one in compiled])
 
 @pytest.mark.slow
 def test_kernels_compiled_with_an_older_helper_are_deleted(tmp_path):
-    room = tmp_path / "room"
-    room.mkdir()
+    room, beside = tmp_path / "visterm/learners", tmp_path / "visterm/plugins/room"
+    room.mkdir(parents=True)
+    beside.mkdir(parents=True)
     kernel = "import numba\n{}\n\n@numba.njit(cache=True)\ndef {}(x):\n    return {}\n"
     (room / "helper.py").write_text(kernel.format("", "helper", "x + 1"))
     (room / "between.py").write_text(kernel.format("from .helper import helper", "between", "helper(x)"))
     (room / "caller.py").write_text(kernel.format("from .between import between", "caller", "between(x)"))
+    far = kernel.format("from visterm.learners.caller import caller", "far", "caller(x)")
+    (beside / "far.py").write_text(far)
     (room / "alone.py").write_text(kernel.format("", "alone", "x"))
 
     def answer() -> int:
-        line = "from room.caller import caller; from room.alone import alone; print(caller(alone(1)))"
+        line = (
+            "from visterm.learners import alone; from visterm.plugins.room import far; print(far.far(alone.alone(1)))"
+        )
         return int(subprocess.check_output([sys.executable, "-c", line], cwd=tmp_path))
 
     def compiled() -> set[str]:
-        return {file.name.partition(".")[0] for file in room.glob("__pycache__/*.nbi")}
+        return {file.name.partition(".")[0] for file in tmp_path.rglob("__pycache__/*.nbi")}
 
     assert answer() == 2
-    warm.delete_stale_kernels(room)
-    assert compiled() == {"helper", "between", "caller", "alone"}
+    warm.delete_stale_kernels(tmp_path / "visterm")
+    assert compiled() == {"helper", "between", "caller", "far", "alone"}
     (room / "helper.py").write_text(kernel.format("", "helper", "x + 10"))
     assert answer() == 2, "Numba looks at imported files, too: nothing needs to be deleted"
-    warm.delete_stale_kernels(room)
+    warm.delete_stale_kernels(tmp_path / "visterm")
     assert compiled() == {"helper", "alone"}
     assert answer() == 11

@@ -775,7 +775,7 @@ def test_settings_of_tables_that_do_not_fit(table):
 def test_taking_over_that_was_killed_goes_on(table):
     """A kill between two segments: what is in the catalogue stays, the rest comes with the next call."""
     program = (
-        "import sys, os; from pathlib import Path; import visterm.pipeline.stages.imported_vectors as e; "
+        "import sys, os; from pathlib import Path; import visterm.plugins.vectors.imported_vectors as e; "
         "from visterm.pipeline.store.catalogue import Collection as C; from visterm.pipeline.store.run import Run; "
         "from visterm.pipeline.stages.features import features; from visterm.pipeline.console import Console\n"
         "e.SEGMENT_BYTES = 4 * 12 * 8; n = 0; old = C.enter_segment\n"

@@ -14,7 +14,7 @@ from visterm.pipeline.store.run import Run
 
 HOLD = """
 import sys; from pathlib import Path; from visterm.pipeline.store.files import locked
-with locked(Path(sys.argv[1]), wait=True):
+with locked(Path(sys.argv[1]), wait=None):
     print("held", flush=True); sys.stdin.read()
 """
 
@@ -78,15 +78,15 @@ def test_a_lock_excludes_others_until_its_process_is_killed(tmp_path):
     command = [sys.executable, "-c", HOLD, file]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
-        with locked(file, wait=False) as free:
+        with locked(file, wait=0) as free:
             assert not free
         holder.kill()
-        with locked(file, wait=True) as free, locked(file, wait=False) as again:
+        with locked(file, wait=None) as free, locked(file, wait=0) as again:
             assert (free, again) == (True, False)
 
 
 def test_a_lock_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     refused = pytest.raises(UserError, match=r"file: cannot be written \(.*\); search still works$")
-    with refused, locked(tmp_path / "file/.lock", wait=True, advice="search still works"):
+    with refused, locked(tmp_path / "file/.lock", wait=None, advice="search still works"):
         pass
