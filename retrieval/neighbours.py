@@ -65,7 +65,7 @@ FORMAT = 4  # changes with the constants above: a graph on disk is then made aga
 ROWS = 4096  # photos compared at a time
 REACHED = 64  # photos nearest to a new one, in whose lists it may take a place
 MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
-VERY_MANY = 200_000  # photos: of more, or of stored ones, candidates are found among the photos of near cells
+VERY_MANY = 200_000  # photos: of more, candidates are found among the photos of near cells
 DIRECTIONS = 256
 CANDIDATES = 160
 PROBED = 16  # cells
@@ -169,10 +169,11 @@ def _encode(
     rows: np.ndarray,
     entries: np.ndarray,
     shares: np.ndarray,
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
     own: int = -1,
 ) -> None:
     """Make v of some photos without `own`: its photos and their shares, (n_rows, ENTRIES), filled up with -1."""
-    stamp, weights = np.zeros(len(near), np.int8), np.zeros(len(near), np.float32)
+    stamp, weights, _ = scratch
     members, columns = np.empty(_ROOM, np.int32), np.empty(_GROUPS * _ROOM, np.int32)
     for i in range(len(rows)):
         n = 0
@@ -207,16 +208,16 @@ def _agree(
     rows: np.ndarray,
     entries: np.ndarray,
     shares: np.ndarray,
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
     agreed: np.ndarray,
 ) -> None:
     """Average v of some photos with those of their nearest; arrays as of `_encode`, and their mean J (n_rows,)."""
-    sums = np.zeros(len(near), np.float32), np.zeros(len(near), np.float32)
     columns = np.empty((1 + SCALES[-1]) * ENTRIES, np.int32)
     for i in range(len(rows)):
         x = rows[i]
         code = codes[0][x], codes[1][x]
-        n, agreed[i] = _add_agreeing(code, codes, near[x, : SCALES[-1]], 1.0, sums, columns)
-        _keep(columns[:n], sums[1], entries[i], shares[i])
+        n, agreed[i] = _add_agreeing(code, codes, near[x, : SCALES[-1]], 1.0, scratch, columns)
+        _keep(columns[:n], scratch[2], entries[i], shares[i])
 
 
 @njit(cache=True, nogil=True)
@@ -225,11 +226,11 @@ def _add_agreeing(
     codes: tuple[np.ndarray, np.ndarray],
     rows: np.ndarray,
     strength: float,
-    sums: tuple[np.ndarray, np.ndarray],
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
     columns: np.ndarray,
 ) -> tuple[int, float]:
     """Add v of others, weighted by their J, to v of a photo; returns the number of its ``columns``, and the mean J."""
-    (held, part), (every, parts), (weights, total) = code, codes, sums
+    (held, part), (every, parts), (_, weights, total) = code, codes, scratch
     n, agreed = 0, np.float64(0)
     for e in range(len(held)):
         if held[e] >= 0:
@@ -263,13 +264,12 @@ def _code_of_query(
     scores: np.ndarray,
     own: int,
     bars: np.ndarray,
-    graph: tuple[np.ndarray, np.ndarray, np.ndarray],
-    strength: float,
-    scratch: tuple[np.ndarray, np.ndarray],
+    graph: tuple[np.ndarray, np.ndarray, np.ndarray, float],
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make v of a query with these nearest photos: its photos and their shares; see `Neighbours.overlaps`."""
-    near, small, large = graph
-    stamp, weights = scratch
+    near, small, large, strength = graph
+    stamp, weights, sums = scratch
     members, columns, n = np.empty(_ROOM, np.int32), np.empty(_GROUPS * _ROOM, np.int32), 0
     for s in range(2):
         k, links = SCALES[s], small if s == 0 else large
@@ -300,9 +300,9 @@ def _code_of_query(
     if strength == 0:
         return columns[:n], shares
     codes = np.empty((len(first), ENTRIES), np.int32), np.zeros((len(first), ENTRIES), np.float32)
-    _encode(near, (small, large), first, codes[0], codes[1], own)
-    more, sums = np.empty(n + len(first) * ENTRIES, np.int32), np.zeros(len(near), np.float32)
-    n, _ = _add_agreeing((columns[:n], shares), codes, np.arange(len(first)), strength, (weights, sums), more)
+    _encode(near, (small, large), first, codes[0], codes[1], scratch, own)
+    more = np.empty(n + len(first) * ENTRIES, np.int32)
+    n, _ = _add_agreeing((columns[:n], shares), codes, np.arange(len(first)), strength, scratch, more)
     kept, parts = np.empty(min(n, ENTRIES), np.int32), np.empty(min(n, ENTRIES), np.float32)
     _keep(more[:n], sums, kept, parts)
     return kept, parts
@@ -389,14 +389,18 @@ class Neighbours:
         rows = np.arange(len(self.near))
         parts = [part for part in np.array_split(rows, effective_n_jobs(n_jobs)) if len(part)]
 
+        agreed = np.empty(len(rows))
+
         def encoded(kernel: Any, source: Any, *more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             codes = np.empty((len(rows), ENTRIES), np.int32), np.zeros((len(rows), ENTRIES), np.float32)
-            filled = *codes, *more
-            tasks = [(self.near, source, part, *(a[part[0] : part[-1] + 1] for a in filled)) for part in parts]
-            in_threads(kernel, tasks, len(tasks))
+
+            def fill(part: np.ndarray) -> None:
+                of_part = [a[part[0] : part[-1] + 1] for a in (*codes, *more)]
+                kernel(self.near, source, part, *of_part[:2], self._space()[:3], *of_part[2:])
+
+            in_threads(fill, [(part,) for part in parts], len(parts))
             return codes
 
-        agreed = np.empty(len(rows))
         entries, shares = encoded(_agree, encoded(_encode, self._links), agreed)
         self.strength = self._strength(float(agreed.mean()))
         held = entries >= 0
@@ -539,28 +543,20 @@ class Neighbours:
             The photos with J > 0, and J, at most 1.
         """
         entries, shares = self.code(first, scores, own)
-        return _overlap(entries, shares, own, self.lists, self._space()[2])
+        return _overlap(entries, shares, own, self.lists, self._space()[3])
 
     def code(self, first: np.ndarray, scores: np.ndarray, own: int = -1) -> tuple[np.ndarray, np.ndarray]:
         """Return v of a query, as photos and their shares, sum 1; arguments as of `overlaps`."""
         held = first >= 0
         nearest = first[held][: SCALES[-1]].astype(np.int32)
-        graph = self.near, *self._links
-        return _code_of_query(
-            nearest,
-            scores[held][: len(nearest)],
-            own,
-            self.scores[nearest],
-            graph,
-            self.strength,
-            self._space()[:2],
-        )
+        graph, space = (self.near, *self._links, self.strength), self._space()[:3]
+        return _code_of_query(nearest, scores[held][: len(nearest)], own, self.scores[nearest], graph, space)
 
-    def _space(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _space(self) -> tuple[np.ndarray, ...]:
         """Zeros for the kernels, which leave them zero; of each thread."""
         if not hasattr(self._scratch, "space"):
-            n = len(self)
-            self._scratch.space = np.zeros(n, np.int8), np.zeros(n, np.float32), np.zeros(n, np.int32)
+            kinds = np.int8, np.float32, np.float32, np.int32
+            self._scratch.space = tuple(np.zeros(len(self), kind) for kind in kinds)
         return self._scratch.space
 
 
@@ -587,12 +583,12 @@ class _Coarse(ExactIndex):
             [self.gallery_[i : i + ROWS] @ of_gallery for i in range(0, self.n_gallery, ROWS)]
         )
         self.cells, self._centres = [np.arange(self.n_gallery)], self._narrow[:1]
-        if self.n_gallery > VERY_MANY or isinstance(self.gallery_, StoredVectors):
+        if self.n_gallery > VERY_MANY:
             from sklearn.cluster import KMeans
 
-            n_cells = round(2 * self.n_gallery**0.5)
+            n_cells = round(self.n_gallery**0.5)
             means = KMeans(n_cells, init="random", n_init=1, max_iter=_ITERATIONS, random_state=0)
-            means.fit(self._narrow[:: max(self.n_gallery // (_PER_CELL * n_cells), 1)])
+            means.fit(self._narrow[:: self.n_gallery // (_PER_CELL * n_cells)])
             cell_of = means.predict(self._narrow)
             order = np.argsort(cell_of, kind="stable")
             self.cells = np.split(order, np.searchsorted(cell_of[order], np.arange(1, n_cells)))
@@ -609,7 +605,7 @@ class _Coarse(ExactIndex):
         near = ExactIndex(_Sides(), self._narrow[rows], n_jobs=self.n_jobs)
         candidates = rows[near.search(narrow, min(CANDIDATES, len(rows) - 1), exclude=places_of(rows, exclude)).indices]
         sides, places = self.gallery_, candidates
-        if isinstance(sides, StoredVectors):  # photos of a cell have many of the same ones: each is read once
+        if isinstance(sides, StoredVectors):  # queries have many of them in common: each is read once
             photos, places = np.unique(candidates, return_inverse=True)
             sides, places = sides[photos], places.reshape(candidates.shape)
         tasks = zip(itertools.repeat(sides), places, queries)
@@ -742,7 +738,7 @@ class NeighbourIndex:
             if rows is not None:
                 leading, shared = places_of(rows, leading), places_of(rows, shared)
             keep = (shared >= 0) & (shared != excluded[q])
-            ranking = plain.indices[q], plain.scores[q], np.count_nonzero(leading >= 0)
+            ranking = plain.indices[q], plain.scores[q], int(np.count_nonzero(leading >= 0))
             best = self._ranked(part, sides[q], ranking, shared[keep], J[keep], size)
             indices[q, : len(best[0])], scores[q, : len(best[0])] = best
         return Ranking(indices, scores)
@@ -787,10 +783,7 @@ class NeighbourIndex:
     def _overlaps(
         self, Q: Any, first: np.ndarray, scores: np.ndarray, own: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The photos that stay first, and `Neighbours.overlaps` of a query (1, d), with the photo that it is a copy of.
-
-        The nearest stays first, after the photo that the query is a copy of.
-        """
+        """The nearest, which stay first, and `Neighbours.overlaps` of a query, with the photo that it is a copy of."""
         if own >= 0 or first[0] < 0 or not _equal(Q, self.X[int(first[0]) : int(first[0]) + 1]):
             return first[:1], *self.graph.overlaps(first[: SCALES[-1]], scores[: SCALES[-1]], own)
         shared, J = self.graph.overlaps(first[1:LISTED], scores[1:LISTED], int(first[0]))
@@ -806,10 +799,7 @@ class NeighbourIndex:
         J: np.ndarray,
         size: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Best rows and scores of one query, from the photos that share neighbours with it and the plain ranking.
-
-        The last part of the ranking is the number of its photos that stay first.
-        """
+        """Best rows and scores of one query, from the plain ranking, and how many of it stay first, and `overlaps`."""
         rows, scores, n_leading = ranking
         factor, level = np.float32(self.weight / self.graph.scale), np.float32(self.graph.level)
         ranked = rows >= 0

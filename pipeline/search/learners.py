@@ -193,7 +193,7 @@ class RunLearners(SearchableRun):
         if self.config.search.neighbours == "none" or n < FEWEST or self.learner(name).by_category:
             return None
         if learned_weight is None or learned_weight == self.share(name):
-            inputs = [self.gallery.content, *(self._trained.get(name) or [])[:2]]
+            inputs = (self._trained.get(name) or [])[:2]
 
             def make() -> Neighbours:
                 return graph_of(name, self.index(name), inputs, gallery=self.gallery, console=self._console)
@@ -252,7 +252,7 @@ class RunLearners(SearchableRun):
         if not isinstance(calibration, str):
             by = FORMAT if self.neighbours(name) is not None else 0
             if calibration.neighbours != by:
-                how = "without neighbours" if not calibration.neighbours else "with neighbours"
+                how = f"with{'' if calibration.neighbours else 'out'} neighbours"
                 how += " of an older version" if by and calibration.neighbours else ""
                 return f"it is known for results that are ranked {how}; train again"
         return calibration
