@@ -54,7 +54,7 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,deep,tune]'
 	@echo "compiling the kernels, half a minute ..."
-	@$(BIN)/python -m visterm.pipeline.warm || echo "not all: the others are compiled when they are first used" >&2
+	@$(BIN)/python -m visterm.plugins.compiling.warm || echo "not all: the others are compiled when they are first used" >&2
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.installed

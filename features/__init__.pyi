@@ -1,4 +1,5 @@
 # The public names of the room; __init__.py loads each from its file when it is first used.
+from visterm.plugins.forest.forest import ForestCodebook
 from visterm.plugins.vectors.efficientnet import deep_embedder
 from visterm.plugins.vectors.onnx_embedder import OnnxEmbedder
 from visterm.plugins.vectors.text_embedder import TextEmbedder
@@ -9,7 +10,6 @@ from .codebook import Codebook
 from .color import Palette
 from .descriptors import describe
 from .extractor import VistermExtractor
-from .forest import ForestCodebook
 from .images import ImageError, decode_image, find_images, printable, read_image, read_picture, silence_decoders
 from .texture import lbp_codes
 from .visterms import VistermWeighting, count_visterms

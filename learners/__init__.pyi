@@ -10,13 +10,13 @@ from visterm.plugins.baselines.mcml import MCML
 from visterm.plugins.baselines.rca import RCA
 from visterm.plugins.baselines.xing import Xing
 from visterm.plugins.export.onnx_maps import to_onnx
+from visterm.plugins.scikit.neighbors import Embedding, SimilarityNeighbors
 
 from .aroma import AROMA
 from .base import SimilarityLearner
 from .blend import Blend
 from .cosine import Cosine
 from .musl import MuSL
-from .neighbors import Embedding, SimilarityNeighbors
 from .oasis import OASIS
 from .saved import LEARNERS, load_learner, load_similarity
 from .similarity import Similarity

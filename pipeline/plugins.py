@@ -16,7 +16,7 @@ from .errors import UserError
 # By the groups of the help and by name: functions or Typer applications, imported when they are called.
 COMMANDS = {
     "Start": {
-        "demo": "pipeline.cli.learning:demo",
+        "demo": "plugins.demo.commands:demo",
         "try": "plugins.choosing.commands:try_",
         "features": "pipeline.cli.collection:features",
         "train": "pipeline.cli.learning:train",
@@ -43,7 +43,7 @@ COMMANDS = {
         "info": "pipeline.cli.collection:info",
     },
     "Rarely": {
-        "repair": "pipeline.cli.collection:repair",
+        "repair": "plugins.repair.commands:repair",
         "compact": "pipeline.cli.collection:compact",
         "index": "pipeline.cli.searching:index",
         "model": "plugins.vectors.commands:commands",
@@ -53,11 +53,19 @@ COMMANDS = {
 ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",
     "Milvus": "plugins.milvus.milvus_index",
+    "copies": "teaching.copies:find_copies",
+    "dates": "plugins.dates.dates:read_dates",
+    "is-a tables": "plugins.figures.is_a",
     "keywords": "plugins.keywords.reading:read_keywords",
+    "marks": "teaching.marks:triplets_of_marks",
+    "pages of results": "plugins.page.results_page:write_results_page",
+    "repair": "plugins.repair.repair",
     "retraining": "teaching.retrain",
     "a text model": "plugins.vectors.text_model:keep_text_model",
+    "run files": "plugins.figures.run_files:write_run_files",
     "sidecars": "plugins.keywords.writing:write_sidecars",
     "tuning": "plugins.choosing.commands:tuned",
+    "the open protocol": "plugins.figures.open_world",
     "the service": "service.commands:start_service",
     "teachers": "teaching.teachers",
     "vectors of kind deep": "plugins.vectors.network_vectors:_DeepVectors",
@@ -70,10 +78,10 @@ SUBJECTS = (
 )  # of the service's API, besides its own
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
-    "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),
+    "relevance marks": ("teaching.marks:RelevanceMarks", "marks"),
     "ratings": ("plugins.judge.judgements:Judgements", "judgements"),
     "label edits": ("pipeline.store.label_edits:LabelEdits", "label_edits"),
-    "pictures said to be different": ("pipeline.store.not_same:DifferentPictures", "different"),
+    "pictures said to be different": ("teaching.different:DifferentPictures", "different"),
 }
 
 

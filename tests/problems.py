@@ -31,6 +31,17 @@ def synonyms():
 
 
 @pytest.fixture(scope="session")
+def X(synonyms):
+    """The images of `synonyms`, whose labels are `y`."""
+    return synonyms[0]
+
+
+@pytest.fixture(scope="session")
+def y(synonyms):
+    return synonyms[1]
+
+
+@pytest.fixture(scope="session")
 def unseen_synonyms():
     return make_synonyms(seed=1)
 

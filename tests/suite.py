@@ -1,7 +1,5 @@
 """What the tests of all rooms share."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc
@@ -33,7 +31,7 @@ from hypothesis import settings
 from machines import make_machines, remove_machines
 from running import CHROMIUM
 
-from visterm.pipeline.warm import delete_stale_kernels
+from visterm.plugins.compiling.warm import delete_stale_kernels
 
 gc.set_threshold(100_000)  # as the command does (pipeline/cli/start.py)
 

@@ -1,7 +1,5 @@
 """The guard rails of the layout: rooms at the root, installed as visterm.<room>, every sub-package named."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

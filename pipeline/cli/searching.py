@@ -12,6 +12,7 @@ import typer
 
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.search.request import FILTERS, IMAGE_ID, OF_IMAGES, OPTIONS, SearchRequest
 
 from .errors import command
@@ -127,11 +128,9 @@ def search(
         _answer_lines(lambda query: find([query], **options))
         return
     if page is not None:
-        from visterm.pipeline.search.results_page import write_results_page
-
         share = 1.0 if query_label or chosen is None else searcher.share(chosen, request.learned_weight)
         by = chosen or "words" if share == 1 else f"{chosen}, {share:.0%} of the learned similarity"
-        write_results_page(page, searcher, answers, learner=by, of_labels=bool(query_label))
+        load("pages of results")(page, searcher, answers, learner=by, of_labels=bool(query_label))
         if output is None and not as_json:
             print(page)
             report_errors(answers)

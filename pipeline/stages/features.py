@@ -23,7 +23,6 @@ from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import drawn_here, split_key
 from visterm.pipeline.store.vectors import checksums
 
-from .dates import read_dates
 from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
 from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
@@ -95,7 +94,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             kind.finish()
         if changes or extracted:
             _say_split(run, console)
-        read_dates(collection, root, console)
+        load("dates")(collection, root, console)
         if extracted:
             collection.follow_moved(config)
         return _report(run, changes, extracted, started, console)

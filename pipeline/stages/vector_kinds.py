@@ -235,10 +235,7 @@ class _VistermVectors(_ImageVectors):
     made_again = "its visterms are learned and extracted again"
 
     def settings(self) -> Settings:
-        return {
-            "features": self.config.features.model_dump(exclude=set(NOT_OF_VISTERMS)),
-            "seed": self.config.seed,
-        }
+        return {"features": self.config.features.model_dump(exclude=set(NOT_OF_VISTERMS)), "seed": self.config.seed}
 
     def fit(self, root: Path, console: Console, *, force: bool) -> str:
         if not force:

@@ -68,12 +68,7 @@ def _find_steps(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def one_vs_rest_pass(
-    rows: Rows,
-    label_start: np.ndarray,
-    labels: np.ndarray,
-    images: np.ndarray,
-    C: Float,
-    W: np.ndarray,
+    rows: Rows, label_start: np.ndarray, labels: np.ndarray, images: np.ndarray, C: Float, W: np.ndarray
 ) -> tuple[float, int]:
     """Learn all labels from the images in turn; sum of the losses and number of violations, over images and labels."""
     indptr, indices, data, norms = rows

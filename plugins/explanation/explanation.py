@@ -15,13 +15,7 @@ from visterm.pipeline.search.queries import contents_of
 from visterm.pipeline.store.segments import as_stored
 from visterm.pipeline.store.vectors import ALIKE
 
-from .explanation_regions import (
-    RegionAnswer,
-    cells_of_grid,
-    cells_of_map,
-    describe_regions,
-    say_where,
-)
+from .explanation_regions import RegionAnswer, cells_of_grid, cells_of_map, describe_regions, say_where
 from .matched_words import words_in_common
 from .shared_neighbours import SharedNeighbours, explain_neighbours
 

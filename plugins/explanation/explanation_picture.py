@@ -50,10 +50,7 @@ def _pixels(start: np.ndarray, end: np.ndarray, factor: float, size: int) -> tup
 
 
 def draw_explanation(
-    explanation: Explanation,
-    query_pixels: np.ndarray,
-    result_pixels: np.ndarray,
-    file: str | Path | IO[bytes],
+    explanation: Explanation, query_pixels: np.ndarray, result_pixels: np.ndarray, file: str | Path | IO[bytes]
 ) -> None:
     """Draw an explanation as a PNG.
 

@@ -83,18 +83,21 @@ class TestDamage:
 
 
 class TestWriting:
-    def test_not_fitted(self, tmp_path):
+    def test_what_cannot_be_saved_leaves_nothing(self, tmp_path):
         with pytest.raises(ValueError, match="not fitted"):
             OASIS().save(tmp_path / "a")
         assert not (tmp_path / "a").exists()
+        learner = Cosine().fit(np.eye(2))
+        learner.n_features_in_ = object()
+        with pytest.raises(TypeError, match="cannot be saved"):
+            learner.save(tmp_path / "a")
+        assert list(tmp_path.iterdir()) == []
 
-    def test_replaces_the_learner_before(self, folder, synonyms):
+    def test_replaces_the_learner_before_mapped_or_not(self, folder, synonyms):
         other = OASIS(n_steps=300, random_state=1).fit(*synonyms)
         other.save(folder)
         np.testing.assert_array_equal(load_learner(folder).W_, other.W_)
         assert len(list(folder.iterdir())) == 2
-
-    def test_replaces_a_mapped_learner(self, folder, synonyms):
         mapped = load_learner(folder, mmap_mode="r")
         before = np.array(mapped.W_)
         mapped.partial_fit(*synonyms).save(folder)
@@ -106,13 +109,6 @@ class TestWriting:
         learner = OASIS(n_steps=200, random_state=np.random.RandomState(3)).fit(*synonyms)
         learner.save(tmp_path / "a")
         assert load_learner(tmp_path / "a").random_state == learner.seed_
-
-    def test_failure_leaves_nothing(self, tmp_path):
-        learner = Cosine().fit(np.eye(2))
-        learner.n_features_in_ = object()
-        with pytest.raises(TypeError, match="cannot be saved"):
-            learner.save(tmp_path / "a")
-        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
     def test_killed_while_writing(self, tmp_path):

@@ -38,25 +38,17 @@ class TestClassSimilarity:
             assert S[i, j] == S[j, i] == pytest.approx(value)
         assert (S[:4, 4] == 0).all()
         assert (S.diagonal() == 1).all()
-
-    def test_without_a_table_classes_are_like_themselves_only(self):
         np.testing.assert_array_equal(class_similarity(NAMES, None), np.eye(5))
-
-    def test_two_roots_are_joined(self):
         S = class_similarity(["ant", "bee", "lamp"], {"ant": ["insect"], "bee": ["insect"], "lamp": ["device"]})
         np.testing.assert_allclose(S, [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])  # heights: insect 1, the root above both 2
-
-    def test_a_class_above_a_class(self):
         S = class_similarity(["animal", "dog", "lamp"], {"dog": ["animal"], "animal": ["thing"], "lamp": ["thing"]})
         np.testing.assert_allclose(S, [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
 
-    def test_unknown_labels_are_like_themselves_only(self, caplog):
+    def test_unknown_labels_are_like_themselves_only_and_bad_tables_refused(self, caplog):
         with caplog.at_level(logging.WARNING):
             S = class_similarity(["ant", "bee", "yeti"], {"ant": ["insect"], "bee": ["insect"]})
         np.testing.assert_allclose(S, [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
         assert "1 of 3 labels not, such as yeti" in caplog.text
-
-    def test_bad_tables(self):
         with pytest.raises(ValueError, match="loop: ant is a bee is a ant|loop: bee is a ant is a bee"):
             class_similarity(["ant"], {"ant": ["bee"], "bee": ["ant"]})
         with pytest.raises(ValueError, match="names none of the 2 labels, such as 'ant'"):
@@ -86,8 +78,7 @@ def test_calibration_equals_a_plain_minimiser():
 
 
 class TestLearner:
-    def test_similarity_is_the_paper_s(self, synonyms):
-        X, y = synonyms
+    def test_similarity_is_the_paper_s_and_the_hierarchy_is_saved(self, X, y, tmp_path):
         names = np.array(["cat", "crab", "dog", "lamp"])
         learner = HIER(is_a=IS_A, n_steps=2000, random_state=0).fit(X, names[y])
         p = expit(learner.slopes_ * (X @ learner.W_) + learner.intercepts_)
@@ -97,6 +88,9 @@ class TestLearner:
         np.testing.assert_allclose(learner.label_scores(X).sum(axis=1), 1, rtol=1e-5)
         with pytest.raises(NotImplementedError, match="not the sum"):
             learner.transform_parts(X[:2], X[:1])
+        names = np.array(["cat", "crab", "dog", "lamp"])[y]
+        HIER(is_a=IS_A, n_steps=100, random_state=0).fit(X, names).save(tmp_path / "a")
+        assert load_learner(tmp_path / "a").is_a == IS_A
 
     def test_calibrated_by_images_that_a_model_left_out(self, synonyms):
         X, y = synonyms[0], np.random.default_rng(0).permutation(synonyms[1])  # nothing can be learned
@@ -111,8 +105,7 @@ class TestLearner:
         assert (calibrate(X @ learner.W_, np.eye(4, dtype=bool)[y])[0] > 1).all()
         assert (slopes < 0.5).all()
 
-    def test_several_labels_a_label_in_no_image_and_one_in_all(self, synonyms):
-        X, y = synonyms
+    def test_several_labels_a_label_in_no_image_and_one_in_all(self, X, y):
         labels = np.zeros((60, 6))
         labels[np.arange(60), y] = 1
         labels[:, 5] = 1
@@ -121,12 +114,6 @@ class TestLearner:
         assert np.isfinite(probabilities).all()
         assert learner.slopes_[4:].tolist() == [1, 1]
         assert probabilities[:, 5].min() > 0.5 > probabilities[:, 4].max()
-
-    def test_the_hierarchy_is_saved(self, synonyms, tmp_path):
-        X, y = synonyms
-        names = np.array(["cat", "crab", "dog", "lamp"])[y]
-        HIER(is_a=IS_A, n_steps=100, random_state=0).fit(X, names).save(tmp_path / "a")
-        assert load_learner(tmp_path / "a").is_a == IS_A
 
 
 def test_little_counts_where_images_may_be_of_other_classes():

@@ -33,28 +33,20 @@ class TestByHand:
     # cosines: 3 / 5, (3 + 4) / (5 sqrt 2), 4 / 5
     cosines = np.array([3 / 5, 7 / 5 / np.sqrt(2), 4 / 5])
 
-    def test_neighbours(self):
+    def test_neighbours_and_their_votes(self):
         indices, similarities = KNNAnnotator(n_neighbors=2).fit(self.X, self.y).kneighbors(self.query)
         assert indices.tolist() == [[1, 2]]
         np.testing.assert_allclose(similarities, [self.cosines[[1, 2]]], rtol=1e-6)
-
-    def test_votes_weigh_similarities(self):
         learner = KNNAnnotator(n_neighbors=2).fit(self.X, self.y)
         np.testing.assert_allclose(learner.label_scores(self.query), [self.cosines[[2, 1]]], rtol=1e-6)
         learner.set_params(n_neighbors=3)
         expected = [[self.cosines[0] + self.cosines[2], self.cosines[1]]]
         np.testing.assert_allclose(learner.label_scores(self.query), expected, rtol=1e-6)
-
-    def test_uniform_votes(self):
         learner = KNNAnnotator(n_neighbors=3, weights="uniform").fit(self.X, self.y)
         assert learner.label_scores(self.query).tolist() == [[2, 1]]
-
-    def test_several_labels_an_image(self):
         labels = sp.csr_array([[1.0, 0, 2], [0, 1, 1], [0, 0, 1]])
         scores = KNNAnnotator(n_neighbors=2).fit(self.X, labels).label_scores(self.query)
         np.testing.assert_allclose(scores, [[0, self.cosines[1], self.cosines[1] + self.cosines[2]]], rtol=1e-6)
-
-    def test_fewer_neighbours_than_asked_for(self):
         learner = KNNAnnotator(n_neighbors=5).fit(self.X, self.y)
         indices, similarities = learner.kneighbors([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]])
         # Orthogonal images are none.
@@ -79,9 +71,7 @@ class TestExact:
         indices, similarities = KNNAnnotator(n_neighbors=3).fit(twice, np.r_[y, y]).kneighbors(Q)
         np.testing.assert_array_equal(indices, np.c_[once[:, 0], once[:, 0] + 600, once[:, 1]])
         np.testing.assert_array_equal(similarities[:, 0], similarities[:, 1])
-
-    def test_negative_entries(self):
-        """Vectors from elsewhere have signs."""
+        # Vectors from elsewhere have signs.
         rng = np.random.default_rng(0)
         X = rng.normal(size=(50, 8)).astype(np.float32)
         indices, _ = KNNAnnotator(n_neighbors=4).fit(X, np.arange(50) % 3).kneighbors(X)
@@ -130,13 +120,10 @@ class TestTree:
             np.testing.assert_allclose(values, cosines[best], rtol=1e-5)
         assert len(reached) > 4
 
-    def test_training_images_come_to_their_own_leaf(self, many):
+    def test_training_images_come_to_their_own_leaf_by_medians(self, many):
         X, y, _, _ = many
         learner = KNNAnnotator(n_neighbors=1, algorithm="tree", leaf_size=20, random_state=0).fit(X, y)
         np.testing.assert_array_equal(learner.kneighbors(X)[0][:, 0], np.arange(600))
-
-    def test_thresholds_are_medians(self, many):
-        X, y, _, _ = many
         learner = KNNAnnotator(algorithm="tree", leaf_size=300, random_state=0).fit(X, y)
         unit = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
         assert learner.thresholds_[0] == pytest.approx(np.median(unit @ learner.directions_[0]), rel=1e-4)

@@ -15,23 +15,27 @@ def annotator(request):
 
 
 @pytest.fixture
-def several(synonyms):
+def several(X, y):
     """The images of `synonyms` with two labels each: their class, and whether its number is odd."""
-    X, y = synonyms
     labels = np.zeros((len(y), 6))
     labels[np.arange(len(y)), y] = 1
     labels[np.arange(len(y)), 4 + y % 2] = 2.5
     return X, sp.csr_array(labels)
 
 
-def test_scores_are_inner_products(annotator, synonyms):
-    X, y = synonyms
+def test_scores_are_inner_products_and_similarity_their_correlation(annotator, X, y):
     annotator.fit(X, y)
     assert annotator.W_.shape == (X.shape[1], 4)
     assert annotator.W_.dtype == np.float32
     expected = X.toarray() @ annotator.W_
     np.testing.assert_allclose(annotator.label_scores(X), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(annotator.label_scores(X.toarray()), expected, rtol=1e-5, atol=1e-6)
+    X = sp.vstack([X, sp.csr_array((1, X.shape[1]))], format="csr").astype(np.float32)
+    scores = annotator.fit(X[:-1], y).label_scores(X)
+    sides = annotator.transform(X)
+    assert sides.dtype == np.float32
+    np.testing.assert_allclose(sides[:-1] @ sides[:-1].T, np.corrcoef(scores[:-1]), atol=1e-5)
+    np.testing.assert_array_equal(sides[-1], 0)
 
 
 def test_label_vectors_are_centred_and_of_unit_norm(annotator, synonyms):
@@ -67,21 +71,13 @@ def test_annotates_unseen_images(annotator, synonyms, unseen_synonyms):
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_similarity_is_the_correlation_of_label_scores(annotator, synonyms):
-    X, y = synonyms
-    X = sp.vstack([X, sp.csr_array((1, X.shape[1]))], format="csr").astype(np.float32)
-    scores = annotator.fit(X[:-1], y).label_scores(X)
-    sides = annotator.transform(X)
-    assert sides.dtype == np.float32
-    np.testing.assert_allclose(sides[:-1] @ sides[:-1].T, np.corrcoef(scores[:-1]), atol=1e-5)
-    np.testing.assert_array_equal(sides[-1], 0)
-
-
-def test_several_labels_an_image(annotator, several):
+def test_several_labels_an_image_whose_weights_do_not_matter(annotator, several):
     X, labels = several
     best, _ = annotator.fit(X, labels).annotate(X, 2)
     np.testing.assert_array_equal(annotator.classes_, np.arange(6))
     np.testing.assert_array_equal(np.sort(best, axis=1), labels.indices.reshape(-1, 2))
+    once = annotator.fit(X, labels).W_.copy()
+    np.testing.assert_array_equal(annotator.fit(X, labels.astype(bool)).W_, once)
 
 
 class TestDenseImages:
@@ -104,12 +100,6 @@ class TestDenseImages:
         assert not kept
 
 
-def test_weights_of_labels_do_not_matter(annotator, several):
-    X, labels = several
-    once = annotator.fit(X, labels).W_.copy()
-    np.testing.assert_array_equal(annotator.fit(X, labels.astype(bool)).W_, once)
-
-
 def test_images_without_labels_are_left_out_and_counted(annotator, several, caplog):
     X, labels = several
     kept = labels.toarray()
@@ -125,8 +115,7 @@ def test_images_without_labels_are_left_out_and_counted(annotator, several, capl
     np.testing.assert_array_equal(annotator.fit(other, sp.csr_array(kept)).W_, found)
 
 
-def test_two_labels_rank_by_how_sure_the_scores_are(annotator, synonyms):
-    X, y = synonyms
+def test_two_labels_rank_by_how_sure_the_scores_are(annotator, X, y):
     annotator.fit(X, y < 2)
     scores = annotator.similarity(X, X)
     assert len(np.unique(scores[0])) > len(y) / 2  # a correlation of two scores would be 1 or -1

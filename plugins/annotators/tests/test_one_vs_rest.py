@@ -27,7 +27,7 @@ class TestHandWorkedUpdate:
     # f = (0.5, 0.4, -1.6): the losses are 1 + 0.5, 1 - 0.4 and max(0, 1 - 1.6) = 0;  |x|^2 = 4 + 1
     # tau = (1.5 / 5, 0.6 / 5, 0) = (0.3, 0.12, 0)
 
-    def test_unclipped(self):
+    def test_unclipped_clipped_or_satisfied(self):
         W = self.W.copy()
         losses, violating = learn(self.x, [1], W, 10.0)
         assert losses == pytest.approx(1.5 + 0.6)
@@ -36,6 +36,17 @@ class TestHandWorkedUpdate:
         np.testing.assert_allclose(W, expected, rtol=1e-6)
         # Both hold now with the margin asked for, and not more; the third was left alone.
         np.testing.assert_allclose(self.x @ W, [-1, 1, -1.6], rtol=1e-6)
+        W = self.W.copy()
+        learn(self.x, [1], W, 0.2)
+        expected = [[0.2 - 0.2 * 2, 0.1 + 0.12 * 2, -1], [5, 3, 7], [0.1 - 0.2, 0.2 + 0.12, 0.4]]
+        np.testing.assert_allclose(W, expected, rtol=1e-6)
+        W = 10 * np.array([[-1, 1, -1], [0, 0, 0], [0, 0, 0]], np.float32)
+        before = W.copy()
+        assert learn(self.x, [1], W, 10.0) == (0, 0)
+        np.testing.assert_array_equal(W, before)
+        W = self.W.copy()
+        assert learn(0 * self.x, [1], W, 10.0) == (3, 3)
+        np.testing.assert_array_equal(W, self.W)
 
     def test_few_of_many_labels_violate(self):
         """As above, with forty labels more that hold already: the two that violate move alone."""
@@ -45,23 +56,6 @@ class TestHandWorkedUpdate:
         expected = [[0.2 - 0.3 * 2, 0.1 + 0.12 * 2], [5, 3], [0.1 - 0.3, 0.2 + 0.12]]
         np.testing.assert_allclose(W[:, :2], expected, rtol=1e-6)
         np.testing.assert_array_equal(W[:, 2:], np.repeat(self.W[:, 2:], 41, axis=1))
-
-    def test_clipped(self):
-        W = self.W.copy()
-        learn(self.x, [1], W, 0.2)
-        expected = [[0.2 - 0.2 * 2, 0.1 + 0.12 * 2, -1], [5, 3, 7], [0.1 - 0.2, 0.2 + 0.12, 0.4]]
-        np.testing.assert_allclose(W, expected, rtol=1e-6)
-
-    def test_satisfied_images_change_nothing(self):
-        W = 10 * np.array([[-1, 1, -1], [0, 0, 0], [0, 0, 0]], np.float32)
-        before = W.copy()
-        assert learn(self.x, [1], W, 10.0) == (0, 0)
-        np.testing.assert_array_equal(W, before)
-
-    def test_an_image_of_zeros_changes_nothing(self):
-        W = self.W.copy()
-        assert learn(0 * self.x, [1], W, 10.0) == (3, 3)
-        np.testing.assert_array_equal(W, self.W)
 
 
 def drawn_images(labels, n_steps):

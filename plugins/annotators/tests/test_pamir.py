@@ -26,7 +26,7 @@ class TestHandWorkedUpdate:
     loss = 1 - 0.4 + 1
     tau = (1 - 0.4 + 1) / (2 * (4 + 1))  # = 0.16
 
-    def test_unclipped(self):
+    def test_unclipped_clipped_or_satisfied(self):
         W = self.W.copy()
         assert learn(self.x, W, (1, 2), 10.0) == pytest.approx(self.loss)
         expected = [[5, 0.1 + 0.16 * 2, 0.3 - 0.16 * 2], [5, 3, 7], [5, 0.2 + 0.16, 0.4 - 0.16]]
@@ -34,14 +34,10 @@ class TestHandWorkedUpdate:
         # The comparison just seen holds with the margin asked for, and not more.
         scores = self.x @ W
         assert scores[1] - scores[2] == pytest.approx(1.0)
-
-    def test_clipped(self):
         W = self.W.copy()
         learn(self.x, W, (1, 2), 0.05)
         expected = [[5, 0.1 + 0.05 * 2, 0.3 - 0.05 * 2], [5, 3, 7], [5, 0.2 + 0.05, 0.4 - 0.05]]
         np.testing.assert_allclose(W, expected, rtol=1e-6)
-
-    def test_satisfied_comparisons_and_zeros_change_nothing(self):
         W = self.W.copy()
         assert learn(self.x, W, (0, 2), 10.0) == 0  # f_0 = 15 > f_2 + 1
         assert learn(0 * self.x, W, (1, 2), 10.0) == 1
@@ -83,7 +79,7 @@ def test_kernel_is_chosen_by_the_number_of_zeros(problem, dense_problem, monkeyp
     assert len(seen) == 2
 
 
-def test_comparisons_are_uniform(problem):
+def test_comparisons_are_uniform_and_scores_sum_to_zero(problem):
     """Images; of each its labels; of each the labels that it lacks."""
     _, labels = problem
     labels[3] = [True, True, False, True, True, True]  # one left to draw
@@ -97,10 +93,7 @@ def test_comparisons_are_uniform(problem):
     assert not counts[expected == 0].any()
     # Five standard deviations of a count.
     assert (np.abs(counts - expected) <= 5 * np.sqrt(expected)).all()
-
-
-def test_scores_of_an_image_sum_to_zero(problem):
-    """What one label gains another loses, and so the mean taken from the scores for the similarity is none."""
+    # What one label gains another loses, and so the mean taken from the scores for the similarity is none.
     X, labels = problem
     scores = PAMIR(n_steps=500, random_state=0).fit(X, sp.csr_array(labels)).label_scores(X)
     np.testing.assert_allclose(scores.sum(axis=1), 0, atol=1e-4)

@@ -31,14 +31,10 @@ class TestHandWorkedUpdate:
         assert losses == pytest.approx(0.9)
         assert violating == 1
         np.testing.assert_allclose(W, [[0.2 + 0.2, 5, 0.1 + 0.1], [0.1 - 0.2, 3, 0.2 - 0.1]], rtol=1e-6)
-
-    def test_a_vector_that_becomes_too_long_is_scaled_back(self):
         W = self.W.copy()
         learn(self.x, [0], W, 0.1, 4.0)
         moved = np.array([0.4, 5, 0.2])
         np.testing.assert_allclose(W, [4 * moved / np.linalg.norm(moved), [-0.1, 3, 0.1]], rtol=1e-6)
-
-    def test_no_violation_no_update(self):
         W = np.array([[1, 0, 0], [0, 0, 0]], np.float32)
         before = W.copy()
         assert learn(self.x, [0], W, 0.1, 100.0) == (0, 0)  # f = (2, 0)

@@ -28,16 +28,12 @@ def learn(X, A, triplet, eta, margin=1.0):
 
 
 class TestHandWorkedUpdate:
-    def test_relative_distances(self):
-        # q = (1, 1), p+ = (0, 1), p- = (1, 0), A = I: u = (1, 0), v = (0, 1), a = b = D = 1, c = 0; loss = 1 + 1 - 1.
-        # t = 1/4 leaves the loss 1 - 2 t / (1 - t^2) = 1 - 8/15 = 7/15, so it solves t = eta loss for eta = 15/28.
+    def test_steps_by_hand(self):
         A = np.eye(2, dtype=np.float32)
         assert learn([[1, 1], [0, 1], [1, 0]], A, (0, 1, 2), 15 / 28) == pytest.approx(1)
         # A^-1 = I + t (u u' - v v') = diag(5/4, 3/4)
         np.testing.assert_allclose(A, [[4 / 5, 0], [0, 4 / 3]], rtol=1e-6)
-
-    def test_paper_step(self):
-        """Where p- is the query itself, the paper's step for a distance that is to be y = -margin."""
+        # Where p- is the query itself, the paper's step for a distance that is to be y = -margin.
         # z = q - p+ = (1, -1), A = I, eta = 0.1: d = 2, and ybar is the root of eta d ybar^2 + (1 - eta y d) ybar = d
         eta, y, z, d = 0.1, -1.0, np.array([1.0, -1.0]), 2.0
         ybar = (eta * y * d - 1 + np.sqrt((eta * y * d - 1) ** 2 + 4 * eta * d**2)) / (2 * eta * d)  # 1.3589
@@ -47,8 +43,6 @@ class TestHandWorkedUpdate:
         np.testing.assert_allclose(A, np.eye(2) - s / (1 + s * d) * np.outer(z, z), rtol=1e-6)
         assert z @ A @ z == pytest.approx(ybar, rel=1e-6)
         assert ybar == pytest.approx(1.3589, abs=1e-4)
-
-    def test_no_loss_no_update(self):
         A = np.eye(2, dtype=np.float32)
         # u = 0, v = (1, 1): 1 + 0 - 2 < 0
         assert learn([[1, 0], [1, 0], [0, -1]], A, (0, 1, 2), 1.0) == 0

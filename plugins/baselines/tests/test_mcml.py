@@ -78,7 +78,7 @@ class TestLoss:
         doubled, _, _ = collapse_loss(np.eye(1), X, np.array([0, 0, 1]), 0.5)
         assert doubled == pytest.approx(value + 0.5)
 
-    def test_equals_slow_reference(self, overlapping):
+    def test_equals_slow_reference_also_for_long_distances(self, overlapping):
         X, y = overlapping
         y = y.copy()
         y[0] = 9  # alone in its class
@@ -90,6 +90,10 @@ class TestLoss:
         Z = X @ L.T
         distances = ((Z[:, None] - Z[None]) ** 2).sum(axis=2) + np.diag(np.full(40, np.inf))
         assert wrong == (y[distances.argmin(axis=1)] != y)[1:].sum()
+        X, y = overlapping
+        value, gradient, _ = collapse_loss(1e3 * np.eye(4), X.astype(float), y, 0.0)
+        assert np.isfinite(value)
+        assert np.isfinite(gradient).all()
 
     @pytest.mark.parametrize("trace_penalty", [0.0, 0.1])
     def test_gradient_against_finite_differences(self, overlapping, trace_penalty):
@@ -102,12 +106,6 @@ class TestLoss:
 
         expected = scipy.optimize.approx_fprime(L.ravel(), f, 1e-7).reshape(4, 4)
         np.testing.assert_allclose(collapse_loss(L, X, y, trace_penalty)[1], expected, atol=1e-5)
-
-    def test_long_distances_do_not_overflow(self, overlapping):
-        X, y = overlapping
-        value, gradient, _ = collapse_loss(1e3 * np.eye(4), X.astype(float), y, 0.0)
-        assert np.isfinite(value)
-        assert np.isfinite(gradient).all()
 
 
 class TestOptimum:
@@ -135,30 +133,17 @@ class TestOptimum:
         assert losses[-1] == pytest.approx(plain_loss(learner.A_.astype(float), *overlapping)[0], rel=1e-5)
 
 
-def test_state(overlapping):
+def test_state_and_images_that_are_alone_or_without_pairs(overlapping, caplog):
     learner = MCML().fit(*overlapping)
     assert learner.A_.dtype == learner.components_.dtype == np.float32
     np.testing.assert_allclose(learner.components_.T @ learner.components_, learner.A_, rtol=1e-5, atol=1e-6)
     assert np.linalg.eigvalsh(learner.A_.astype(float)).min() > -1e-6
-
-
-def test_images_alone_are_counted(overlapping, caplog):
     X, y = overlapping
     y = y.copy()
     y[:2] = [7, 8]
     with caplog.at_level(logging.WARNING):
         MCML(n_steps=2).fit(X, y)
     assert "2 of 40 images are never a query" in caplog.text
-
-
-def test_much_memory_is_said(overlapping, caplog, monkeypatch):
-    monkeypatch.setattr("visterm.plugins.baselines.mcml._MUCH_MEMORY", 5000)
-    with caplog.at_level(logging.WARNING):
-        MCML(n_steps=1).fit(*overlapping)
-    assert "GB of memory for 40 images of 4 visterms" in caplog.text
-
-
-def test_labels_without_pairs_are_refused(overlapping):
     X, y = overlapping
     for labels, message in (
         (np.arange(40), "no class has two images"),
@@ -166,6 +151,13 @@ def test_labels_without_pairs_are_refused(overlapping):
     ):
         with pytest.raises(ValueError, match=message):
             MCML().fit(X, labels)
+
+
+def test_much_memory_is_said(overlapping, caplog, monkeypatch):
+    monkeypatch.setattr("visterm.plugins.baselines.mcml._MUCH_MEMORY", 5000)
+    with caplog.at_level(logging.WARNING):
+        MCML(n_steps=1).fit(*overlapping)
+    assert "GB of memory for 40 images of 4 visterms" in caplog.text
 
 
 @pytest.mark.parametrize("dense", [False, True])

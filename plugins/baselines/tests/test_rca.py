@@ -23,16 +23,12 @@ def test_equals_slow_reference(images, shrinkage):
     np.testing.assert_array_equal(found, found.T)
 
 
-def test_partial_fit_is_fit_of_all(images):
+def test_partial_fit_is_fit_of_all_and_bad_input_refused(images):
     X, y = images
     whole = RCA().fit(X, y)
     parts = RCA().fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])  # the last brings a new class
     np.testing.assert_allclose(parts.A_, whole.A_, rtol=1e-3, atol=1e-5)
     assert parts.classes_.tolist() == [0, 1, 2]
-
-
-def test_bad_input(images):
-    X, y = images
     for bad in (0, -1, 1.5, "much", np.nan):
         with pytest.raises(ValueError, match="shrinkage must lie above 0"):
             RCA(shrinkage=bad).fit(X, y)

@@ -41,7 +41,7 @@ def test_finds_the_maximum_of_diagonal_metrics():
     assert spread(learner.A_.astype(float)) == pytest.approx(best, rel=1e-4)
 
 
-def test_every_pass_climbs_and_stays_positive(images):
+def test_every_pass_climbs_stays_positive_and_refuses_bad_input(images):
     X, y = images
     learner = Xing(n_steps=40, pass_steps=5).fit(X, y)
     losses = [entry["loss"] for entry in learner.history_]
@@ -49,10 +49,6 @@ def test_every_pass_climbs_and_stays_positive(images):
     assert losses[-1] < losses[0]
     assert np.linalg.eigvalsh(learner.A_.astype(float)).min() > -1e-5
     np.testing.assert_array_equal(learner.A_, learner.A_.T)
-
-
-def test_bad_input(images):
-    X, y = images
     with pytest.raises(ValueError, match="shrinkage must lie above 0"):
         Xing(shrinkage=0).fit(X, y)
     with pytest.raises(ValueError, match="one label per image"):

@@ -91,7 +91,7 @@ def test_contributions_are_those_of_each_pair_alone(linear):
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_equal_parts_share_equally_and_make_one_pair():
+def test_equal_parts_share_equally_and_the_list_is_cut_to_the_strongest(images):
     query, result = sp.csr_matrix([[0.3, 0.0], [0.3, 0.0], [0.0, 0.8]]), sp.csr_matrix([[0.5, 0.0], [0.5, 0.0]])
     learner = Cosine().fit(query)
     found = explain(learner, query, result)
@@ -101,9 +101,6 @@ def test_equal_parts_share_equally_and_make_one_pair():
     (pair,) = found.pairs
     assert (pair.query_parts.tolist(), pair.result_parts.tolist()) == ([0, 1], [0, 1])
     assert pair.contribution == pytest.approx(0.6)
-
-
-def test_the_list_of_pairs_is_cut_to_the_strongest(images):
     learner = OASIS(**SMALL).fit(*images)
     query, result = make_parts(25, 1, per_part=3), make_parts(18, 2, per_part=3)
     everything, some = explain(learner, query, result), explain(learner, query, result, n_pairs=7)
@@ -161,7 +158,7 @@ def test_a_bit_belongs_to_the_blocks_with_its_visterm(musl):
     assert {(*map(tuple, pair[:2]), pair.contribution) for pair in found.pairs} == expected
 
 
-def test_an_image_without_features_is_refused(images):
+def test_images_and_similarities_that_are_refused(images):
     empty, some = sp.csr_matrix((3, N_FEATURES), dtype=np.float32), make_parts(5, 0)
     learner = Cosine().fit(images[0])
     with pytest.raises(ValueError, match="the vector of the result is zero"):
@@ -169,8 +166,6 @@ def test_an_image_without_features_is_refused(images):
     with pytest.raises(ValueError, match="the vector of the query is zero"):
         explain(learner, empty, some)
 
-
-def test_a_similarity_that_is_no_sum_is_refused(images):
     class Squared(SimilarityLearner):
         _fit = Cosine._fit
 

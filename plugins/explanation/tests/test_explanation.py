@@ -115,6 +115,12 @@ def test_heat_of_cells_is_that_of_the_blocks_on_them(searcher):
         for (x, y, w, h), heat in zip(side["cells"], side["cell_heat"], strict=True):
             rows, columns = (slice(round(a), round(a + length)) for a, length in ((y, h), (x, w)))
             assert heat == pytest.approx(pixels[rows, columns].sum(), abs=2e-4)
+    found = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")
+    visterms = searcher.extractor.blocks(read_image(searcher.root / "pear/0.jpg"))[1]
+    for pair in found["pairs"]:
+        assert pair["n_query_blocks"] == np.count_nonzero(visterms == visterms[pair["query_block"]])
+    heat = np.array(found["query"]["heat"])
+    assert all(np.ptp(heat[visterms == one]) == 0 for one in np.unique(visterms))
 
 
 def test_an_outline_goes_around_its_cells():
@@ -200,18 +206,7 @@ def test_bits_sum_to_the_score_that_search_shows(searcher, outside):
             assert pair["n_result_blocks"]
 
 
-def test_an_image_from_outside_can_be_the_result(searcher, outside):
-    there, back = (explain_pair(searcher, *pair, "cosine") for pair in ((outside, 5), (5, outside)))
-    assert there["score"] == pytest.approx(back["score"], abs=1e-6)
-    assert (back["result"]["id"], back["result"]["path"], back["result"]["name"]) == (None, None, str(outside))
-    assert there["result"]["id"] == 5
-    assert there["result"]["path"] == searcher.images[searcher.place[5]].path
-    assert explain_pair(searcher, 5, outside, "musl")["score"] == pytest.approx(
-        searcher.learner("musl").similarity(searcher.queries("id:5").Q, searcher.queries(outside).Q)[0, 0]
-    )
-
-
-def test_an_image_can_be_named_in_every_way_that_search_takes(searcher):
+def test_an_image_can_be_named_in_every_way_that_search_takes(searcher, outside):
     image = next(image for image in searcher.images if image.path == "pear/3.jpg")
     file = searcher.root / "pear/3.jpg"
     expected = explain_pair(searcher, image.id, "plum/0.jpg")
@@ -222,6 +217,14 @@ def test_an_image_can_be_named_in_every_way_that_search_takes(searcher):
     assert by_pixels["query"].pop("id") is None
     assert by_pixels["query"]["heat"] == expected["query"]["heat"]
     np.testing.assert_array_equal(explain_with_pixels(searcher, image.id, "plum/0.jpg").query_pixels, read_image(file))
+    there, back = (explain_pair(searcher, *pair, "cosine") for pair in ((outside, 5), (5, outside)))
+    assert there["score"] == pytest.approx(back["score"], abs=1e-6)
+    assert (back["result"]["id"], back["result"]["path"], back["result"]["name"]) == (None, None, str(outside))
+    assert there["result"]["id"] == 5
+    assert there["result"]["path"] == searcher.images[searcher.place[5]].path
+    assert explain_pair(searcher, 5, outside, "musl")["score"] == pytest.approx(
+        searcher.learner("musl").similarity(searcher.queries("id:5").Q, searcher.queries(outside).Q)[0, 0]
+    )
 
 
 def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
@@ -250,15 +253,6 @@ def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
     assert len(explain_pair(searcher, outside, "pear/1.jpg", "oasis", n_pairs=2)["pairs"]) == 2
 
 
-def test_blocks_of_one_visterm_have_equal_heat(searcher):
-    found = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")
-    visterms = searcher.extractor.blocks(read_image(searcher.root / "pear/0.jpg"))[1]
-    for pair in found["pairs"]:
-        assert pair["n_query_blocks"] == np.count_nonzero(visterms == visterms[pair["query_block"]])
-    heat = np.array(found["query"]["heat"])
-    assert all(np.ptp(heat[visterms == one]) == 0 for one in np.unique(visterms))
-
-
 @pytest.mark.usefixtures("alone")
 def test_a_forest_is_explained_by_all_nodes_of_its_blocks(tmp_path, write_images):
     forest = ["features.codebook.kind=forest", "features.codebook.n_trees=4"]
@@ -279,14 +273,11 @@ def test_a_heat_map_sums_to_the_heat_whatever_its_size(searcher):
         found = heat_map(side, longest)
         assert max(found.shape) == min(longest, 128)
         assert found.sum() == pytest.approx(sum(side["heat"]), rel=1e-6)
-
-
-def test_heat_is_spread_over_the_pixels_of_overlapping_blocks():
     side = {"width": 4, "height": 2, "boxes": [[0, 0, 4, 2], [2, 0, 2, 2], [2, 1, 1, 1]], "heat": [0.8, 0.4, -0.3]}
     np.testing.assert_allclose(heat_map(side), [[0.1, 0.1, 0.2, 0.2], [0.1, 0.1, -0.1, 0.2]], atol=1e-12)
 
 
-def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_path):
+def test_the_picture_shows_both_images_their_heat_and_any_names(searcher, outside, tmp_path):
     found, *pixels = explain_with_pixels(searcher, outside, "pear/1.jpg", "oasis")
     draw_explanation(found, *pixels, tmp_path / "why.png")
     drawn = cv2.imread(str(tmp_path / "why.png"))
@@ -301,6 +292,12 @@ def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_pat
     half = drawn.shape[0] // 2
     assert (without[80:half] != drawn[80:half]).any()  # outlines, shares and lines
     np.testing.assert_array_equal(without[half:], drawn[half:])  # the same heat
+    # Neither formulas nor line breaks nor letters that the font lacks do harm.
+    found, *pixels = explain_with_pixels(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
+    found["query"]["name"] = "$\\frac{$ \n <b>\u732b\udcff.jpg"
+    found["result"]["name"] = "x" * 500
+    draw_explanation(found, *pixels, tmp_path / "why.png")
+    assert (tmp_path / "why.png").stat().st_size > 10_000
 
 
 def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
@@ -337,15 +334,6 @@ def test_images_of_every_shape_can_be_drawn(searcher, tmp_path, shape):
     assert height < 2500
 
 
-def test_names_are_shown_as_they_are(searcher, tmp_path):
-    """Neither formulas nor line breaks nor letters that the font lacks do harm."""
-    found, *pixels = explain_with_pixels(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
-    found["query"]["name"] = "$\\frac{$ \n <b>\u732b\udcff.jpg"
-    found["result"]["name"] = "x" * 500
-    draw_explanation(found, *pixels, tmp_path / "why.png")
-    assert (tmp_path / "why.png").stat().st_size > 10_000
-
-
 def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
     (tmp_path / "broken.jpg").write_bytes(b"no image")
     for given, message in (
@@ -366,18 +354,15 @@ def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
         explain_pair(searcher, outside, "pear/1.jpg", "pamir")
 
 
-def test_vectors_from_elsewhere_have_no_blocks(searcher, monkeypatch):
-    monkeypatch.setattr(searcher.gallery, "extractor", object())
-    with pytest.raises(UserError, match="run fruit: its vectors are not made of blocks"):
-        explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
-
-
-def test_an_image_without_weights_is_refused(searcher, monkeypatch):
+def test_an_image_without_weights_or_blocks_is_refused(searcher, monkeypatch):
     """Nothing but visterms that every training image has."""
     monkeypatch.setattr(searcher.extractor.weighting_, "idf_", np.zeros(40))
     white = np.full((80, 80, 3), 255, np.uint8)
     with pytest.raises(UserError, match="the vector of the query is zero: there is nothing to explain"):
         explain_pair(searcher, white, white, "cosine")
+    monkeypatch.setattr(searcher.gallery, "extractor", object())
+    with pytest.raises(UserError, match="run fruit: its vectors are not made of blocks"):
+        explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
 
 
 def test_an_image_that_has_changed_since_is_refused(tmp_path, write_images):

@@ -22,18 +22,12 @@ def test_a_strong_region_is_found_whole_and_alone():
     ((of_query, of_result, amount),) = regions.pairs
     assert (of_query, of_result) == (0, 0)
     assert amount == pytest.approx(36)
-
-
-def test_cells_that_touch_at_a_corner_are_two_regions():
     query = np.zeros((3, 3))
     query[0, 0], query[1, 1] = 3, 2
     regions = find_regions(query.reshape(-1, 1), query.shape, (1, 1), share=0.9)
     assert regions.query.tolist() == [0, -1, -1, -1, 1, -1, -1, -1, -1]
     assert regions.pairs == [(0, 0, 3), (1, 0, 2)]
-
-
-def test_pairs_that_are_not_needed_are_left_out_with_their_regions():
-    """Of four pairs of two and two regions, those of the same kind carry nearly all."""
+    # Of four pairs of two and two regions, those of the same kind carry nearly all.
     matrix = np.zeros((9, 9))
     matrix[0, 8], matrix[8, 0], matrix[0, 0], matrix[8, 8] = 5, 4, 0.1, 0.1
     regions = find_regions(matrix, (3, 3), (3, 3), share=0.9)
@@ -67,21 +61,15 @@ def test_half_of_any_score_is_carried_by_three_pairs_at_most(seed):
         assert {getattr(pair, side) for pair in regions.pairs} == set(range(labels.max() + 1))
 
 
-def test_an_even_score_needs_half_of_all_pairs_of_cells():
+def test_even_scores_scattered_cells_and_no_score():
     regions = find_regions(np.ones((49, 49)), (7, 7), (7, 7))
     covered = (regions.query >= 0).sum() * (regions.result >= 0).sum()
     assert 49**2 / 2 <= covered < 49**2 / 2 + 49
-
-
-def test_many_scattered_cells_are_not_shown_one_by_one():
-    """A chessboard has no three regions of half its score: the gaps are filled."""
+    # A chessboard has no three regions of half its score: the gaps are filled.
     board = np.indices((8, 8)).sum(axis=0) % 2 + 0.01
     regions = find_regions(np.outer(board, board), board.shape, board.shape)
     assert len(regions.pairs) <= 3
     assert shown(regions) >= 0.5 * board.sum() ** 2
-
-
-def test_no_score_has_no_regions():
     regions = find_regions(np.zeros((4, 6)), (2, 2), (2, 3))
     assert regions.pairs == []
     assert regions.query.tolist() == [-1] * 4

@@ -336,7 +336,7 @@ def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
     assert "oasis: 45 images; exact search needs no index" in visterm("index", cwd=mine).stderr
 
 
-def test_addresses_are_checked_before_anything_is_done(tmp_path):
+def test_addresses_and_names_of_collections(tmp_path):
     file = tmp_path / "photos.yaml"
     file.write_text("index: {kind: milvus, uri: vectors.db}")
     assert load_config(file).index.uri == os.fspath(tmp_path / "vectors.db")
@@ -351,9 +351,6 @@ def test_addresses_are_checked_before_anything_is_done(tmp_path):
     assert load_config(None, ["index.kind=milvus", "index.uri=http://me:s@cret@host"]).index.uri.endswith("cret@host")
     with pytest.raises(UserError, match="uri is used with kind: milvus only"):
         load_config(None, ["index.uri=milvus.db"])
-
-
-def test_collections_of_runs_have_names_of_their_own():
     names = [collection_name(Run(Path(name)), "oasis") for name in ("photos", "my photos", "my-photos", "x" * 300)]
     assert names[0] == "visterm_photos_oasis"
     assert len(set(names)) == 4

@@ -1,7 +1,5 @@
 """A run on vectors of the network that pip installs: features, search, explanations, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib.util import find_spec

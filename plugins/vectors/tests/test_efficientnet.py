@@ -1,7 +1,5 @@
 """The network of ``features.kind: deep``: that it is the one that was trained, and its file in the cache."""
 
-from __future__ import annotations
-
 import hashlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Vectors of ONNX models: those of the model itself, and the models and settings that are refused."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
@@ -91,6 +89,12 @@ def test_vectors_are_those_of_the_model(fixed, tensors):
     np.testing.assert_allclose(OnnxEmbedder(fixed).fit_transform(IMAGES), unit(expected), rtol=1e-4, atol=1e-5)
     for i, pixels in enumerate(IMAGES):  # the same bytes alone and among others
         np.testing.assert_array_equal(embedder.transform([pixels])[0], X[i])
+    mean, scale = [120.0, 110.0, 100.0], [0.01, 0.02, 0.03]
+    rgb = (IMAGES[0].astype(np.float32) - np.float32(mean)) * np.float32(scale)
+    for channels, order in (("rgb", [0, 1, 2]), ("bgr", [2, 1, 0])):
+        expected = tensors(rgb[:, :, order].transpose(2, 0, 1)[None])["embedding"]
+        embedder = OnnxEmbedder(fixed, mean=mean, scale=scale, channels=channels, unit=False).fit()
+        np.testing.assert_allclose(embedder.transform(IMAGES[:1]), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("layer", ["convolved", "positive", "pooled", "flat", "embedding"])
@@ -100,15 +104,6 @@ def test_every_layer_can_be_the_vector(fixed, tensors, layer):
     expected = expected.mean(axis=(2, 3)) if expected.ndim == 4 else expected  # maps are averaged
     X = OnnxEmbedder(fixed, layer=layer, unit=False).fit().transform(IMAGES[:1])
     np.testing.assert_allclose(X, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_mean_scale_and_channels(fixed, tensors):
-    mean, scale = [120.0, 110.0, 100.0], [0.01, 0.02, 0.03]
-    rgb = (IMAGES[0].astype(np.float32) - np.float32(mean)) * np.float32(scale)
-    for channels, order in (("rgb", [0, 1, 2]), ("bgr", [2, 1, 0])):
-        expected = tensors(rgb[:, :, order].transpose(2, 0, 1)[None])["embedding"]
-        embedder = OnnxEmbedder(fixed, mean=mean, scale=scale, channels=channels, unit=False).fit()
-        np.testing.assert_allclose(embedder.transform(IMAGES[:1]), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_the_rules_of_size(tmp_path):
@@ -254,16 +249,13 @@ def refusal(*args, **settings):
     return str(error.value)
 
 
-def test_models_that_cannot_be_read(tmp_path, fixed):
+def test_models_that_cannot_be_read_whichever_byte_is_wrong(tmp_path, fixed, capfd):
     data = fixed.read_bytes()
     bad = tmp_path / "bad.onnx"
     assert "No such file" in refusal(tmp_path / "none.onnx")
     for content in (b"", b"hello world", RNG.bytes(500), data[: len(data) // 2], data[:-3], data[10:]):
         bad.write_bytes(content)
         assert refusal(bad).startswith(f"{bad}: not an ONNX model, or damaged")
-
-
-def test_every_byte_of_a_model_may_be_wrong(tmp_path, fixed, capfd):
     sound, bad = fixed.read_bytes(), tmp_path / "bad.onnx"
     for place in (6, 12, 38, 52, 67, 79, 95, 176, 211):
         data = bytearray(sound)
@@ -311,6 +303,31 @@ def test_models_of_other_kinds(tmp_path, fixed):
     assert "tokens gives 16 tokens of 1 numbers: set pool to cls or mean or mean-patches" in message
     unknown = other(lambda g: g.node[1].__setattr__("op_type", "Teleport"))
     assert "ONNX Runtime cannot run this model" in refusal(unknown)
+
+    def without_input(graph):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 3, 32, 32), np.float32), "image"))
+        del graph.input[:]
+
+    assert "has 0 inputs (none); an image model has one, the image" in refusal(other(without_input))
+    flat = other(lambda g: [g.input[0].type.tensor_type.shape.dim.pop() for _ in range(2)])
+    assert refusal(flat).startswith(f"{flat}: ")
+    model = onnx.load(fixed)
+    model.opset_import[0].version = 999
+    onnx.save(model, tmp_path / "new.onnx")
+    assert "opset 999 is newer than this ONNX Runtime" in refusal(tmp_path / "new.onnx")
+    model.opset_import[0].version, model.ir_version = 13, 99
+    onnx.save(model, tmp_path / "new.onnx")
+    assert "IR version: 99 is newer than this ONNX Runtime" in refusal(tmp_path / "new.onnx")
+    steps = [("Neg", "flat", "minus"), ("Sub", "minus", "below"), ("Log", "below", "nan")]
+    nan = other(
+        lambda g: g.node.extend(
+            onnx.helper.make_node(step, [given, "flat"] if step == "Sub" else [given], [made])
+            for step, given, made in steps
+        )
+    )
+    assert "not finite; check mean and scale" in refusal(nan, layer="nan")
+    nearest = refusal(fixed, layer="convolve")
+    assert "no layer 'convolve' (did you mean convolved?)" in nearest
 
 
 @pytest.mark.parametrize(
@@ -393,36 +410,6 @@ def test_a_model_without_cells_says_so(fixed, free):
     for embedder in (OnnxEmbedder(fixed).fit(), OnnxEmbedder(free, size=32).fit()):
         with pytest.raises(ValueError, match="not the mean over the cells of a map, which explanations need"):
             embedder.block_vectors(IMAGES[0])
-
-
-def test_more_models_of_other_kinds(tmp_path, fixed):
-    def other(change):
-        return changed(fixed, tmp_path / "other.onnx", change)
-
-    def without_input(graph):
-        graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 3, 32, 32), np.float32), "image"))
-        del graph.input[:]
-
-    assert "has 0 inputs (none); an image model has one, the image" in refusal(other(without_input))
-    flat = other(lambda g: [g.input[0].type.tensor_type.shape.dim.pop() for _ in range(2)])
-    assert refusal(flat).startswith(f"{flat}: ")
-    model = onnx.load(fixed)
-    model.opset_import[0].version = 999
-    onnx.save(model, tmp_path / "new.onnx")
-    assert "opset 999 is newer than this ONNX Runtime" in refusal(tmp_path / "new.onnx")
-    model.opset_import[0].version, model.ir_version = 13, 99
-    onnx.save(model, tmp_path / "new.onnx")
-    assert "IR version: 99 is newer than this ONNX Runtime" in refusal(tmp_path / "new.onnx")
-    steps = [("Neg", "flat", "minus"), ("Sub", "minus", "below"), ("Log", "below", "nan")]
-    nan = other(
-        lambda g: g.node.extend(
-            onnx.helper.make_node(step, [given, "flat"] if step == "Sub" else [given], [made])
-            for step, given, made in steps
-        )
-    )
-    assert "not finite; check mean and scale" in refusal(nan, layer="nan")
-    nearest = refusal(fixed, layer="convolve")
-    assert "no layer 'convolve' (did you mean convolved?)" in nearest
 
 
 def test_large_photos_are_decoded_at_reduced_size(tmp_path, fixed, crops):

@@ -1,7 +1,5 @@
 """Models whose weights lie in files beside them, as PyTorch's exporter writes them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

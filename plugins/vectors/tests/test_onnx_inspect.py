@@ -1,7 +1,5 @@
 """What models give: several outputs, tokens, other types, inputs of texts; and what a file beside them asks for."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -126,7 +124,7 @@ def test_maps_with_channels_last_are_known_by_their_shape():
     assert channels_first(alike, (32, 32)) is alike
 
 
-def test_an_output_is_proposed(tmp_path):
+def test_an_output_is_proposed_or_the_input_of_a_classifier(tmp_path):
     file, _ = tokens_model(tmp_path / "vit.onnx")
     info = inspect_model(file)
     assert [(one["name"], one["shape"], one["type"]) for one in info["outputs"]] == [
@@ -139,9 +137,6 @@ def test_an_output_is_proposed(tmp_path):
     assert (chosen["pool"], chosen["n_features"]) == ("cls", 6)
     assert inspect_model(file, layer="last_hidden_state", pool="mean-patches")["cells"] == [4, 4]
     json.dumps(info)
-
-
-def test_the_input_of_a_classifier_is_suggested_where_nothing_is_pooled(tmp_path):
     nodes = [
         helper.make_node("Flatten", ["pixel_values"], ["vector"]),
         helper.make_node("Gemm", ["vector", "w", "b"], ["logits"]),

@@ -80,7 +80,7 @@ def test_labels_answer_first_and_text_by_chooses(finished, searcher):
     assert kinds(some) == ["pear"] * 3
 
 
-def test_a_long_text_is_cut_and_an_empty_one_refused(finished, searcher):
+def test_a_text_is_cut_or_refused_with_options_of_images(finished, searcher):
     ask = ["search", "-k", "3", "--learner", "cosine", "--text"]
     text = "azure " * 1666
     long = visterm(*ask, text, "--format", "json", cwd=finished)
@@ -95,9 +95,6 @@ def test_a_long_text_is_cut_and_an_empty_one_refused(finished, searcher):
     assert "a text without a word that the text model knows" in refused(*ask, "unheard of", cwd=finished)
     (odd,) = searcher.search_text("azure \ud800\x00", k=1, learner="cosine")  # half a character, as of a file's name
     assert kinds(odd) == ["fig"]
-
-
-def test_options_of_images_are_refused_and_duplicates_skipped(finished, searcher):
     for option in ({"weight": 2.0}, {"example": ["id:1"]}, {"region": (0, 0, 0.5, 0.5)}):
         with pytest.raises(UserError, match="for queries that are images"):
             searcher.search_text("azure", **option)

@@ -1,7 +1,5 @@
 """Weights that PyTorch saved, read without it: tensors of any strides, and files that are refused."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of vectors: the files that are read, and those that are refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys
@@ -47,10 +45,6 @@ def test_npy(tmp_path, ids, dtype, order):
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, unit(X)[[4, 0]], rtol=2e-3)
     np.testing.assert_array_equal(table.rows([1], unit=False), X[[1]].astype(dtype).astype(np.float32))
-
-
-def test_suffixes_are_those_that_are_read():
-    assert tuple(VECTORS) == VECTOR_SUFFIXES
 
 
 def test_ids_of_every_kind(tmp_path):
@@ -133,6 +127,7 @@ def test_rows_of_zeros_and_of_extreme_numbers(tmp_path, ids):
     found = read_vectors(write(tmp_path, "x.npy", extreme), ids).rows(slice(None))
     half = np.sqrt(0.5)
     np.testing.assert_allclose(found, [[0, 0], [half, half], [1, 0], [1, 0], [0, -1]], rtol=1e-5)
+    assert tuple(VECTORS) == VECTOR_SUFFIXES
 
 
 def test_digests_tell_what_has_changed(tmp_path, ids):
@@ -214,21 +209,18 @@ def test_objects_are_never_unpickled(tmp_path, ids):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_a_header_that_announces_more_than_there_is(tmp_path, ids):
+def test_a_header_or_a_sparse_matrix_that_lies(tmp_path, ids):
     file = write(tmp_path, "x.npy", X)
     data = file.read_bytes()
     file.write_bytes(data.replace(b"(5, 4), ", b"(5000000000, 4), ", 1)[: len(data)])
     with pytest.raises(ValueError, match=r"x\.npy: damaged"):
         read_vectors(file, ids)
-
-
-def test_a_sparse_matrix_that_points_outside(tmp_path, ids):
     S = sp.csr_matrix(X)
-    arrays = {"data": S.data, "indices": S.indices.copy(), "indptr": S.indptr, "shape": S.shape, "format": b"csr"}
-    arrays["indices"][3] = 1000
-    np.savez(tmp_path / "s.npz", **arrays)
-    with pytest.raises(ValueError, match=r"s\.npz: damaged"):
-        read_vectors(tmp_path / "s.npz", ids)
+    arrays = {"data": S.data, "indices": S.indices, "indptr": S.indptr, "shape": S.shape, "format": b"csr"}
+    for damage in ({"indices": np.where(np.arange(S.nnz) == 3, 1000, S.indices)}, {"shape": np.array([3.5, 4])}):
+        np.savez(tmp_path / "s.npz", **arrays | damage)
+        with pytest.raises(ValueError, match=r"s\.npz: damaged"):
+            read_vectors(tmp_path / "s.npz", ids)
 
 
 @pytest.mark.parametrize(
@@ -294,15 +286,6 @@ def test_headers_that_numpy_cannot_parse(tmp_path, shape):
     (tmp_path / "v.npy").write_bytes(data.replace(b"(3, 4), }", f"{shape:9}"[:9].encode()))
     with pytest.raises(ValueError, match=r"v.npy: (damaged|holds)"):
         read_vectors(tmp_path / "v.npy")
-
-
-def test_a_sparse_matrix_whose_shape_is_no_integers(tmp_path):
-    X = sp.random(3, 4, 0.5, "csr", dtype=np.float32)
-    np.savez(
-        tmp_path / "v.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=np.array([3.5, 4]), format=b"csr"
-    )
-    with pytest.raises(ValueError, match=r"v.npz: damaged"):
-        read_vectors(tmp_path / "v.npz")
 
 
 def arrow(folder, name, columns, *, metadata=None, stream=True):
@@ -496,7 +479,7 @@ def test_safetensors(tmp_path, ids):
         read_vectors(file, ids)
 
 
-def test_a_column_that_is_asked_for_and_missing(tmp_path):
+def test_a_column_per_number_or_one_that_is_missing(tmp_path):
     file = arrow(tmp_path, "x.arrow", {"embedding": X.tolist(), "id": IDS})
     with pytest.raises(ValueError, match=r"no column 'vectr'; it has 'embedding', 'id'"):
         read_vectors(file, vector_column="vectr")
@@ -504,9 +487,6 @@ def test_a_column_that_is_asked_for_and_missing(tmp_path):
     file = arrow(tmp_path, "x.arrow", {"embedding": X.tolist(), "id": [*IDS[:4], None]})
     with pytest.raises(ValueError, match=r"the id in row 4 \(from 0\) is missing"):
         read_vectors(file)
-
-
-def test_a_column_per_number(tmp_path):
     columns = {f"emb_{i}": X[:, i % 4] + i for i in range(11, -1, -1)}
     file = arrow(tmp_path, "x.feather", {**columns, "path": IDS, "n": [1] * 5}, stream=False)
     table = read_vectors(file)

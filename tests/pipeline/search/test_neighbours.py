@@ -128,7 +128,7 @@ def test_a_score_is_the_sum_of_its_parts(searcher, outside, learner):
             assert shared == json.loads(json.dumps(shared))
 
 
-def test_the_command_lists_the_photos_that_both_are_like(finished):
+def test_the_command_lists_the_photos_that_both_are_like_and_filters_leave_them(finished, searcher):
     shared = json_of("explain", "pear/3.jpg", "pear/4.jpg", "--neighbours", cwd=finished)
     lines = visterm("explain", "pear/3.jpg", "pear/4.jpg", "--neighbours", cwd=finished).stdout.splitlines()
     assert lines[0] == shared["sentence"]
@@ -137,10 +137,7 @@ def test_the_command_lists_the_photos_that_both_are_like(finished):
     assert whole[0] == shared["sentence"]
     told = refused("explain", "pear/3.jpg", "pear/4.jpg", "--neighbours", "-o", "why.png", cwd=finished)
     assert "print the neighbours without --output" in told
-
-
-def test_a_filter_leaves_the_neighbours_as_they_are(searcher):
-    """They are of the whole gallery; only results are filtered."""
+    # They are of the whole gallery; only results are filtered.
     whole = results_of(searcher)
     for condition in ({"label": "pear"}, {"not_label": "pear"}, {"folder": "plum"}):
         rows = {searcher.images[i].path for i in searcher.gallery.rows_of(searcher.filter(**condition))}
