@@ -7,7 +7,8 @@ the gallery ("distractors"). Flowers, textures and Caltech-101 deep and as viste
 were taken over from the paper and the second k was added, and with their spatial vectors when the power of J was
 chosen; Corel-5K was not, but for its deep vectors. What the strength is made of was chosen by all sets; its two bounds
 and its lam by the deep and spatial cells of Caltech-101 and the deep ones of Corel-5K, and flowers and textures gained
-by them, too. That the nearest photo stays first keeps precision at 1 as it is by construction. Writes the tables of docs/neighbours.md.
+by them, too. That the nearest photo stays first keeps precision at 1 as it is by construction. Writes
+the tables of docs/neighbours.md.
 """
 
 from __future__ import annotations
