@@ -8,12 +8,19 @@ photos nearest to x, and kth(x) the score of the last of them.
   within k / 2, if more than two thirds of these are in R(x).
 - v(x) has 1 / |R| for each photo in R, averaged over R of x and of its k / 3 - 1 nearest, and over the `SCALES` of k.
 - Of a photo of the gallery, v(x) is then the mean of v of itself and its 20 nearest n, each weighted by J(x, n) ^ 1.5:
-  in a large class many agree, in a small one few.
+  in a large class many agree, in a small one few. Of a query likewise, with the weights of others times the gallery's
+  *strength*.
 - J(q, x) is the sum of the minima of v(q) and v(x) over the sum of their maxima.
 
 Photos are ranked by (1 - lam) J(q, x) + lam (S(q, x) - m) / s: with m the mean score of two photos, and s how far above
 it the nearest photo is, a score of 0 says "as any photo", one of 1 "as near as the nearest". Only photos that share an
-entry with v(q) have J > 0, and inverted lists of the entries give them; all others follow in the order of S.
+entry with v(q) have J > 0, and inverted lists of the entries give them; all others follow in the order of S. The photo
+nearest to the query stays first: it is raised just above all others.
+
+The strength, 0 to 1, is a rule of the graph itself. A gallery is *tight* by the median, over its photos, of how far
+above m the 20th nearest lies, as a part of how far the first does, times the mean J of photos and their 20 nearest.
+Where groups hold fewer than 20 photos, the 20th is a stranger, or agrees little. From 0.07 to 0.12 the strength rises
+from 0 to 1, and lam falls from 0.3 to 0.05.
 
 A query that is in the gallery is ranked as one from outside: its own entry counts nowhere, and a photo that has it
 among its k nearest has one neighbour more. A copy of a photo is ranked as the photo, which comes first.
@@ -23,15 +30,15 @@ encoding, CVPR 2017), with their k = 20, k2 = k / 3 and lam = 0.3.
 
 Notes
 -----
-Departures from the paper, by ``python -m benchmarks neighbours``: k = 6 beside k = 20, since with fewer than k photos
-of a class the graph links strangers (k = 20 alone is below S with three photos a class); equal weights in R, as
-exp(-d) needs distances of one scale and gives the same mAP; the mean weighted by J, for the gallery's photos alone:
-for queries it would cost mAP where classes are small; v keeps its `ENTRIES` largest entries; scores in place of
-distances.
+Departures from the paper, by ``python -m experiments.studies neighbours``: k = 6 beside k = 20, since with fewer than k
+photos of a class the graph links strangers (k = 20 alone is below S with three photos a class); equal weights in R, as
+exp(-d) needs distances of one scale and gives the same mAP; the mean weighted by J, and the strength; the nearest photo
+first; v keeps its `ENTRIES` largest entries; scores in place of distances.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
@@ -42,17 +49,19 @@ from visterm import sparse as sp
 from visterm.compiled import njit
 
 from . import plain
-from .index import ExactIndex, best_first, effective_n_jobs, in_threads
+from .index import ExactIndex, best_first, effective_n_jobs, in_threads, score_rows
 from .ranking import Ranking
+from .stored import StoredVectors
 
 SCALES = (6, 20)  # k
 LISTED = SCALES[-1] + 1  # neighbours that are kept of each photo: one more, for queries from the gallery
 ENTRIES = 32  # of v: 48 are as good
-WEIGHT = 0.3  # lam
+WEIGHT, STRONG = 0.3, 0.05  # lam, at strengths of 0 and 1
+TIGHT = 0.07, 0.12  # tightness of a gallery where its strength begins to rise, and where it is 1
 SHARED = 2 / 3  # of the neighbours of a neighbour
 FEWEST = 2 * SCALES[-1]  # photos of a gallery: of fewer, half are among the k nearest of each
 AGREEMENT = 1.5  # power of J, by which v of the nearest count
-FORMAT = 3  # changes with the constants above: a graph on disk is then made again
+FORMAT = 4  # changes with the constants above: a graph on disk is then made again
 ROWS = 4096  # photos compared at a time
 REACHED = 64  # photos nearest to a new one, in whose lists it may take a place
 MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
@@ -155,10 +164,16 @@ def _add_photo(
 
 @njit(cache=True, nogil=True)
 def _encode(
-    near: np.ndarray, links: tuple[np.ndarray, np.ndarray], rows: np.ndarray, entries: np.ndarray, shares: np.ndarray
+    near: np.ndarray,
+    links: tuple[np.ndarray, np.ndarray],
+    rows: np.ndarray,
+    entries: np.ndarray,
+    shares: np.ndarray,
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
+    own: int = -1,
 ) -> None:
-    """Make v of some photos: its photos and their shares, (n_rows, ENTRIES), filled up with -1."""
-    stamp, weights = np.zeros(len(near), np.int8), np.zeros(len(near), np.float32)
+    """Make v of some photos without `own`: its photos and their shares, (n_rows, ENTRIES), filled up with -1."""
+    stamp, weights, _ = scratch
     members, columns = np.empty(_ROOM, np.int32), np.empty(_GROUPS * _ROOM, np.int32)
     for i in range(len(rows)):
         n = 0
@@ -168,7 +183,7 @@ def _encode(
                 x = rows[i] if j < 0 else near[rows[i], j]
                 if x >= 0:
                     scale = near, links[s], k // 2
-                    n = _add_photo(x, scale, -1, 1.0 / (k // 3), weights, columns, n, (members, stamp))
+                    n = _add_photo(x, scale, own, 1.0 / (k // 3), weights, columns, n, (members, stamp))
         _keep(columns[:n], weights, entries[i], shares[i])
 
 
@@ -188,33 +203,59 @@ def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares:
 
 @njit(cache=True, nogil=True)
 def _agree(
-    near: np.ndarray, codes: tuple[np.ndarray, np.ndarray], rows: np.ndarray, entries: np.ndarray, shares: np.ndarray
+    near: np.ndarray,
+    codes: tuple[np.ndarray, np.ndarray],
+    rows: np.ndarray,
+    entries: np.ndarray,
+    shares: np.ndarray,
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
+    agreed: np.ndarray,
 ) -> None:
-    """Average v of some photos with those of their nearest, weighted by `AGREEMENT`; arrays as of `_encode`."""
-    every, parts = codes
-    sizes = (every >= 0).sum(axis=1)
-    weights, sums = np.zeros(len(near), np.float32), np.zeros(len(near), np.float32)
+    """Average v of some photos with those of their nearest; arrays as of `_encode`, and their mean J (n_rows,)."""
     columns = np.empty((1 + SCALES[-1]) * ENTRIES, np.int32)
     for i in range(len(rows)):
-        own = rows[i]
-        for e in range(sizes[own]):
-            weights[every[own, e]] = parts[own, e]
-        n = 0
-        for j in range(-1, min(SCALES[-1], near.shape[1])):
-            x = own if j < 0 else near[own, j]
-            if x >= 0:
-                minima = np.float32(0)
-                for e in range(sizes[x]):
-                    minima += min(weights[every[x, e]], parts[x, e])
-                part = np.float32((minima / (2 - minima)) ** AGREEMENT)
-                for e in range(sizes[x] if part > 0 else 0):
-                    if sums[every[x, e]] == 0:
-                        columns[n] = every[x, e]
-                        n += 1
-                    sums[every[x, e]] += part * parts[x, e]
-        for e in range(sizes[own]):
-            weights[every[own, e]] = 0
-        _keep(columns[:n], sums, entries[i], shares[i])
+        x = rows[i]
+        code = codes[0][x], codes[1][x]
+        n, agreed[i] = _add_agreeing(code, codes, near[x, : SCALES[-1]], 1.0, scratch, columns)
+        _keep(columns[:n], scratch[2], entries[i], shares[i])
+
+
+@njit(cache=True, nogil=True)
+def _add_agreeing(
+    code: tuple[np.ndarray, np.ndarray],
+    codes: tuple[np.ndarray, np.ndarray],
+    rows: np.ndarray,
+    strength: float,
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
+    columns: np.ndarray,
+) -> tuple[int, float]:
+    """Add v of others, weighted by their J, to v of a photo; returns the number of its ``columns``, and the mean J."""
+    (held, part), (every, parts), (_, weights, total) = code, codes, scratch
+    n, agreed = 0, np.float64(0)
+    for e in range(len(held)):
+        if held[e] >= 0:
+            weights[held[e]] = total[held[e]] = part[e]
+            columns[n] = held[e]
+            n += 1
+    n_own = n
+    for x in rows:
+        minima = np.float64(0)
+        for e in range(ENTRIES if x >= 0 else 0):
+            if every[x, e] >= 0:
+                minima += min(weights[every[x, e]], parts[x, e])
+        J = minima / (2 - minima)
+        agreed += J
+        factor = np.float32(strength * J**AGREEMENT)
+        for e in range(ENTRIES if factor > 0 else 0):
+            column = every[x, e]
+            if column >= 0:
+                if total[column] == 0:
+                    columns[n] = column
+                    n += 1
+                total[column] += factor * parts[x, e]
+    for i in range(n_own):
+        weights[columns[i]] = 0
+    return n, agreed / max(len(rows), 1)
 
 
 @njit(cache=True, nogil=True, plain=True)
@@ -223,12 +264,12 @@ def _code_of_query(
     scores: np.ndarray,
     own: int,
     bars: np.ndarray,
-    graph: tuple[np.ndarray, np.ndarray, np.ndarray],
-    scratch: tuple[np.ndarray, np.ndarray],
+    graph: tuple[np.ndarray, np.ndarray, np.ndarray, float],
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make v of a query with these nearest photos: its photos and their shares; see `Neighbours.overlaps`."""
-    near, small, large = graph
-    stamp, weights = scratch
+    near, small, large, strength = graph
+    stamp, weights, sums = scratch
     members, columns, n = np.empty(_ROOM, np.int32), np.empty(_GROUPS * _ROOM, np.int32), 0
     for s in range(2):
         k, links = SCALES[s], small if s == 0 else large
@@ -256,7 +297,15 @@ def _code_of_query(
     for i in range(n):
         shares[i] = weights[columns[i]] / total
         weights[columns[i]] = 0
-    return columns[:n], shares
+    if strength == 0:
+        return columns[:n], shares
+    codes = np.empty((len(first), ENTRIES), np.int32), np.zeros((len(first), ENTRIES), np.float32)
+    _encode(near, (small, large), first, codes[0], codes[1], scratch, own)
+    more = np.empty(n + len(first) * ENTRIES, np.int32)
+    n, _ = _add_agreeing((columns[:n], shares), codes, np.arange(len(first)), strength, scratch, more)
+    kept, parts = np.empty(min(n, ENTRIES), np.int32), np.empty(min(n, ENTRIES), np.float32)
+    _keep(more[:n], sums, kept, parts)
+    return kept, parts
 
 
 @njit(cache=True, nogil=True, plain=True)
@@ -312,6 +361,8 @@ class Neighbours:
 
     Attributes
     ----------
+    strength : float
+        Of the gallery, 0 to 1.
     lists : tuple of arrays
         v of all photos, as inverted lists: where the list of each photo starts (n + 1,), the photos x with an entry for
         it, and the entries, as uint16 of 1 / 65535.
@@ -338,13 +389,20 @@ class Neighbours:
         rows = np.arange(len(self.near))
         parts = [part for part in np.array_split(rows, effective_n_jobs(n_jobs)) if len(part)]
 
-        def encoded(kernel: Any, source: Any) -> tuple[np.ndarray, np.ndarray]:
+        agreed = np.empty(len(rows))
+
+        def encoded(kernel: Any, source: Any, *more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             codes = np.empty((len(rows), ENTRIES), np.int32), np.zeros((len(rows), ENTRIES), np.float32)
-            tasks = [(self.near, source, part, *(a[part[0] : part[-1] + 1] for a in codes)) for part in parts]
-            in_threads(kernel, tasks, len(tasks))
+
+            def fill(part: np.ndarray) -> None:
+                of_part = [a[part[0] : part[-1] + 1] for a in (*codes, *more)]
+                kernel(self.near, source, part, *of_part[:2], self._space()[:3], *of_part[2:])
+
+            in_threads(fill, [(part,) for part in parts], len(parts))
             return codes
 
-        entries, shares = encoded(_agree, encoded(_encode, self._links))
+        entries, shares = encoded(_agree, encoded(_encode, self._links), agreed)
+        self.strength = self._strength(float(agreed.mean()))
         held = entries >= 0
         codes = (
             np.round(shares[held] * 65535).astype(np.uint16),
@@ -353,6 +411,18 @@ class Neighbours:
         )
         lists = sp.csr_array(codes, shape=(len(rows), len(rows))).tocsc()
         self.lists = lists.indptr.astype(np.int64), lists.indices.astype(np.int32), lists.data
+
+    def _strength(self, agreed: float) -> float:
+        """Strength of a gallery, by the mean J of photos and their nearest."""
+        above = np.where(self.near >= 0, self.scores, self.level) - self.level
+        last = above[:, min(SCALES[-1], above.shape[1]) - 1] / np.maximum(above[:, 0], _ROUNDING * self.scale)
+        low, high = TIGHT
+        return float(np.clip((float(np.median(last)) * agreed - low) / (high - low), 0, 1))
+
+    @property
+    def weight(self) -> float:
+        """Weight of the similarity itself, lam."""
+        return WEIGHT + self.strength * (STRONG - WEIGHT)
 
     def _link(self) -> None:
         self._links: Any = tuple(_link(self.near, k) for k in SCALES)
@@ -425,7 +495,7 @@ class Neighbours:
     def arrays(self) -> dict[str, np.ndarray]:
         """What `restored` takes, to be written to disk."""
         starts, photos, shares = self.lists
-        scale = np.array([FORMAT, self.level, self.scale])
+        scale = np.array([FORMAT, self.level, self.scale, self.strength])
         return {"near": self.near, "scores": self.scores, "scale": scale} | {
             "starts": starts,
             "photos": photos,
@@ -436,7 +506,7 @@ class Neighbours:
     def restored(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Make the graph of `arrays` again; ValueError where they are damaged, or of another version."""
         try:
-            near, scores, (version, level, scale) = arrays["near"], arrays["scores"], arrays["scale"]
+            near, scores, (version, level, scale, *rest) = arrays["near"], arrays["scores"], arrays["scale"]
             starts, photos, shares = lists = arrays["starts"], arrays["photos"], arrays["shares"]
             n = len(near)
             whole = near.shape == scores.shape == (n, LISTED) and len(starts) == n + 1 and len(photos) == len(shares)
@@ -447,11 +517,11 @@ class Neighbours:
             raise ValueError(f"damaged ({error})") from None
         if version != FORMAT:
             raise ValueError(f"of version {version:g}, not {FORMAT}")
-        if not (whole and scale > 0 and np.isfinite(level)):
+        if not (whole and scale > 0 and np.isfinite(level) and len(rest) == 1 and 0 <= rest[0] <= 1):
             raise ValueError("damaged")
         graph = cls.__new__(cls)
         graph.near, graph.scores, graph.lists = near, scores, lists
-        graph.level, graph.scale = float(level), float(scale)
+        graph.level, graph.scale, graph.strength = float(level), float(scale), float(rest[0])
         graph._scratch = threading.local()
         graph._link()
         return graph
@@ -473,22 +543,20 @@ class Neighbours:
             The photos with J > 0, and J, at most 1.
         """
         entries, shares = self.code(first, scores, own)
-        return _overlap(entries, shares, own, self.lists, self._space()[2])
+        return _overlap(entries, shares, own, self.lists, self._space()[3])
 
     def code(self, first: np.ndarray, scores: np.ndarray, own: int = -1) -> tuple[np.ndarray, np.ndarray]:
         """Return v of a query, as photos and their shares, sum 1; arguments as of `overlaps`."""
         held = first >= 0
         nearest = first[held][: SCALES[-1]].astype(np.int32)
-        graph = self.near, *self._links
-        return _code_of_query(
-            nearest, scores[held][: len(nearest)], own, self.scores[nearest], graph, self._space()[:2]
-        )
+        graph, space = (self.near, *self._links, self.strength), self._space()[:3]
+        return _code_of_query(nearest, scores[held][: len(nearest)], own, self.scores[nearest], graph, space)
 
-    def _space(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _space(self) -> tuple[np.ndarray, ...]:
         """Zeros for the kernels, which leave them zero; of each thread."""
         if not hasattr(self._scratch, "space"):
-            n = len(self)
-            self._scratch.space = np.zeros(n, np.int8), np.zeros(n, np.float32), np.zeros(n, np.int32)
+            kinds = np.int8, np.float32, np.float32, np.int32
+            self._scratch.space = tuple(np.zeros(len(self), kind) for kind in kinds)
         return self._scratch.space
 
 
@@ -536,7 +604,12 @@ class _Coarse(ExactIndex):
         rows = np.sort(np.concatenate([self.cells[cell] for cell in nearest[:n_probed]])).astype(np.int32)
         near = ExactIndex(_Sides(), self._narrow[rows], n_jobs=self.n_jobs)
         candidates = rows[near.search(narrow, min(CANDIDATES, len(rows) - 1), exclude=places_of(rows, exclude)).indices]
-        scores = np.stack([self.score(side, some) for side, some in zip(queries, candidates, strict=True)])
+        sides, places = self.gallery_, candidates
+        if isinstance(sides, StoredVectors):  # queries have many of them in common: each is read once
+            photos, places = np.unique(candidates, return_inverse=True)
+            sides, places = sides[photos], places.reshape(candidates.shape)
+        tasks = zip(itertools.repeat(sides), places, queries)
+        scores = np.stack(in_threads(score_rows, tasks, effective_n_jobs(self.n_jobs)))
         scores, candidates = best_first(scores, candidates)
         top_scores[:], top_indices[:] = scores[:, :k], candidates[:, :k]
 
@@ -609,8 +682,6 @@ class NeighbourIndex:
     graph : Neighbours
         Of its gallery, under its similarity.
     X : vectors of its gallery
-    weight : float, default=0.3
-        lam: of the similarity itself, between 0 and 1.
 
     Notes
     -----
@@ -618,8 +689,8 @@ class NeighbourIndex:
     share neighbours with the query.
     """
 
-    def __init__(self, index: ExactIndex, graph: Neighbours, X: Any, *, weight: float = WEIGHT) -> None:
-        self.index, self.graph, self.X, self.weight = index, graph, X, weight
+    def __init__(self, index: ExactIndex, graph: Neighbours, X: Any) -> None:
+        self.index, self.graph, self.X, self.weight = index, graph, X, graph.weight
 
     @property
     def n_gallery(self) -> int:
@@ -663,11 +734,12 @@ class NeighbourIndex:
         size = part.n_gallery - int(n_queries > 0 and (excluded >= 0).all()) if k is None else k
         indices, scores = np.full((n_queries, size), -1, np.int32), np.full((n_queries, size), -np.inf, np.float32)
         for q in range(n_queries):
-            shared, J = self._overlaps(Q[q : q + 1], first.indices[q], first.scores[q], int(own[q]))
+            leading, shared, J = self._overlaps(Q[q : q + 1], first.indices[q], first.scores[q], int(own[q]))
             if rows is not None:
-                shared = places_of(rows, shared)
+                leading, shared = places_of(rows, leading), places_of(rows, shared)
             keep = (shared >= 0) & (shared != excluded[q])
-            best = self._ranked(part, sides[q], plain.indices[q], plain.scores[q], shared[keep], J[keep], size)
+            ranking = plain.indices[q], plain.scores[q], int(np.count_nonzero(leading >= 0))
+            best = self._ranked(part, sides[q], ranking, shared[keep], J[keep], size)
             indices[q, : len(best[0])], scores[q, : len(best[0])] = best
         return Ranking(indices, scores)
 
@@ -687,7 +759,7 @@ class NeighbourIndex:
         -------
         Shared
         """
-        first = self.index.search(Q, LISTED, exclude=[own])
+        first, top = self.index.search(Q, LISTED, exclude=[own]), self.search(Q, 2, exclude=[own])
         rows, scores = first.indices[0], first.scores[0]
         if own < 0 and _equal(Q, self.X[int(rows[0]) : int(rows[0]) + 1]):
             own, rows, scores = int(rows[0]), rows[1:], scores[1:]
@@ -704,27 +776,31 @@ class NeighbourIndex:
         order = np.argsort(-minima, kind="stable")[: np.count_nonzero(minima)]
         parts = (1 - self.weight) * J * minima[order] / max(float(minima.sum()), 1e-9)
         alone = self.weight * (plain - self.graph.level) / self.graph.scale
+        if row in top.indices[0]:  # it may be raised above all others
+            alone = float(top.scores[0][top.indices[0] == row][0] - parts.sum())
         return Shared(alone, entries[order], parts)
 
-    def _overlaps(self, Q: Any, first: np.ndarray, scores: np.ndarray, own: int) -> tuple[np.ndarray, np.ndarray]:
-        """`Neighbours.overlaps` of a query (1, d), with the photo that it is a copy of."""
+    def _overlaps(
+        self, Q: Any, first: np.ndarray, scores: np.ndarray, own: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The nearest, which stay first, and `Neighbours.overlaps` of a query, with the photo that it is a copy of."""
         if own >= 0 or first[0] < 0 or not _equal(Q, self.X[int(first[0]) : int(first[0]) + 1]):
-            return self.graph.overlaps(first[: SCALES[-1]], scores[: SCALES[-1]], own)
+            return first[:1], *self.graph.overlaps(first[: SCALES[-1]], scores[: SCALES[-1]], own)
         shared, J = self.graph.overlaps(first[1:LISTED], scores[1:LISTED], int(first[0]))
         others = shared != first[0]
-        return np.append(shared[others], first[0]).astype(np.int32), np.append(J[others], np.float32(1))
+        return first[:2], np.append(shared[others], first[0]).astype(np.int32), np.append(J[others], np.float32(1))
 
     def _ranked(
         self,
         part: ExactIndex,
         side: np.ndarray,
-        rows: np.ndarray,
-        scores: np.ndarray,
+        ranking: tuple[np.ndarray, np.ndarray, int],
         shared: np.ndarray,
         J: np.ndarray,
         size: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Best rows and scores of one query, from the plain ranking and the photos that share neighbours with it."""
+        """Best rows and scores of one query, from the plain ranking, and how many of it stay first, and `overlaps`."""
+        rows, scores, n_leading = ranking
         factor, level = np.float32(self.weight / self.graph.scale), np.float32(self.graph.level)
         ranked = rows >= 0
         rows, scores = rows[ranked], scores[ranked] - level
@@ -743,6 +819,9 @@ class NeighbourIndex:
         if len(beyond):
             rows = np.concatenate([rows, beyond])
             total = np.concatenate([total, (1 - self.weight) * J + factor * (part.score(side, beyond) - level)])
+        for place in reversed(range(n_leading)):
+            if (highest := total[place + 1 :].max(initial=-np.inf)) >= total[place]:
+                total[place] = np.nextafter(highest, np.float32(np.inf))
         total, rows = best_first(total[None].astype(np.float32), rows[None].astype(np.int32))
         return rows[0, :size], total[0, :size]
 

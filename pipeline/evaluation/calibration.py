@@ -53,7 +53,7 @@ class Calibration(NamedTuple):
     intercept: float
     base_rate: float  # share of all pairs of a query and another image that have a common label
     n_queries: int  # that it was fitted to: nothing is surer than these allow
-    neighbours: bool = False  # whether the scores are of rankings by neighbours
+    neighbours: int = 0  # the format of the neighbours that the scores are ranked by; 0: of a ranking without them
     first: Sequence[float] = ()  # weights of the function for first results, then its intercept; () in older records
     lead: float = 0.0  # most that the best score counts above the third
 
@@ -118,7 +118,7 @@ def _features(scores: np.ndarray, best: np.ndarray) -> np.ndarray:
 
 
 def calibrate(
-    ranking: Ranking, relevant: np.ndarray, labelled: np.ndarray, *, neighbours: bool = False
+    ranking: Ranking, relevant: np.ndarray, labelled: np.ndarray, *, neighbours: int = 0
 ) -> Calibration | str:
     """Fit a calibration to the rankings of all images for held-out ones.
 
@@ -130,8 +130,8 @@ def calibrate(
         Which images have a label in common with each query.
     labelled : bool array of shape (n_images,)
         Images whose labels are known: others are ranked, and not counted.
-    neighbours : bool
-        Whether neighbours count in the ranking.
+    neighbours : int
+        The format of the neighbours that count in the ranking; 0 if none do.
 
     Returns
     -------
@@ -226,6 +226,7 @@ def measure_calibration(
     from visterm.learners.blend import effective
     from visterm.learners.triplets import related_images
     from visterm.retrieval import ExactIndex
+    from visterm.retrieval.neighbours import FORMAT
 
     if model.by_category:
         return {"reason": f"{learner} compares images by their labels"}
@@ -246,7 +247,8 @@ def measure_calibration(
     y, _ = supervision(ranked, clicks=config.collection.clicks is not None)
     relevant = related_images(y, own, np.arange(len(ranked)), cutoff=cutoff_of(config, learner))
     labelled = np.array([bool(image.labels) for image in ranked])
-    known = calibrate(index.search(X[own], exclude=own), relevant, labelled, neighbours=index is not exact)
+    by = 0 if index is exact else FORMAT
+    known = calibrate(index.search(X[own], exclude=own), relevant, labelled, neighbours=by)
     return {"reason": known} if isinstance(known, str) else known._asdict()
 
 

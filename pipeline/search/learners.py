@@ -193,7 +193,7 @@ class RunLearners(SearchableRun):
         if self.config.search.neighbours == "none" or n < FEWEST or self.learner(name).by_category:
             return None
         if learned_weight is None or learned_weight == self.share(name):
-            inputs = [self.gallery.content, *(self._trained.get(name) or [])[:2]]
+            inputs = (self._trained.get(name) or [])[:2]
 
             def make() -> Neighbours:
                 return graph_of(name, self.index(name), inputs, gallery=self.gallery, console=self._console)
@@ -246,10 +246,15 @@ class RunLearners(SearchableRun):
             return "it is known for one whole image as a query"
         if learned_weight is not None and learned_weight != self.share(name):
             return "it is known for the weight of the learned similarity that training chose"
+        from visterm.retrieval.neighbours import FORMAT
+
         calibration = self._loaded(name).calibration
-        if not isinstance(calibration, str) and calibration.neighbours != (self.neighbours(name) is not None):
-            how = "with" if calibration.neighbours else "without"
-            return f"it is known for results that are ranked {how} neighbours; train again"
+        if not isinstance(calibration, str):
+            by = FORMAT if self.neighbours(name) is not None else 0
+            if calibration.neighbours != by:
+                how = f"with{'' if calibration.neighbours else 'out'} neighbours"
+                how += " of an older version" if by and calibration.neighbours else ""
+                return f"it is known for results that are ranked {how}; train again"
         return calibration
 
     def _calibration_for(self, request: SearchRequest, name: str, *, is_plain: bool) -> Calibration | str:

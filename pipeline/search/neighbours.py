@@ -42,7 +42,7 @@ def graph_of(name: str, index: ExactIndex, inputs: Any, *, gallery: Gallery, con
     from visterm.retrieval.neighbours import FORMAT
 
     folder = gallery.run.folder / "neighbours" / name
-    record = make_record("neighbours", {"format": FORMAT}, {"similarity": inputs})
+    record = make_record("neighbours", {"format": FORMAT}, {"extractor": gallery.content, "similarity": inputs})
     ids, find = gallery.images.ids, Neighbours.of
     try:
         if is_up_to_date(folder, record):
@@ -60,6 +60,7 @@ def graph_of(name: str, index: ExactIndex, inputs: Any, *, gallery: Gallery, con
             made = find(index, gallery.X)
     try:
         with gallery.run.saving("neighbours"), publish(folder, record) as target:
+            record["strength"] = round(made.strength, 3)
             _write(target / _FILE, made, ids)
     except (UserError, OSError) as error:
         if len(ids) >= _SILENT:

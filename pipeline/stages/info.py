@@ -93,8 +93,9 @@ def _describe(run: OpenedRun) -> Description:
             name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"
             for name in unfinished
         }
-    if indexes := _describe_indexes(run, extractor):
-        description["indexes"] = indexes
+    for title, part, figure in (("indexes", "index", "recall"), ("neighbours", "neighbours", "strength")):
+        if figures := _describe_figures(run, extractor, part, figure):
+            description[title] = figures
     for folder in sorted(run.folder.glob("evaluations/*")):
         if "." not in folder.name:
             description["evaluations"][folder.name] = _describe_evaluation(run, folder)
@@ -126,17 +127,23 @@ def _describe_segments(run: OpenedRun, whole_extractor: bool) -> Description:
         return {"segments": {"error": str(error)}, "drift": None}
 
 
-def _describe_indexes(run: Run, extractor: Record | None) -> Description:
-    """Describe the recall that two-stage indexes of the current vectors had when they were built.
+def _describe_figures(run: Run, extractor: Record | None, part: str, figure: str) -> Description:
+    """Describe a figure of artifacts of the current vectors, by learner.
 
-    That of the vectors themselves, ``vectors``, serves several learners.
+    The recall that indexes had when they were built (that of the vectors themselves, ``vectors``, serves several
+    learners), or the strength of graphs of neighbours.
     """
-    recalls = {}
+    figures = {}
     for name in (*LEARNER_NAMES, "vectors"):
-        record = _whole_record(run, run.folder / "index" / name)
-        if record and extractor and record["inputs"]["extractor"] == extractor["content"] and record.get("recall"):
-            recalls[name] = record["recall"]
-    return recalls
+        record = _whole_record(run, run.folder / part / name)
+        if (
+            record
+            and extractor
+            and record["inputs"]["extractor"] == extractor["content"]
+            and record.get(figure) is not None
+        ):
+            figures[name] = record[figure]
+    return figures
 
 
 def _describe_extractor(run: OpenedRun, record: Record | None) -> Description:

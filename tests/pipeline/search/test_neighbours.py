@@ -93,9 +93,14 @@ def test_a_graph_belongs_to_its_similarity(mine, said):
     assert said == [("made", 30)]
 
 
-def test_neighbours_can_be_left_out(mine):
+def test_neighbours_can_be_left_out(mine, monkeypatch):
     visterm("train", "--learner", "oasis", "--set", "oasis.C=0.01", cwd=mine)
     with_them = results_of(Searcher(mine / "runs/fruit"))
+    assert 0 <= json_of("info", cwd=mine)["neighbours"]["oasis"] <= 1
+    with monkeypatch.context() as patch:
+        patch.setattr("visterm.retrieval.neighbours.FORMAT", 99)
+        older = "it is known for results that are ranked with neighbours of an older version; train again"
+        assert Searcher(mine / "runs/fruit").calibration("oasis") == older
     visterm("features", "fruit", "--set", "search.neighbours=none", cwd=mine)
     searcher = Searcher(mine / "runs/fruit")
     alone = results_of(searcher)
