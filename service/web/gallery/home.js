@@ -378,14 +378,14 @@ export function notDrawn(map, isThere) {
 
 export const drawMap = () => post("api/map", {});
 
-const [EVERY, SELDOM] = [1000, 10]; // milliseconds; times that, where nobody draws the map
+const [EVERY, PATIENCE, SELDOM] = [1000, 10, 10_000]; // milliseconds; looks at a map nobody draws
 
 /** @type {number | undefined} */
 let waiting; // timer of the next look at the map
 
 /**
- * Look at the map every second while it is drawn. Else it may be soon, after a start of the service
- * or a change: ever more seldom.
+ * Look at the map every second while it is drawn. It may be soon, after a start of the service or a
+ * change: seldom, if that takes long.
  * @param {MapState} map
  * @param {(map: MapState) => boolean | Promise<boolean>} tell returns whether to go on
  * @param {number} [idle] looks so far at a map that was not being drawn
@@ -399,7 +399,7 @@ export function followMap(map, tell, idle = 0) {
       if (await Promise.resolve(tell(next)).catch(() => true))
         followMap(next, tell, next.making ? 0 : idle + 1);
     },
-    EVERY * Math.min(1 + idle, SELDOM),
+    idle < PATIENCE ? EVERY : SELDOM,
   );
 }
 
