@@ -54,7 +54,7 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve,deep,tune]'
 	@echo "compiling the kernels, half a minute ..."
-	@$(BIN)/python -m visterm.pipeline.warm || echo "not all: the others are compiled when they are first used" >&2
+	@$(BIN)/python -m visterm.plugins.compiling.warm || echo "not all: the others are compiled when they are first used" >&2
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.installed
@@ -161,7 +161,7 @@ $(API): $(BIN)/.dev node_modules/.installed $(wildcard service/*.py service/subj
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm
 	@for room in $(ROOMS); do ln -sfn ../../../$$room build/typing/visterm/$$room; done
-	@ln -sf ../../../package/__init__.pyi ../../../package/extras.py ../../../package/sparse.py ../../../package/compiled.py build/typing/visterm/
+	@ln -sf ../../../package/__init__.pyi ../../../package/extras.py ../../../package/sparse.py ../../../package/compiled.py ../../../package/lazy.py build/typing/visterm/
 
 screenshots: dev  ## take the pictures of the page in docs/screens, from a run with an evaluation (RUN)
 	@$(BIN)/python tests/screenshots.py "runs/$(RUN)"

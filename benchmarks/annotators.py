@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from visterm.learners import PAMIR, KNNAnnotator, OneVsRestPA
 from visterm.learners.draws import stream
 from visterm.learners.loop import Training
-from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
-from visterm.learners.pamir import draw_comparisons, pamir_pass
 from visterm.learners.rows import as_rows
+from visterm.plugins.annotators.one_vs_rest import draw_images, one_vs_rest_pass
+from visterm.plugins.annotators.pamir import draw_comparisons, pamir_pass
 
 from . import machine
 from .oasis import PLAIN

@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from visterm.learners import MCML, OASIS, TripletSampler
-from visterm.learners.baselines.lego import lego_pass, lego_step
-from visterm.learners.baselines.mcml import collapse_loss
 from visterm.learners.draws import stream
+from visterm.plugins.baselines.lego import lego_pass, lego_step
+from visterm.plugins.baselines.mcml import collapse_loss
 from visterm.retrieval import evaluate_test_test
 
 from . import machine

@@ -18,8 +18,8 @@ from sklearn.preprocessing import normalize
 
 from visterm.features import decode_image, deep_embedder
 from visterm.features.decoding import decode_picture
-from visterm.features.efficientnet import cached_model
 from visterm.pipeline.stages.extraction import ImageSource
+from visterm.plugins.vectors.efficientnet import cached_model
 
 from .photos import encode, enlarged, files_of
 from .processes import peak_of_features, temporary_folder

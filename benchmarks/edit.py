@@ -13,13 +13,13 @@ import numpy as np
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.stages.demo_images import write_demo_images
 from visterm.pipeline.stages.edit import add, remove
 from visterm.pipeline.stages.extraction import ImageSource, extract_segment
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import write_segment
+from visterm.plugins.demo.demo_images import write_demo_images
 
 from .processes import temporary_folder
 from .records import ELAPSED, compared, record, seconds

@@ -107,7 +107,7 @@ def caltech_or_demo(folder: Path, quick: bool) -> Path:
     """Return the folder of Caltech-101; with `quick`, or where it is missing, write demo images into `folder`."""
     if not quick and (DATA / "caltech101").is_dir():
         return DATA / "caltech101"
-    from visterm.pipeline.stages.demo_images import write_demo_images
+    from visterm.plugins.demo.demo_images import write_demo_images
 
     write_demo_images(folder)
     return folder

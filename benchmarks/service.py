@@ -31,8 +31,8 @@ SEGMENT = 10_000
 
 def make_run(folder: Path, n_images: int) -> Path:
     """Create a run of n synthetic images and some real ones; return the folder of images to add later."""
-    from visterm.pipeline.stages.demo_images import write_demo_images
     from visterm.pipeline.store.catalogue import Collection
+    from visterm.plugins.demo.demo_images import write_demo_images
 
     from .edit import fill
 

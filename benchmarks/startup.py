@@ -14,7 +14,7 @@ import sys
 import tarfile
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from .vectors import ROOT
 
 EARLIER = "1d922fa"  # searched with estimators, and imported what learns
 START = "from visterm.pipeline.cli.start import main; main()"
+FIRST = "search-first"  # in a fresh container: neither bytecode nor kernels are compiled yet
 N_FEW, FEW = 9, "visterms of nine classes"
 LINES = 1000  # queries of `search -`
 # By the end of the name of the record: the command, and the kind of run.
@@ -35,6 +36,7 @@ COMMANDS = {
     "search-id-deep": ("deep", "search", "id:5", "--learner", "oasis"),
     "search-photo": ("visterms", "search", "PHOTO", "--learner", "oasis"),
     "search-photo-deep": ("deep", "search", "PHOTO", "--learner", "oasis"),
+    FIRST: ("visterms", "search", "PHOTO", "--learner", "oasis"),
     "info": ("visterms", "info"),
     "labels": ("visterms", "label", "list"),
     "export-help": ("visterms", "export", "--help"),
@@ -50,12 +52,22 @@ class Build(NamedTuple):
     before: str
     runs: Path
 
-    def call(self, kind: str, name: str, *rest: str, stdin: str = "") -> tuple[float, float]:
-        """Run a command on a run; its seconds of processor time, and its peak memory in MiB."""
+    def call(self, kind: str, name: str, *rest: str, stdin: str = "", first: bool = False) -> tuple[float, float]:
+        """Run a command on a run; its seconds of processor time, and its peak memory in MiB.
+
+        The first command of a fresh container finds nothing compiled.
+        """
         run = () if "--help" in rest else ("--run", RUN)
         words = [sys.executable, "-c", self.before + START, "--quiet", *name.split(), *rest, *run]
         variables = environment(self.runs / kind)
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        if first:
+            with temporary_folder() as empty:
+                compiled = {"PYTHONPYCACHEPREFIX": str(empty / "bytecode"), "NUMBA_CACHE_DIR": str(empty / "kernels")}
+                return self._used(words, variables | compiled, stdin)
+        return self._used(words, variables, stdin)
+
+    def _used(self, words: Sequence[str], variables: Mapping[str, str], stdin: str) -> tuple[float, float]:
         with subprocess.Popen(words, env=variables, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
             assert process.stdin is not None
             process.stdin.write(stdin.encode())
@@ -152,7 +164,10 @@ def beside_earlier(builds: Sequence[Build], photos: Path, turns: int, bare: floa
         name, *rest = ["label list"] if words[0] == "label" else words
         rest = [photo if word == "PHOTO" else word for word in rest]
         what = f"visterm {' '.join(words)}".replace("PHOTO", "photo.jpg")
-        add(key, f"{what}, {kind}", [lambda b=b, k=kind, n=name, r=rest: b.call(k, n, *r) for b in builds])
+        if key == FIRST:
+            what = f"{what}, with nothing compiled yet"
+        calls = [lambda b=b, k=kind, n=name, r=rest, f=key == FIRST: b.call(k, n, *r, first=f) for b in builds]
+        add(key, f"{what}, {kind}", calls)
     ids = "".join(f"id:{i % n_photos + 1}\n" for i in range(LINES))
 
     def many() -> tuple[float, float]:

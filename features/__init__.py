@@ -4,6 +4,6 @@ Names are loaded when they are first used (__init__.pyi lists them): finding out
 import Numba and scikit-learn, which takes more than a second.
 """
 
-import lazy_loader
+from visterm.lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -24,13 +24,7 @@ def check_grid(block_size: int, stride: int, scale: float, min_blocks: int) -> N
 
 
 def level_shapes(
-    height: int,
-    width: int,
-    *,
-    block_size: int = 64,
-    stride: int = 32,
-    scale: float = 1.25,
-    min_blocks: int = 10,
+    height: int, width: int, *, block_size: int = 64, stride: int = 32, scale: float = 1.25, min_blocks: int = 10
 ) -> list[tuple[int, int]]:
     """Return the (height, width) in pixels of every level of the pyramid, finest first.
 
@@ -77,13 +71,7 @@ def blocks_in(height: int, width: int, block_size: int, stride: int) -> int:
 
 
 def block_grid(
-    height: int,
-    width: int,
-    *,
-    block_size: int = 64,
-    stride: int = 32,
-    scale: float = 1.25,
-    min_blocks: int = 10,
+    height: int, width: int, *, block_size: int = 64, stride: int = 32, scale: float = 1.25, min_blocks: int = 10
 ) -> np.ndarray:
     """Return where every block lies in the original image, in the order of the rows of `describe`.
 
@@ -198,12 +186,7 @@ def shrink(gray: np.ndarray, out: np.ndarray) -> None:
 
 
 def pyramid(
-    gray: np.ndarray,
-    *,
-    block_size: int = 64,
-    stride: int = 32,
-    scale: float = 1.25,
-    min_blocks: int = 10,
+    gray: np.ndarray, *, block_size: int = 64, stride: int = 32, scale: float = 1.25, min_blocks: int = 10
 ) -> list[np.ndarray]:
     """Return the levels of the scale pyramid of a grey image, finest first.
 

@@ -41,6 +41,7 @@ from .depth import (
     eight_bit_colors,
     eight_bits,
     is_deep,
+    opencv_decode,
     peak_of,
 )
 from .raw import is_raw, read_raw
@@ -177,7 +178,7 @@ def decode_picture(
         height, width = _check_jpeg(data, max_pixels, name)
         side = side_of((height, width), max_side, rules)
         divisor = _jpeg_divisor(height, width, side, min_side)
-        pixels = _opencv_decode(data, _REDUCED[divisor])
+        pixels = opencv_decode(data, _REDUCED[divisor])
         if pixels is not None:
             # EXIF may turn the image. Where rounding up hides that, the sides differ by fewer than 8 pixels.
             if pixels.shape[:2] != (-(-height // divisor), -(-width // divisor)):
@@ -496,15 +497,6 @@ def _jpeg_divisor(height: int, width: int, max_side: int | None, min_side: int |
     return max(n for n in _REDUCED if n == 1 or (longest >= n * (max_side or 0) and shortest // n >= (min_side or 0)))
 
 
-def _opencv_decode(data: bytes, flags: int) -> npt.NDArray[np.uint8] | None:
-    """Return RGB pixels, or None if OpenCV cannot decode the data; the flags decide whether EXIF turns them."""
-    try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:
-        return None
-    return cast("npt.NDArray[np.uint8] | None", pixels)
-
-
 # ---------------------------------------------------------------------------------------------- other formats
 
 
@@ -524,13 +516,15 @@ def _pillow_decode(
                 _check_density(*image.size, len(data), name)
                 if plugin is WebPImagePlugin.WebPImageFile and not _by_canvas(image):
                     # The same pixels as Pillow's, which decodes to a canvas of four bytes per pixel and copies it.
-                    pixels = _opencv_decode(data, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+                    pixels = opencv_decode(data, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
                     if pixels is not None and pixels.shape[1::-1] == image.size:
                         turn = _turn(image)
                         return pixels if turn is None else np.array(Image.fromarray(pixels).transpose(turn))
                 before = _turn(image) if isinstance(image, _Tiff) else None
                 image.load()
                 vars(image).pop("_decoder", None)  # of WebP: its canvases have eight bytes per pixel
+                if image.format == "PNG" and image.mode == "L" and "transparency" in image.info:
+                    image.info["transparency"] *= 255 // ((1 << data[24]) - 1)  # Pillow scales the greys alone
                 turn = _turn(image)  # after load: PNG may store it last, and TIFF is already upright
                 declared = declared_white(image, data)
                 if rules.version > 1 and (deep := deep_colors(image, data, max_pixels * RGB_BYTES)) is not None:
@@ -628,9 +622,10 @@ def _pixels(image: Image.Image, declared: float, rules: Rules) -> npt.NDArray[np
     """Convert any of Pillow's modes to an array of RGB."""
     if is_deep(image):
         grey = eight_bits(image, declared, rules)
-        if not image.has_transparency_data:
+        if "transparency" not in image.info:
             return cast("npt.NDArray[np.uint8]", cv2.cvtColor(grey, cv2.COLOR_GRAY2RGB))
-        image = Image.fromarray(grey)
+        opaque = np.asarray(image) != image.info["transparency"]
+        image = Image.fromarray(np.dstack([grey, opaque * np.uint8(255)]))
     elif image.mode == "La":
         image = image.convert("LA")
     if image.has_transparency_data:

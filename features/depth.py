@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import cv2
 import numpy as np
@@ -113,10 +113,18 @@ def _levels(part: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
     return cast("npt.NDArray[np.float32]", np.maximum(np.nan_to_num(part.astype(np.float32), posinf=0), 0))
 
 
+def opencv_decode(data: bytes, flags: int) -> npt.NDArray[Any] | None:
+    """Return pixels, or None if OpenCV cannot decode the data; the flags decide whether EXIF turns them."""
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:
+        return None
+
+
 def deep_colors(image: Image.Image, data: bytes, max_bytes: int) -> npt.NDArray[np.uint16] | None:
     """Return colours of 16 bits, RGB or RGBA, of which Pillow keeps the high bytes alone; None of other images."""
     if image.format == "PNG":
-        deep = data[24] == 16 and data[25] != 0 and "transparency" not in image.info  # IHDR's depth; 0: grey
+        deep = data[24] == 16 and data[25] != 0  # IHDR's depth; 0: grey
     else:
         tags = getattr(image, "tag_v2", {})
         deep = tags.get(BITS_PER_SAMPLE, (8,))[0] == 16 and image.mode in ("RGB", "RGBA", "LA")
@@ -124,10 +132,7 @@ def deep_colors(image: Image.Image, data: bytes, max_bytes: int) -> npt.NDArray[
         deep = deep and tags.get(_PLANES) != 2  # each colour in a plane of its own: OpenCV mixes them up
     if not deep or image.width * image.height * 8 > max_bytes:
         return None
-    try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    except cv2.error:
-        return None
+    pixels = opencv_decode(data, cv2.IMREAD_UNCHANGED)
     if pixels is None or pixels.dtype != np.uint16 or pixels.ndim != 3 or pixels.shape[2] not in (3, 4):
         return None
     return cast("npt.NDArray[np.uint16]", pixels[..., [2, 1, 0, 3][: pixels.shape[2]]])

@@ -27,9 +27,8 @@ from .decoding import Picture, StrPath, decode_picture, enlarge_to_side, side_of
 from .depth import LONGEST, RULES, Rules
 from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
-from .forest import ForestCodebook, check_labels
 from .images import MAX_PIXELS, read_file
-from .parameters import Transformer, check_fitted, check_random_state
+from .parameters import Transformer, check_fitted, check_labels, check_random_state
 from .visterms import VistermWeighting, co_occurrence_order, count_visterms
 from .weights import TERM_FREQUENCIES
 
@@ -83,7 +82,7 @@ def _count_batch(
 
 
 def _count_batch_by_trees(
-    start: int, images: Iterable[Any], limits: Limits, layout: _Layout, forest: ForestCodebook
+    start: int, images: Iterable[Any], limits: Limits, layout: _Layout, forest: Any
 ) -> tuple[sp.csr_matrix, list[Failure]]:
     """Count the visterms of a batch of images, with a forest."""
 
@@ -507,8 +506,10 @@ class VistermExtractor(Transformer):
         del rows
         return self._count(images, tick, distribute)
 
-    def _forest(self) -> ForestCodebook:
-        """Return a forest that is not yet grown."""
+    def _forest(self) -> Any:
+        """Return a `ForestCodebook` that is not yet grown."""
+        from . import ForestCodebook
+
         layout = self._layout()
         return ForestCodebook(
             n_visterms=layout.per_cell, n_trees=self.n_trees, n_candidates=self.n_candidates,
@@ -669,7 +670,7 @@ class VistermExtractor(Transformer):
         limits, layout = self._limits(), self._layout()
 
         def count_batch(start: int, batch: Iterable[Any]) -> tuple[sp.csr_matrix, list[Failure]]:
-            if isinstance(codebook, ForestCodebook):
+            if palette is None:
                 return _count_batch_by_trees(start, batch, limits, layout, codebook)
             return _count_batch(start, batch, limits, layout, palette, codebook, normalization)
 
@@ -698,7 +699,7 @@ class VistermExtractor(Transformer):
         """
         boxes, cells, ids = self._describe_blocks(image)
         columns = self._layout().columns(ids, cells)
-        return boxes, columns if columns.shape[1] > 1 or isinstance(self.codebook_, ForestCodebook) else columns[:, 0]
+        return boxes, columns if columns.shape[1] > 1 or self.palette_ is None else columns[:, 0]
 
     def _describe_blocks(self, image: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Return boxes, cells (n_blocks, n_grids) or None, and visterms in the codebook (n_blocks, 1 or n_trees)."""
@@ -709,7 +710,7 @@ class VistermExtractor(Transformer):
             image = Picture(read_pixels(image, *self._limits()), *np.shape(image)[:2])
         pixels, *size = image
         layout, shape = self._layout(), pixels.shape[:2]
-        if isinstance(self.codebook_, ForestCodebook):
+        if self.palette_ is None:
             ids = self.codebook_.predict(pixels)
         else:
             rows = describe(pixels, self.palette_, **layout.grid, normalization=self.normalization)
@@ -748,7 +749,7 @@ class VistermExtractor(Transformer):
         """
         boxes, cells, ids = self._describe_blocks(image)
         blocks = np.arange(len(boxes))
-        if isinstance(self.codebook_, ForestCodebook):
+        if self.palette_ is None:
             blocks, nodes = self.codebook_.passed(ids)
             ids = nodes[:, None]
         columns = self._layout().columns(ids, None if cells is None else cells[blocks])

@@ -13,7 +13,6 @@ import numpy as np
 from .codebook import Codebook
 from .color import Palette
 from .decoding import StrPath
-from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
 from .weights import ARRAYS, FORMAT, FORMATS, read_array, read_saved
@@ -24,7 +23,7 @@ def save_extractor(extractor: Any, folder: StrPath) -> None:
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     codebook = extractor.codebook_
-    if isinstance(codebook, ForestCodebook):
+    if extractor.palette_ is None:
         arrays = {"filters": codebook.filters_, "nodes": codebook.nodes_, "roots": codebook.roots_}
     else:
         arrays = {"palette": extractor.palette_.colors_, "codebook": codebook.centers_}

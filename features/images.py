@@ -46,6 +46,7 @@ EXTENSIONS = frozenset(  # lower case
 VECTOR_SUFFIXES = ".npy", ".npz", ".safetensors", ".parquet", ".arrow", ".feather"  # see vector_files.VECTORS
 NO_IMAGE_NAME = "not a supported image name"  # why files that are not meant as images are skipped
 BESIDE_ITS_PHOTO = "raw file of a photo"  # of one shot, which is one image
+HIDDEN = "hidden by its name"
 SYSTEM_FOLDER = "folder of previews or deleted files"  # made by a storage system or a photo manager, not by people
 _FILE_SYSTEM = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
@@ -77,8 +78,9 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
     Notes
     -----
     A file is chosen by its extension (`EXTENSIONS`, in any case) and not opened. Hidden files and folders (dot
-    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped silently. So are, with a reason, folders in which
-    systems keep previews or deleted files (see `is_system_folder`), and raw files beside a photo of the same name.
+    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped, files of other extensions silently. So are folders
+    in which systems keep previews or deleted files (see `is_system_folder`), and raw files beside a photo of the same
+    name.
 
     Symlinks are followed. Each folder is listed once: at its own path if that is below root, otherwise through
     the first link to it; other links are skipped, which also breaks loops. A file with two names is listed
@@ -114,6 +116,8 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                         images.append(entry.path)  # as nearly all are, and there may be millions
                         continue
                     if _is_hidden(entry.name):
+                        if extension.lower() in EXTENSIONS or entry.is_dir(follow_symlinks=False):
+                            skipped.append((entry.path, HIDDEN))
                         continue
                     try:
                         mode = _mode(entry)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self
 
+from visterm import sparse
+
 
 class Parameters:
     """Parameters of the constructor, by name."""
@@ -76,3 +78,17 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     import joblib  # a tenth of a second
 
     return joblib.effective_n_jobs(n_jobs)
+
+
+def check_labels(y: Any, n_images: int) -> Any:
+    """Return one label per image as an array, (n_images,), or raise ``ValueError``."""
+    if y is None:
+        raise ValueError("the forest codebook learns from labels: give one for each training image, fit(images, y)")
+    if sparse.issparse(y):
+        raise ValueError("the forest codebook learns from one label an image; with several, use the k-means codebook")
+    from sklearn.utils.validation import column_or_1d
+
+    y = column_or_1d(y)
+    if len(y) != n_images:
+        raise ValueError(f"{len(y)} labels do not fit {n_images} images: the forest codebook needs one for each")
+    return y

@@ -3,6 +3,6 @@
 Names are loaded when they are first used (__init__.pyi lists them): a search loads the learner that it uses.
 """
 
-import lazy_loader
+from visterm.lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,22 +1,27 @@
 # The public names of the room; __init__.py loads each from its file when it is first used.
+from visterm.plugins.annotators.hier import HIER
+from visterm.plugins.annotators.knn import KNNAnnotator
+from visterm.plugins.annotators.one_vs_rest import OneVsRestPA
+from visterm.plugins.annotators.pamir import PAMIR
+from visterm.plugins.annotators.warp import LinearWARP
+from visterm.plugins.baselines.label_ridge import LabelRidge
+from visterm.plugins.baselines.lego import LEGO
+from visterm.plugins.baselines.mcml import MCML
+from visterm.plugins.baselines.rca import RCA
+from visterm.plugins.baselines.xing import Xing
+from visterm.plugins.export.onnx_maps import to_onnx
+from visterm.plugins.scikit.neighbors import Embedding, SimilarityNeighbors
+
 from .aroma import AROMA
 from .base import SimilarityLearner
-from .baselines import LEGO, MCML, RCA, LabelRidge, Xing
 from .blend import Blend
 from .cosine import Cosine
-from .hier import HIER
-from .knn import KNNAnnotator
 from .musl import MuSL
-from .neighbors import Embedding, SimilarityNeighbors
 from .oasis import OASIS
-from .one_vs_rest import OneVsRestPA
-from .onnx_maps import to_onnx
-from .pamir import PAMIR
 from .saved import LEARNERS, load_learner, load_similarity
 from .similarity import Similarity
 from .teachers import Teachers
 from .triplets import TripletSampler
-from .warp import LinearWARP
 from .wsabie import WSABIE
 
 __all__ = [

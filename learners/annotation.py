@@ -269,13 +269,7 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
         return "p@1" if self.labels_per_image_ is None else "label mAP"
 
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        *,
-        callback: Callback | None = None,
-        progress: Callback | None = None,
+        self, X: Any, y: Any, classes: Any = None, *, callback: Callback | None = None, progress: Callback | None = None
     ) -> Self:
         """As `OnlineLearner.partial_fit`; `classes` names all labels in the first call, if y lacks some of them."""
         with self._naming(classes):

@@ -34,16 +34,7 @@ from .given_triplets import FitsTriplets
 from .loop import StepCost, Training
 from .online import OnlineLearner
 from .row_sums import difference, row_dot, squared_norm, widest_row
-from .rows import (
-    FASTMATH,
-    Arrays,
-    Float,
-    Int,
-    Rows,
-    dense_rows,
-    entry_cost,
-    mean_entries,
-)
+from .rows import FASTMATH, Arrays, Float, Int, Rows, dense_rows, entry_cost, mean_entries
 from .sides import Sides, bilinear
 from .sums import inner_products, product, tasks_at_once
 from .whitening import WhiteningMixin, check_whiten
@@ -342,11 +333,7 @@ def _sparse_dot(dense: np.ndarray, columns: np.ndarray, values: np.ndarray, n: I
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def factored_pass(
-    rows: Rows,
-    triplets: np.ndarray,
-    r: Float,
-    state: Arrays,
-    updates: Arrays,
+    rows: Rows, triplets: np.ndarray, r: Float, state: Arrays, updates: Arrays
 ) -> tuple[int, int, float, int]:
     """Learn from the triplets in turn (figure 2) until U and V are full.
 

@@ -217,12 +217,7 @@ def _add_to_four(rows: Arrays, x: tuple[Float, ...], g: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def _sparse_tile(
-    rows: Rows,
-    W: np.ndarray,
-    left: Int,
-    right: Int,
-    before: tuple[Any, ...],
-    following: tuple[Any, ...],
+    rows: Rows, W: np.ndarray, left: Int, right: Int, before: tuple[Any, ...], following: tuple[Any, ...]
 ) -> None:
     """W <- W + Q' G of the block before, then V = Q W of the following one, in the columns from left to right."""
     indptr, indices, data, _ = rows

@@ -83,9 +83,7 @@ def mahalanobis(A: Callable[[], np.ndarray]) -> Sides:
     """Both sides for a symmetric A; that of queries is dense, that of the gallery CSR or dense as the images are."""
     return Sides(
         Side(
-            lambda Q: query_side(Q, A()),
-            lambda: query_steps(A()),
-            lambda parts, whole: query_parts(parts, whole, A()),
+            lambda Q: query_side(Q, A()), lambda: query_steps(A()), lambda parts, whole: query_parts(parts, whole, A())
         ),
         Side(
             lambda X: gallery_side(X, A()),

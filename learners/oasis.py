@@ -32,17 +32,7 @@ from .mahalanobis import mahalanobis
 from .metric import positive_part
 from .online import OnlineLearner
 from .row_sums import difference, row_dot, squared_norm, widest_row
-from .rows import (
-    FASTMATH,
-    Float,
-    Int,
-    Rows,
-    dense_rows,
-    entry_cost,
-    mean_entries,
-    readonly,
-    writable,
-)
+from .rows import FASTMATH, Float, Int, Rows, dense_rows, entry_cost, mean_entries, readonly, writable
 from .sides import Sides, bilinear
 from .sums import one_thread, product, tasks_at_once
 from .teachers import with_steps

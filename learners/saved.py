@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from .base import SimilarityLearner
 
 _MODULES = {
-    "Cosine": "cosine",
-    "OASIS": "oasis",
-    "AROMA": "aroma",
-    "KNNAnnotator": "knn",
-    "OneVsRestPA": "one_vs_rest",
-    "PAMIR": "pamir",
-    "WSABIE": "wsabie",
-    "LinearWARP": "warp",
-    "HIER": "hier",
-    "LEGO": "baselines.lego",
-    "MCML": "baselines.mcml",
-    "RCA": "baselines.rca",
-    "LabelRidge": "baselines.label_ridge",
-    "Xing": "baselines.xing",
-    "MuSL": "musl",
+    "Cosine": "learners.cosine",
+    "OASIS": "learners.oasis",
+    "AROMA": "learners.aroma",
+    "KNNAnnotator": "plugins.annotators.knn",
+    "OneVsRestPA": "plugins.annotators.one_vs_rest",
+    "PAMIR": "plugins.annotators.pamir",
+    "WSABIE": "learners.wsabie",
+    "LinearWARP": "plugins.annotators.warp",
+    "HIER": "plugins.annotators.hier",
+    "LEGO": "plugins.baselines.lego",
+    "MCML": "plugins.baselines.mcml",
+    "RCA": "plugins.baselines.rca",
+    "LabelRidge": "plugins.baselines.label_ridge",
+    "Xing": "plugins.baselines.xing",
+    "MuSL": "learners.musl",
 }
 # Those that rank labels: `ranks_labels` of their classes, without importing them.
 ANNOTATORS = frozenset({"HIER", "KNNAnnotator", "LinearWARP", "OneVsRestPA", "PAMIR", "WSABIE"})
@@ -40,7 +40,7 @@ class _Learners(UserDict[str, Any]):
 
     def __getitem__(self, name: str) -> type[SimilarityLearner]:
         kind = super().__getitem__(name)
-        return getattr(import_module(f".{kind}", __package__), name) if isinstance(kind, str) else kind
+        return getattr(import_module(f"visterm.{kind}"), name) if isinstance(kind, str) else kind
 
 
 LEARNERS = _Learners(_MODULES)

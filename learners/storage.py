@@ -7,11 +7,13 @@ the same files.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import shutil
+import tempfile
 import threading
 from pathlib import Path
 from tokenize import TokenError
@@ -23,6 +25,7 @@ from visterm import sparse as sp
 
 FORMAT = 1
 _FILE = "learner.json"
+_SMALL = 1_000_000  # bytes of a file that is read in place of a copy
 _CSR = ("data", "indices", "indptr")
 _one_header = threading.RLock()
 _log = logging.getLogger(__name__)
@@ -147,15 +150,31 @@ def _plain_number(value: Any) -> Any:
 
 
 def load_array(path: Path, mmap_mode: str | None = None) -> np.ndarray:
-    """Read a .npy file, also while other threads read theirs.
+    """Read a .npy file, or map it by a mode of `numpy.load`, also while other threads read theirs.
+
+    "copied r" and "copied c" map a nameless copy of the file, or read it where it is small or a copy has no room.
+    Reading beyond the end of a mapped file that was cut short ends the process, and no other program has the copy.
 
     NumPy parses the header as Python, and threads of Python before 3.13 share the parser's count of depth: where the
     garbage collector hands over to another thread meanwhile, the first one ends with a SystemError (CPython issue
     106905).
     """
+    if mmap_mode in ("copied r", "copied c"):
+        return _copied(path, mmap_mode.removeprefix("copied "))
     with _one_header:
         # Callers pass on a plain string, which NumPy checks; its annotation names the four modes.
         return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)  # type: ignore[arg-type]
+
+
+def _copied(path: Path, mode: str) -> np.ndarray:
+    mapped = load_array(path, "r")  # of which only the header is read
+    if isinstance(mapped, np.memmap) and mapped.flags.c_contiguous and mapped.nbytes >= _SMALL:
+        with contextlib.suppress(OSError), open(path, "rb") as file, tempfile.TemporaryFile(dir=path.parent) as copy:
+            shutil.copyfileobj(file, copy, _SMALL)
+            copy.flush()
+            options: Any = {"mode": mode, "offset": mapped.offset}
+            return np.memmap(copy, mapped.dtype, shape=mapped.shape, **options)  # ValueError if it was cut short
+    return load_array(path)
 
 
 def _read_array(folder: Path, entry: dict[str, Any], mmap_mode: str | None, verify: bool) -> np.ndarray:

@@ -17,7 +17,7 @@ _MODULES = {  # the types are in __init__.pyi
     "LabelEditor": "teaching.labels",
     "SearchRequest": "pipeline.search.request",
     "Searcher": "pipeline.search.searcher",
-    "explain_pair": "pipeline.search.explanation",
+    "explain_pair": "plugins.explanation.explanation",
     "find_duplicates": "teaching.overview",
     "find_harmful": "teaching.harmful",
     "find_wrong_labels": "teaching.wrong_labels",

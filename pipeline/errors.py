@@ -89,10 +89,7 @@ _FAILED_WRITES = {10 | kind << 8 for kind in (3, 4, 6, 19, 21)}
 
 
 def explain_system_error(
-    error: BaseException,
-    where: str | os.PathLike[str] | None = None,
-    problem: str = "",
-    advice: str | None = None,
+    error: BaseException, where: str | os.PathLike[str] | None = None, problem: str = "", advice: str | None = None
 ) -> str | None:
     """Turn an error of the system into one line, "where: problem (reason); advice"; None as for `system_reason`.
 

@@ -16,7 +16,7 @@ from .errors import UserError
 # By the groups of the help and by name: functions or Typer applications, imported when they are called.
 COMMANDS = {
     "Start": {
-        "demo": "pipeline.cli.learning:demo",
+        "demo": "plugins.demo.commands:demo",
         "try": "plugins.choosing.commands:try_",
         "features": "pipeline.cli.collection:features",
         "train": "pipeline.cli.learning:train",
@@ -25,7 +25,7 @@ COMMANDS = {
     "Search": {
         "search": "pipeline.cli.searching:search",
         "annotate": "pipeline.cli.searching:annotate",
-        "explain": "pipeline.cli.searching:explain",
+        "explain": "plugins.explanation.commands:explain",
         "serve": "service.commands:serve",
     },
     "Improve": {
@@ -43,30 +43,45 @@ COMMANDS = {
         "info": "pipeline.cli.collection:info",
     },
     "Rarely": {
-        "repair": "pipeline.cli.collection:repair",
+        "repair": "plugins.repair.commands:repair",
         "compact": "pipeline.cli.collection:compact",
         "index": "pipeline.cli.searching:index",
-        "model": "pipeline.cli.models:commands",
+        "model": "plugins.vectors.commands:commands",
         "judge": "plugins.judge.commands:commands",
     },
 }
 ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",
     "Milvus": "plugins.milvus.milvus_index",
+    "copies": "teaching.copies:find_copies",
+    "dates": "plugins.dates.dates:read_dates",
+    "is-a tables": "plugins.figures.is_a",
     "keywords": "plugins.keywords.reading:read_keywords",
+    "marks": "teaching.marks:triplets_of_marks",
+    "pages of results": "plugins.page.results_page:write_results_page",
+    "repair": "plugins.repair.repair",
     "retraining": "teaching.retrain",
+    "a text model": "plugins.vectors.text_model:keep_text_model",
+    "run files": "plugins.figures.run_files:write_run_files",
     "sidecars": "plugins.keywords.writing:write_sidecars",
     "tuning": "plugins.choosing.commands:tuned",
+    "the open protocol": "plugins.figures.open_world",
     "the service": "service.commands:start_service",
     "teachers": "teaching.teachers",
+    "vectors of kind deep": "plugins.vectors.network_vectors:_DeepVectors",
+    "vectors of kind onnx": "plugins.vectors.network_vectors:_ModelVectors",
+    "vectors of kind table": "plugins.vectors.imported_vectors:_PrecomputedVectors",
 }
-SUBJECTS = ("plugins.judge.routes:JudgeSubject",)  # of the service's API, besides its own
+SUBJECTS = (
+    "plugins.explanation.routes:ExplanationSubject",
+    "plugins.judge.routes:JudgeSubject",
+)  # of the service's API, besides its own
 # What people made: the class of the file, and its name in `Run`.
 STORES = {
-    "relevance marks": ("pipeline.store.marks:RelevanceMarks", "marks"),
+    "relevance marks": ("teaching.marks:RelevanceMarks", "marks"),
     "ratings": ("plugins.judge.judgements:Judgements", "judgements"),
     "label edits": ("pipeline.store.label_edits:LabelEdits", "label_edits"),
-    "pictures said to be different": ("pipeline.store.not_same:DifferentPictures", "different"),
+    "pictures said to be different": ("teaching.different:DifferentPictures", "different"),
 }
 
 

@@ -1,5 +1,7 @@
 # The public names of the room; __init__.py loads each from its file when it is first used.
-from .contributions import Contributions, Pair, explain, explain_matrix
+from visterm.plugins.explanation.contributions import Contributions, Pair, explain, explain_matrix
+from visterm.plugins.explanation.regions import RegionMatch, Regions, find_regions, no_regions
+
 from .evaluation import (
     Comparison,
     Evaluation,
@@ -32,7 +34,6 @@ from .metrics import (
 )
 from .neighbours import NeighbourIndex, Neighbours, with_neighbours
 from .ranking import Ranking
-from .regions import RegionMatch, Regions, find_regions, no_regions
 from .stored import StoredVectors
 from .two_stage import TwoStageIndex
 

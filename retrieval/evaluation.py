@@ -10,14 +10,7 @@ import scipy.sparse as sp
 from scipy.special import expit, logit, stdtrit
 
 from .index import ExactIndex, SupportsSimilarity
-from .metrics import (
-    average_precision,
-    chance_average_precision,
-    chance_precision,
-    map_at_r,
-    ndcg_curve,
-    r_precision,
-)
+from .metrics import average_precision, chance_average_precision, chance_precision, map_at_r, ndcg_curve, r_precision
 from .ranking import Ranking
 
 Classes = tuple[np.ndarray, np.ndarray]  # of queries and gallery images, from 0; -1 for none

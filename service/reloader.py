@@ -47,6 +47,7 @@ class SnapshotReloader:
 
     def __init__(self, run: Run, *, exif_fields: bool = False):
         self.run, self._exif_fields = run, exif_fields
+        run.is_served = True
         self.problem: str | None = None
         with _paused_gc():
             self.snapshot = self._open(None)
@@ -98,9 +99,8 @@ class SnapshotReloader:
         self._thread.start()
 
     def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
-        wait, cleaned_images, cleaned_at, detached = POLL_SECONDS, None, 0.0, self.snapshot
+        wait, cleaned_images, cleaned_at = POLL_SECONDS, None, 0.0
         try:
-            detached.detach()
             self.snapshot.warm({self.snapshot.default_learner})
         except Exception:  # a search says what is wrong
             _log.exception("cannot prepare searches of %s", self.run.folder)
@@ -108,9 +108,6 @@ class SnapshotReloader:
             started = time.monotonic()
             try:
                 snapshot = self.refresh()
-                if snapshot is not detached:
-                    snapshot.detach()
-                    detached = snapshot
                 images = snapshot.searcher.images
                 if images is not cleaned_images or started > cleaned_at + CLEAN_UP_SECONDS:
                     cleaned_images, cleaned_at = images, started

@@ -6,12 +6,9 @@ import contextlib
 import logging
 import mmap
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +18,10 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.queries import KnownImage, Queries
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.images import Image
-from visterm.pipeline.store.models import mapped_by
 from visterm.pipeline.store.vectors import extractor_content
 
 _log = logging.getLogger(__name__)
 _SAMPLE = 128  # images whose best scores tell what is usual
-_SMALL = 1_000_000  # bytes of an array that is held in memory in place of a copy of its file
 _UNLIKE_SHARE = 0.02  # of these best scores are low
 
 
@@ -130,7 +125,7 @@ class Snapshot:
         return self._metrics[learner]
 
     def load(self) -> None:
-        """Load the extractor and all learners now (memory-mapped): their files may be replaced later."""
+        """Load the extractor and all learners now: their files may be replaced later."""
         _ = self.searcher.gallery.extractor
         for name in self.searcher.learners:
             try:
@@ -144,16 +139,6 @@ class Snapshot:
             with contextlib.suppress(UserError):
                 release_pages(self.searcher.learner(name))
 
-    def detach(self) -> None:
-        """Map the large arrays of learners from nameless copies: reading a file that is cut short ends the process.
-
-        Without room for the copies, arrays stay as they are; then only a file that is cut short between a check, before
-        each use, and the end of reading does that.
-        """
-        for name in self.searcher.learners:
-            with contextlib.suppress(UserError, OSError, ValueError):
-                detach(self.searcher.learner(name), self.searcher.run.folder)
-
     def warm(self, learners: set[str]) -> None:
         """Make the indexes of learners and run a search with each, so that no request waits for it.
 
@@ -166,33 +151,6 @@ class Snapshot:
                 for rows in ([0], [0] * 32):  # single and batched searches run different compiled code
                     index.search(self.searcher.X[rows], k=1)
                 release_pages(self.searcher.learner(name))
-
-
-def detach(learner: Any, folder: Path, copies: dict[str, np.ndarray] | None = None) -> None:
-    """Map arrays of a learner, and of what it holds, from nameless copies of their files; hold small ones in memory."""
-    copies = {} if copies is None else copies
-    for name, value in list(vars(learner).items()):
-        if (owner := mapped_by(value)) is not None and (file := str(owner.filename or "")):
-            if file not in copies:
-                copies[file] = _copied(value, owner, folder)
-            setattr(learner, name, copies[file])
-        elif type(value).__module__.startswith("visterm.learners") and hasattr(value, "__dict__"):
-            detach(value, folder, copies)
-
-
-def _copied(array: np.ndarray, owner: np.memmap, folder: Path) -> np.ndarray:
-    """Copy an array that a file has from the file; one with changes in memory, of a feedback version, from there."""
-    as_file = owner.mode == "r" and array.nbytes == owner.nbytes and array.flags.c_contiguous
-    # `detach` calls this for arrays with a file alone.
-    with open(owner.filename, "rb") as source, tempfile.TemporaryFile(dir=folder) as file:  # type: ignore[arg-type]
-        source.seek(owner.offset)
-        if array.nbytes < _SMALL:
-            return np.fromfile(source, array.dtype, array.size).reshape(array.shape) if as_file else np.array(array)
-        if as_file:
-            shutil.copyfileobj(source, file)
-        else:
-            array.tofile(file)
-        return np.memmap(file, array.dtype, "r", shape=array.shape)  # ValueError where the file was cut short
 
 
 def release_pages(learner: Any) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.held_out import HeldOutSet, NoHeldOutSet, draw_held_out, sparse_vectors
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.marks import Mark, RelevanceMarks
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
+
+from .marks import Mark, RelevanceMarks
 
 if TYPE_CHECKING:
     from scipy import sparse

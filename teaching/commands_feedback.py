@@ -141,7 +141,7 @@ def _say_in_force(change: FeedbackReverted, as_json: bool) -> None:
 @command
 def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
     """Print every mark and every undo in order, as JSON or --format csv."""
-    from visterm.pipeline.store.marks import Mark, RelevanceMarks
+    from .marks import Mark, RelevanceMarks
 
     place, _ = open_run(run, None, None)
     rows = RelevanceMarks(place.marks).export()

@@ -19,8 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.features.same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
 from visterm.pipeline.store.images import Image
+
+from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,7 +22,6 @@ from visterm.pipeline.evaluation.calibration import measure_calibration
 from visterm.pipeline.evaluation.held_out import FallFigures, HeldOutSet, largest_fall
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import locked
-from visterm.pipeline.store.marks import Mark, RelevanceMarks
 from visterm.pipeline.store.models import check_trained, load_trained, trained_record
 from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
@@ -39,6 +38,7 @@ from .batches import (
     prepare_learner,
 )
 from .first import can_start, start_learner
+from .marks import Mark, RelevanceMarks
 from .teachers import teaching_ids, without_taught
 
 if TYPE_CHECKING:
@@ -476,7 +476,7 @@ class FeedbackTrainer:
         self.run.check_exists()
         folder = self.run.feedback(learner)
         explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
-        with locked(folder / ".lock", wait=True), explained:
+        with locked(folder / ".lock", wait=None), explained:
             if not (starts and can_start(self.run, learner)):
                 check_trained(self.run, learner)
             yield self._versions.in_force(learner, damaged=damaged)

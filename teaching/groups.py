@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from visterm.pipeline.store.not_same import Parts
+from .different import Parts
 
 Pair = tuple[int, int, float]  # two ids, and their similarity
 

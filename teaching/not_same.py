@@ -9,10 +9,10 @@ from pathlib import Path
 from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.pipeline.store.paths import decoded
 from visterm.pipeline.store.run import Run
 
+from .different import DifferentPictures
 from .labels import collection_of, image_ids
 
 _NOTHING = "nothing was kept"

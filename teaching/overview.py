@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from visterm.extras import how_to_install
-from visterm.features.same_picture import DIFFERENCE
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.workers import work_for_service
 
+from .different import DifferentPictures
 from .duplicates import (
     ALIGNED_CORRELATION,
     EVENED_TOLERANCE,
@@ -40,6 +39,7 @@ from .duplicates import (
     find_same_scenes,
 )
 from .groups import Pair, Pairs, among, group_pairs, stars_of, with_equal
+from .same_picture import DIFFERENCE
 from .wrong_labels import labels_to_check, rules_of_checks
 
 if TYPE_CHECKING:

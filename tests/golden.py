@@ -9,8 +9,6 @@ The photos are those of `VISTERM_DATA` (default ../shared/data); nothing else is
 and a temporary folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime

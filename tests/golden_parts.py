@@ -1,7 +1,5 @@
 """What tests/golden.py makes, part by part; the commands and addresses stand in golden.txt."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

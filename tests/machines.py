@@ -5,8 +5,6 @@ requests (net::ERR_NETWORK_CHANGED), which would fail the tests that another ses
 from the package index, it fetches `outside`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

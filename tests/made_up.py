@@ -24,3 +24,13 @@ def finding(page, words):
 def broken(page, length=20):
     """Beginnings of the findings that must hold and do not."""
     return [finding.paper[:length] for finding in page.findings if finding.must and not finding.agrees]
+
+
+def synthetic_fold(classes, d, fold):
+    """Four classes of 20 + 12 sparse unit rows."""
+    rng = np.random.default_rng(fold)
+    y = np.repeat(list("abcd"), 32)
+    own = np.arange(40) // 10 == np.repeat(range(4), 32)[:, None]
+    X = unit_rows(rng.random((len(y), 40)) * (rng.random((len(y), 40)) < np.where(own, 0.5, 0.25)))
+    train = np.tile(np.arange(32) < 20, 4)
+    return X[train], y[train], X[~train], y[~train]

@@ -1,7 +1,5 @@
 """Running commands in tests."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

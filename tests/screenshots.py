@@ -4,8 +4,6 @@ The run needs OASIS and an evaluation. The pictures kept there show photos of Ca
 a copy of the run.
 """
 
-from __future__ import annotations
-
 import shutil
 import socket
 import sys

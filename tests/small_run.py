@@ -1,7 +1,5 @@
 """Fixtures of several rooms: one small run for all tests that need a finished one, its searcher, a full disk."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 

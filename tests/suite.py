@@ -1,7 +1,5 @@
 """What the tests of all rooms share."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc
@@ -33,7 +31,7 @@ from hypothesis import settings
 from machines import make_machines, remove_machines
 from running import CHROMIUM
 
-from visterm.pipeline.warm import delete_stale_kernels
+from visterm.plugins.compiling.warm import delete_stale_kernels
 
 gc.set_threshold(100_000)  # as the command does (pipeline/cli/start.py)
 
@@ -65,8 +63,7 @@ def pytest_configure(config):
     """
     config.addinivalue_line("markers", "slow: a campaign of many seconds; runs with --slow")
     if not hasattr(config, "workerinput"):  # once, before the workers of pytest-xdist load kernels
-        for room in ("features", "learners", "retrieval"):
-            delete_stale_kernels(REPOSITORY / room)
+        delete_stale_kernels(REPOSITORY)
         dask_tests = REPOSITORY / "plugins/dask/tests/test_dask_cluster.py"
         if any(dask_tests.is_relative_to(Path(given.partition("::")[0]).resolve()) for given in config.args):
             make_machines()

@@ -72,10 +72,17 @@ def test_a_fit_is_timed_without_what_looks_at_it(fake):
     assert seen == [2, 4, 6]
 
 
-def test_a_ratio_above_1_means_that_ours_is_better():
+def test_ratios_tables_and_classes():
     assert records.compared(2, 3, "ms", 1)["ratio"] == 1.5
     assert records.compared(3, 2, "mAP", 1, higher=True)["ratio"] == 1.5
     assert records.compared(3, 2, "times", 1, ratio=7)["ratio"] == 7
+    y = np.repeat(["a", "b"], [5, 7])
+    two, one, rest = photos.of_each_class(y, np.random.default_rng(0), 2, 1, None)
+    assert [list(y[part]).count("a") for part in (two, one, rest)] == [2, 1, 2]
+    assert sorted(np.concatenate([two, one, rest])) == list(range(12))
+    folds = photos.folds_of(y, 2, 0)
+    assert [(folds[y == label] == 0).sum() for label in "ab"] == [3, 4]
+    assert page.table(("", "b"), [("1", ""), ("2", "3")]) == "| | b |\n|---|---|\n| 1 |  |\n| 2 | 3 |\n"
 
 
 def test_a_record_has_all_that_the_page_needs():
@@ -95,19 +102,6 @@ def test_a_function_has_a_process_of_its_own():
     assert processes.in_own_process(os.getpid) != os.getpid()
     held = np.ones(10**8, np.uint8)
     assert 1e6 < processes.in_own_process(processes.peak_memory) < held.nbytes < processes.peak_memory()
-
-
-def test_each_class_is_divided_alike():
-    y = np.repeat(["a", "b"], [5, 7])
-    two, one, rest = photos.of_each_class(y, np.random.default_rng(0), 2, 1, None)
-    assert [list(y[part]).count("a") for part in (two, one, rest)] == [2, 1, 2]
-    assert sorted(np.concatenate([two, one, rest])) == list(range(12))
-    folds = photos.folds_of(y, 2, 0)
-    assert [(folds[y == label] == 0).sum() for label in "ab"] == [3, 4]
-
-
-def test_a_table_has_a_row_for_each():
-    assert page.table(("", "b"), [("1", ""), ("2", "3")]) == "| | b |\n|---|---|\n| 1 |  |\n| 2 | 3 |\n"
 
 
 def test_every_benchmark_and_study_can_be_run(repository):

@@ -1,7 +1,5 @@
 """Examples in the pages run, links lead somewhere, and the commands and options that pages name exist."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path
@@ -167,13 +165,10 @@ def test_the_reference_names_functions_that_modules_hide(repository, room):
     assert [name for name in hidden if f"::: visterm.{room}.{name}.{name}\n" not in page] == []
 
 
-def test_the_readme_counts_the_learners_of_the_table(repository):
+def test_the_readme_counts_the_learners_of_the_table_and_versions_agree(repository):
     numbers = {5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
     words = f"OASIS, AROMA, WSABIE, MuSL and {numbers[len(TABLE) - 4]} more"
     assert words in (repository / "README.md").read_text()
-
-
-def test_the_version_is_the_same_everywhere(repository):
     version = re.search(r'^version = "(.+)"', (repository / "pyproject.toml").read_text(), re.MULTILINE)[1]
     assert yaml.safe_load((repository / "CITATION.cff").read_text())["version"] == version
     assert f"\n## {version} - 20" in (repository / "CHANGELOG.md").read_text()

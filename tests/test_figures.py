@@ -8,8 +8,6 @@ Names are those of benchmarks/results.json, or of a table docs/results/NAME.csv.
 must be a value of one of them, rounded as it is quoted. A figure is a number with a unit, or with a decimal point.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -90,13 +88,18 @@ def pages(repository: Path) -> list[Path]:
     return [repository / "README.md", *sorted((repository / "docs").glob("*.md")), *repository.glob("plugins/*/*.md")]
 
 
-def test_figures_are_those_of_the_benchmarks(repository, records):
+def test_figures_and_the_page_are_those_of_the_benchmarks(repository, records):
     wrong = [
         f"{page.name}: {line}"
         for page in pages(repository)
         for line in wrong_figures(page.read_text(), records, repository)
     ]
     assert not wrong, "\n".join(wrong)
+    projection = pytest.importorskip("benchmarks.projection", reason="benchmarks lie in the repository")
+    for table in (projection.table(records), projection.deep_table(records)):
+        assert table in (repository / "docs" / "scale.md").read_text()
+    page = pytest.importorskip("benchmarks.page", reason="benchmarks lie in the repository")
+    assert page.text(list(records.values())) == (repository / "docs" / "benchmarks.md").read_text()
 
 
 @pytest.mark.parametrize("page", COVERED)
@@ -104,17 +107,6 @@ def test_every_figure_has_a_record(repository, page):
     text = (repository / page).read_text()
     bare = [block for block in blocks(text) if not MARKER.search(block) and list(figures(block))]
     assert not bare, f"no marker <!-- bench: NAME --> beside\n{bare}"
-
-
-def test_the_projection_is_that_of_the_records(repository, records):
-    projection = pytest.importorskip("benchmarks.projection", reason="benchmarks lie in the repository")
-    for table in (projection.table(records), projection.deep_table(records)):
-        assert table in (repository / "docs" / "scale.md").read_text()
-
-
-def test_the_page_is_that_of_the_records(repository, records):
-    page = pytest.importorskip("benchmarks.page", reason="benchmarks lie in the repository")
-    assert page.text(list(records.values())) == (repository / "docs" / "benchmarks.md").read_text()
 
 
 def test_a_command_replaces_its_own_records_alone(tmp_path):

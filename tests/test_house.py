@@ -3,8 +3,6 @@
 Who takes something out lowers a limit here; who adds a feature takes out what it replaces.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 
@@ -19,7 +17,7 @@ LIMITS = {
     "calls of read_record": 10,
 }
 MOST_PARAMETERS = 8  # `self` and `cls` aside
-MOST_LINES = 27_000  # that the main job imports
+MOST_LINES = {"the main job": 26_000, "the four rooms": 35_500}  # that it imports, and that stand in its rooms
 # The stages and the search, and the learner that they find by its name.
 MAIN_JOB = ("visterm.pipeline.stages.pipeline", "visterm.pipeline.search.searcher", "visterm.learners.oasis")
 SUFFIXES = (".py", ".js", ".css", ".html", ".jinja")
@@ -60,10 +58,11 @@ def aliased(files):
 
 def many_parameters(files):
     """List the functions with too many parameters; constructors of estimators may have as many as they need."""
+    estimators = ("visterm.features.", "visterm.learners.", "visterm.plugins.forest.", "visterm.plugins.vectors.")
     long = []
     for module, node in functions(files):
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        constructor = node.name == "__init__" and module.split(".")[1] in ("features", "learners")
+        constructor = node.name == "__init__" and module.startswith(estimators)
         if len(names) - (names[:1] in (["self"], ["cls"])) > MOST_PARAMETERS and not constructor:
             long.append(f"{module}.{node.name}: {len(names)}")
     return long
@@ -117,9 +116,10 @@ def test_a_figure_does_not_rise(repository, name):
 def test_the_main_job_stays_within_its_lines(repository):
     for room in ROOMS:
         print(f"{room}: {lines(repository, room):,} lines")
-    counted = lines(repository, "the main job")
-    print(f"the main job: {counted:,} lines")
-    assert 20_000 < counted <= MOST_LINES
+    four = sum(lines(repository, room) for room in ("features", "learners", "retrieval", "pipeline"))
+    for name, counted in (("the main job", lines(repository, "the main job")), ("the four rooms", four)):
+        print(f"{name}: {counted:,} lines")
+        assert 20_000 < counted <= MOST_LINES[name]
 
 
 def plant(root, texts):

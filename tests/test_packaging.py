@@ -1,7 +1,5 @@
 """The guard rails of the layout: rooms at the root, installed as visterm.<room>, every sub-package named."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -32,12 +30,7 @@ def test_every_folder_of_python_is_packaged(repository):
     settings = tomllib.loads((repository / "pyproject.toml").read_text())["tool"]["setuptools"]
     present = packages_with_python(repository)
     assert "visterm.pipeline.cli" in present
-    with_folders = (
-        "visterm.pipeline.",
-        "visterm.service.",
-        "visterm.plugins.",
-        "visterm.learners.baselines",
-    )  # other rooms are flat
+    with_folders = ("visterm.pipeline.", "visterm.service.", "visterm.plugins.")  # other rooms are flat
     assert not [name for name in present if name.count(".") > 1 and not name.startswith(with_folders)]
     assert set(settings["packages"]) == present, "setuptools leaves an unnamed folder out of the wheel silently"
 

@@ -1,7 +1,5 @@
 """README, followed line by line: the commands of its blocks, in their order, then its Python."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

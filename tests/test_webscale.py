@@ -19,16 +19,12 @@ def small(tmp_path, monkeypatch):
     return webscale.load(3000)
 
 
-def test_blocks_do_not_depend_on_each_other(small):
+def test_blocks_do_not_depend_on_each_other_and_rows_are_units(small):
     X, y = small
     world = webscale.World(3000)
     again, images, queries, counts = webscale.make_block(world, 1000, 1000)
     assert (X[1000:2000] != again).nnz == 0
     assert (y[1000:2000] != sp.csr_array((counts, (images - 1000, queries)), shape=(1000, y.shape[1]))).nnz == 0
-
-
-def test_images_are_unit_rows_and_mapped(small):
-    X, y = small
     assert not X.data.flags.writeable  # as the file is mapped; a copy in memory could be written to
     np.testing.assert_allclose(X.multiply(X).sum(axis=1), 1, rtol=1e-5)
     assert X.indices.max() < X.shape[1] == webscale.D
@@ -36,10 +32,6 @@ def test_images_are_unit_rows_and_mapped(small):
     assert all((np.diff(row) > 0).all() for row in rows)
     assert 60 < X.nnz / X.shape[0] < 80
     assert (y.sum(axis=1) > 0).all()
-
-
-def test_there_is_something_to_learn(small):
-    X, y = small
     options = {"n_steps": 40_000, "pass_steps": 20_000, "pairs_per_query": 32, "click_cutoff": 0.0, "refit": False}
     learner = OASIS(random_state=0, **options).fit(X, y, validation_rows=np.arange(2500, 3000))
     maps = [entry["validation"] for entry in learner.history_]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from visterm.learners import PAMIR, WSABIE, KNNAnnotator, LinearWARP, OneVsRestPA
-from visterm.pipeline.evaluation.is_a import siblings_of
+from visterm.plugins.figures.is_a import siblings_of
 from visterm.retrieval import average_precision, label_precision_at, sibling_precision_at
 
 from .grids import Grid

@@ -19,7 +19,7 @@ from benchmarks.metric_learn_peer import Linear, learn_metric
 from benchmarks.peers import PeerError
 from visterm.learners import AROMA, HIER, LEGO, MCML, OASIS, RCA, WSABIE, Cosine, Xing
 from visterm.learners.online import OnlineLearner
-from visterm.pipeline.evaluation.is_a import parents_of
+from visterm.plugins.figures.is_a import parents_of
 
 from .grids import Curve, Grid, Limits, Point, search
 from .protocol import ONE_PAIR, ROOT, choose, figures, load_fold, settings_of

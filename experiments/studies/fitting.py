@@ -24,8 +24,8 @@ from benchmarks.photos import labelled, of_each_class, quality
 from benchmarks.records import FIRST, compared, kept_in, record
 from benchmarks.vectors import CACHE, DATA, keep
 from visterm.features import OnnxEmbedder
-from visterm.features.efficientnet import PREPARATION, cached_model
 from visterm.learners import OASIS, Cosine
+from visterm.plugins.vectors.efficientnet import PREPARATION, cached_model
 
 WAYS: dict[str, dict[str, Any]] = {
     "stretch": {"resize": "stretch"},

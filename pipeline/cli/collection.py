@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -208,44 +207,6 @@ def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
         f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; "
         f"dropped {done['dropped_rows']:,} dead rows and {done['tombstones']:,} catalogue entries"
     )
-
-
-@command
-def repair(
-    images: Annotated[
-        str | None, typer.Argument(metavar="IMAGES", help="Directory of images, if the run no longer tells it.")
-    ] = None,
-    run: RunOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Check every file of a run and restore what is damaged.
-
-    Restores the catalogue, label edits, pictures said to be different, relevance marks and ratings from their copies:
-    images keep their ids. Extracts the images of damaged segments again. Of damaged learners, indexes and evaluations
-    it prints the command that rebuilds them; the exit code is then 2.
-
-    \b
-    Examples:
-      visterm repair --run photos
-      visterm repair photos/ --run photos
-    """
-    from visterm.pipeline.stages.repair import repair as stage
-
-    place, configuration = open_run(run, None, None)
-    console = make_console()
-    done = stage(place, configuration, Path(images) if images else None, console)
-    if as_json:
-        print(json.dumps({"run": place.name} | done))
-    else:
-        for title in ("kept", "lost"):
-            for line in done[title]:
-                console.say(f"{title}: {line}")
-        if not done["kept"] and not done["damaged"] and not done["features"]["extracted"]:
-            console.say("nothing to repair")
-    for line in done["damaged"]:
-        print(f"visterm: {one_line(line)}", file=sys.stderr)
-    if done["damaged"]:
-        raise typer.Exit(2)
 
 
 @command

@@ -17,6 +17,7 @@ import typer
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import NothingToSearch, UserError, explain_system_error
+from visterm.pipeline.plugins import load
 
 from .caches import prepare_caches
 from .memory import COMMAND, check_memory
@@ -86,10 +87,8 @@ def _damage(run: Run | None) -> str | None:
     """
     if run is None:
         return None
-    from visterm.pipeline.stages.repair import first_damage
-
     try:
-        return first_damage(run)
+        return load("repair").first_damage(run)
     except NothingToSearch:
         return None
     except UserError as error:

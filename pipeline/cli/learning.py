@@ -1,4 +1,4 @@
-"""Commands for learning: train, evaluate, demo."""
+"""Commands for learning: train, evaluate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from .options import (
     make_console,
     open_run,
     recommended_learner,
-    run_named,
     seconds_of,
     several_names,
     with_scheduler,
@@ -272,34 +271,3 @@ def _open(metrics: dict) -> list[str]:
             line += f"  {world} mAP {figures['map']:.3f}{spread} P@1 {figures['p1']:.3f}"
         lines.append(line)
     return lines
-
-
-@command
-def demo(
-    run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "demo",
-    as_json: JsonOption = False,
-) -> None:
-    """Run the whole pipeline on bundled photos.
-
-    The images are crops of photos that scikit-image and scikit-learn ship, written to runs/<run>/images. Prints the
-    path of the report.
-    """
-    from visterm.pipeline.config.loading import load_config
-    from visterm.pipeline.stages.demo_images import DEMO_SETTINGS, write_demo_images
-    from visterm.pipeline.stages.pipeline import run_pipeline
-
-    place, console = run_named(run), make_console()
-    images = place.folder / "images"
-    if not images.exists():
-        console.say(f"writing demo images to {images}")
-        place.folder.mkdir(parents=True, exist_ok=True)
-        write_demo_images(images)
-    place.make_current()
-    report = run_pipeline(place, load_config(None, DEMO_SETTINGS), images, console)
-    metrics = json.loads(report.with_name("metrics.json").read_text())
-    if as_json:
-        print(json.dumps(metrics))
-        return
-    oasis, cosine = (metrics["systems"][name]["map"] for name in ("oasis", "cosine"))
-    console.say(f"mAP {oasis:.3f} with OASIS, {cosine:.3f} with cosine. Open the report in a browser:")
-    print(report)

@@ -46,21 +46,13 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
         lambda c: not c.collection.has_tables and c.collection.clicks is None and c.collection.triplets is None,
         "without a table of images, clicks or triplets",
     ),
-    (
-        ("collection.label_level",),
-        lambda config: not _has_layout(config),
-        "as folders do not give the labels",
-    ),
+    (("collection.label_level",), lambda config: not _has_layout(config), "as folders do not give the labels"),
     (
         ("collection.exclude", "collection.max_pixels", "features.[!pt]*"),
         lambda config: _kind(config) not in _OF_IMAGES,
         "as vectors come from collection.vectors.file",
     ),
-    (
-        ("features.[!kpdot]*",),
-        lambda config: _kind(config) in ("deep", "onnx"),
-        "as features.kind is not visterms",
-    ),
+    (("features.[!kpdot]*",), lambda config: _kind(config) in ("deep", "onnx"), "as features.kind is not visterms"),
     (("features.precision",), lambda config: _kind(config) == "visterms", "as features.kind is visterms"),
     (("features.deep.*",), lambda config: _kind(config) in ("visterms", "onnx"), "as features.kind is not deep"),
     (("features.onnx.*",), lambda config: _kind(config) in ("visterms", "deep"), "as features.kind is not onnx"),

@@ -40,7 +40,6 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
-from .copies import Copies
 from .measure import EvalTask, SystemResult
 from .worlds import below_cosine, held_out_of
 
@@ -65,7 +64,7 @@ class Evaluated(NamedTuple):
     seconds: float  # of ranking
     command: str  # the command line
     open_world: dict[str, Any] | None = None  # what the protocol open adds to metrics.json
-    copies: Copies | None = None
+    copies: Any = None  # test images that are among the training ones, see `find_copies`
 
 
 def write_results(folder: Path, evaluated: Evaluated) -> None:

@@ -115,11 +115,11 @@ class InlineThumbnails:
 
 
 @functools.cache
-def template(name: str) -> jinja2.Template:
-    """Read a template of this room, with the filters that all of them know."""
+def template(name: str, package: str = "visterm.pipeline.report") -> jinja2.Template:
+    """Read a template of a package, which may use those of this room, with the filters that all of them know."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(
-            lambda name: (files("visterm.pipeline.report") / "templates" / name).read_text("utf-8")
+            lambda part: (files(package if part == name else __package__) / "templates" / part).read_text("utf-8")
         ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,

@@ -1,4 +1,4 @@
-"""A run opened for searching: gallery, queries, filters, rankings, indexes, explanation, and the page of results.
+"""A run opened for searching: gallery, queries, filters, rankings, indexes, and the page of results.
 
 Imports all rooms up to evaluation, never stages.
 """

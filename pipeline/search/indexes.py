@@ -143,7 +143,7 @@ def _measure(index: TwoStageIndex, exact: ExactIndex, X: Any, name: str, record:
 def _save(folder: Path, record: dict[str, Any], index: TwoStageIndex | None, run: Run, name: str, console: Any) -> None:
     """Write the record of an index to the run, and its graph if it has one; warn where that is not possible."""
     try:
-        with run.locked(), publish(folder, record) as target:
+        with run.saving("index"), publish(folder, record) as target:
             if index is not None:
                 index.save(target)
     except (UserError, OSError) as error:
@@ -166,7 +166,7 @@ def forget_index(run: Run, config: Config, name: str) -> None:
         load("Milvus").forget_in_milvus(run, config, name)
         return
     folder = run.folder / "index" / name
-    with run.locked():
+    with run.saving("index"):
         has_index = folder.exists() or name.endswith("_look")
         discard(folder if has_index else folder.with_name(VECTORS))
 

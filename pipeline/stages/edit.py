@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
 from visterm.pipeline.store.label_edits import check_label
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, is_imported, reading_of
 
-from .dates import read_dates
 from .extraction import ImageSource, check_cluster, extract, report_skipped
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def add(
         changes = collection.add(names, labels, config, read_pixels=reading_of(run, config.collection.max_pixels))
         pending = [(id_, path) for id_, path in collection.pending() if path in added]
         extracted = extract(run, source, pending, console)
-        read_dates(collection, root, console, added)
+        load("dates")(collection, root, console, added)
         if extracted:
             collection.follow_moved(config)
         skipped = [(path, reason) for path, reason in collection.skipped() if path in added]
@@ -235,9 +235,5 @@ def compact(run: Run, console: Console) -> Compacted:
 @contextlib.contextmanager
 def _editing(run: Run) -> Iterator[Collection]:
     """Lock a run and open its collection; turn a full disk and similar errors into one line."""
-    with (
-        system_errors_explained(run.folder),
-        run.locked(),
-        Collection(run.collection) as collection,
-    ):
+    with system_errors_explained(run.folder), run.locked(), Collection(run.collection) as collection:
         yield collection

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.idle import idle_settings
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.images import Image
@@ -33,7 +34,6 @@ from visterm.pipeline.store.vectors import extractor_content, identity
 from visterm.pipeline.workers import connected
 
 from .features import check_features
-from .open_world import check_classes, measure_class_splits, trainings_of
 from .train import train_record
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def evaluate(
             check_trained(run, name)
         if config.evaluate.protocol == "open":
             check_labels(config, "evaluate.protocol=open")
-            check_classes(run)
+            load("the open protocol").check_classes(run)
         for line in idle_settings(config, "evaluate", "index"):
             console.warn(line)
         folder = run.evaluation("+".join(names))
@@ -151,7 +151,7 @@ def evaluation_record(run: OpenedRun, names: Sequence[str]) -> Record:
     settings = run.config.evaluate.model_dump()
     inputs = {}
     if run.config.evaluate.protocol == "open":
-        inputs["open"] = trainings_of(run, names)
+        inputs["open"] = load("the open protocol").trainings_of(run, names)
     else:
         del settings["class_splits"]
     return make_record(
@@ -174,7 +174,6 @@ def _evaluate(
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
-    from visterm.pipeline.evaluation.copies import find_copies
     from visterm.pipeline.evaluation.measure import SystemResult, measure
     from visterm.pipeline.evaluation.results import Evaluated, write_results
 
@@ -205,19 +204,17 @@ def _evaluate(
         train = run.images("train", "validation")
         vectors = run.vectors(train) if train else task.Q[:0]
         root, most = run.catalogue.root or Path(), config.collection.max_pixels
-        copies = find_copies(root, task.queries, train, task.Q, vectors, most)
+        copies = load("copies")(root, task.queries, train, task.Q, vectors, most)
     if copies.pairs:
         text = copies.in_words({name: system.evaluation for name, system in systems.items()}, task.queries, train)
         console.warn(text)
         warnings.insert(0, text)
     open_world = None
     if config.evaluate.protocol == "open":
-        open_world = measure_class_splits(run, learners, console)
+        open_world = load("the open protocol").measure_class_splits(run, learners, console)
     if run_files:
-        from visterm.pipeline.evaluation.run_files import write_run_files
-
         with console.phase("writing the full rankings"):
-            write_run_files(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
+            load("run files")(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
     with console.phase("writing the report"):
         seconds, command = time.perf_counter() - started, command or f"visterm evaluate --run {run.name}"
         write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world, copies))
@@ -237,7 +234,6 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
     """Return the images that learners are measured on, and warnings for readers of the report."""
     import numpy as np
 
-    from visterm.pipeline.evaluation.is_a import siblings_of
     from visterm.pipeline.evaluation.measure import EvalTask
     from visterm.retrieval import relevance_from_labels
 
@@ -278,7 +274,7 @@ def _make_task(run: OpenedRun, names: Sequence[str]) -> tuple[EvalTask, list[str
         # Also the labels that learners know from validation images and from removed images.
         all_labels = {label for image in (*queries, *train) for label in image.labels}
         all_labels.update(*(trained_record(run, name).get("labels", ()) for name in names))
-        siblings, warning = siblings_of(sorted(all_labels), Path(run.config.evaluate.is_a))
+        siblings, warning = load("is-a tables").siblings_of(sorted(all_labels), Path(run.config.evaluate.is_a))
         warnings += [warning] if warning else []
     return EvalTask(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
 

@@ -29,8 +29,8 @@ from visterm.pipeline.workers import connected
 if TYPE_CHECKING:
     import numpy as np
 
+    from visterm.features import OnnxEmbedder
     from visterm.features.decoding import Picture
-    from visterm.features.onnx_embedder import OnnxEmbedder
     from visterm.pipeline.config.models import Config
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>

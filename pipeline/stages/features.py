@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from visterm.pipeline.config.idle import idle_settings, set_settings
 from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import discard, write_record
 from visterm.pipeline.store.opened import OpenedRun, opened
@@ -22,10 +23,8 @@ from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import drawn_here, split_key
 from visterm.pipeline.store.vectors import checksums
 
-from .dates import read_dates
 from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
-from .text_model import keep_text_model
 from .vector_kinds import changed_settings, flat, needs_directory, vector_kind
 
 if TYPE_CHECKING:
@@ -81,7 +80,10 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         extracted = 0
         if kind.any_readable(root):
             extractor = kind.fit(root, console, force=force)
-            keep_text_model(run, console)
+            if config.features.text_model is None:
+                discard(run.text_model)
+            else:
+                load("a text model")(run, console)
             if force:
                 collection.use_extractor("")  # forget what was extracted
             collection.use_extractor(extractor)
@@ -92,7 +94,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             kind.finish()
         if changes or extracted:
             _say_split(run, console)
-        read_dates(collection, root, console)
+        load("dates")(collection, root, console)
         if extracted:
             collection.follow_moved(config)
         return _report(run, changes, extracted, started, console)

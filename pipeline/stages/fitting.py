@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import count, duration
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.is_a import parents_of
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.opened import OpenedRun
@@ -65,7 +65,7 @@ def constructor_parameters(
     """
     parameters = getattr(config, learner_name).model_dump()
     if parameters.get("is_a") is not None:
-        parameters["is_a"] = parents_of(names, Path(parameters["is_a"]), numbered=y.ndim == 2)
+        parameters["is_a"] = load("is-a tables").parents_of(names, Path(parameters["is_a"]), numbered=y.ndim == 2)
     if parameters.get("n_steps", 0) is None:
         parameters["n_steps"] = kind().steps_for(n_images)
     accepted = kind().get_params()

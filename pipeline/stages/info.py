@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED
@@ -19,7 +20,6 @@ from visterm.pipeline.store.run import Run, how_to_train
 from visterm.pipeline.store.teachers import is_explaining
 
 from .evaluate import evaluation_record
-from .repair import damaged_artifacts
 from .train import checkpoint_path, train_record
 from .vector_kinds import changed_settings
 
@@ -99,7 +99,7 @@ def _describe(run: OpenedRun) -> Description:
         if "." not in folder.name:
             description["evaluations"][folder.name] = _describe_evaluation(run, folder)
     segments = collection.damaged_segments() if "error" in description["segments"] else ()
-    description["damaged"] = [*segments, *damaged_artifacts(run)]
+    description["damaged"] = [*segments, *load("repair").damaged_artifacts(run)]
     return description
 
 

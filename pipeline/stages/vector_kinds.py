@@ -10,12 +10,12 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.plain import NOT_OF_VISTERMS
 from visterm.pipeline.console import Console, count, one_line, told_of_compiling
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
@@ -32,13 +32,6 @@ from .extraction import ImageSource, Source, try_read
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config, Settings
 
-# Found by name, so that visterms do not import what networks and tables need.
-_KINDS = {
-    "visterms": "vector_kinds:_VistermVectors",
-    "deep": "network_vectors:_DeepVectors",
-    "onnx": "network_vectors:_ModelVectors",
-    "table": "imported_vectors:_PrecomputedVectors",
-}
 _AT_ONCE = 20_000  # images whose counts are read at a time
 # What a record keeps when idf alone is learned again.
 _OF_CODEBOOK = ("training_images", "learned_from", "last_image", "held_out", "reading")
@@ -55,7 +48,7 @@ def needs_directory(run: Run, config: Config) -> bool:
 def vector_kind(run: OpenedRun) -> VectorKind:
     """Return the kind of vectors that the configuration asks for."""
     name = run.config.features.kind if run.config.collection.vectors.file is None else "table"
-    kind: type[VectorKind] = resolve_name(f"{__package__}.{_KINDS[name]}")
+    kind: type[VectorKind] = _VistermVectors if name == "visterms" else load(f"vectors of kind {name}")
     return kind(run)
 
 
@@ -242,10 +235,7 @@ class _VistermVectors(_ImageVectors):
     made_again = "its visterms are learned and extracted again"
 
     def settings(self) -> Settings:
-        return {
-            "features": self.config.features.model_dump(exclude=set(NOT_OF_VISTERMS)),
-            "seed": self.config.seed,
-        }
+        return {"features": self.config.features.model_dump(exclude=set(NOT_OF_VISTERMS)), "seed": self.config.seed}
 
     def fit(self, root: Path, console: Console, *, force: bool) -> str:
         if not force:

@@ -117,15 +117,15 @@ def _lock_problem(device: int, folder: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
+def locked(file: Path, *, wait: float | None, advice: str = "") -> Iterator[bool]:
     """Hold an exclusive lock among threads and processes; the system releases it when the process dies.
 
-    Without ``wait``, yield False at once if the lock is held. The file is made if it does not exist, and stays. If it
-    cannot be written, UserError ends with ``advice``.
+    Yield False if the lock is still held after ``wait`` seconds; None waits until it is free. The file is made if it
+    does not exist, and stays. If it cannot be written, UserError ends with ``advice``.
     """
     from filelock import FileLock, Timeout  # imported late: `visterm --help` does not need it
 
-    lock = FileLock(file, blocking=wait)
+    lock = FileLock(file, timeout=-1 if wait is None else wait)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         check_locks(file.parent)

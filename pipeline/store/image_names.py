@@ -49,7 +49,7 @@ class ImageNames:
         its ending, by its base name alone. A name with folders that are no folders of the collection is found by its
         base name only if `elsewhere` is true: use it for tables of which no row names an image by its path.
         """
-        plain = readable(name).replace("\\", "/")
+        plain = readable(name).strip().replace("\\", "/")
         plain = os.path.normpath(plain.removeprefix(self._root) if os.path.isabs(plain) else plain)
         inner = os.path.normpath(os.path.join(self._prefix, plain))
         for path in (plain, inner):

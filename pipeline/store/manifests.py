@@ -24,8 +24,8 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 from .fields import parse_date
 from .image_names import ImageNames
 from .label_edits import unquoted
-from .notes import Notes
-from .splits import SPLIT_FIELD, split_named
+from .notes import Notes, has_entity
+from .splits import SPLIT_FIELD, split_named, split_within
 from .tables import read_rows, readable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Columns by their names without spaces, underscores, hyphens and capitals; the first ones first.
 _NAMES = (
     *("path", "filename", "filepath", "imagepath", "imgpath", "imagename", "imgname", "image", "img", "file", "photo"),
-    *("picture", "imageid", "imgid", "photoid", "id", "key"),  # the last one of img2dataset
+    *("sourcefile", "picture", "imageid", "imgid", "photoid", "id", "key"),  # of ExifTool; the last one of img2dataset
 )
 _OF_ROOT = ("path", "filepath", "imagepath", "imgpath")  # relative to the directory of images, not to the table
 _LABELS = ("label", "labels", "class", "classes", "category", "categories", "tag", "tags", "keyword", "keywords")
@@ -48,6 +48,7 @@ _OWN_OF_COCO = ("id", "file_name", "width", "height")
 _OF_ANNOTATIONS = ""  # in place of a column: the categories of the annotations of an image
 _NO_VALUES = {"nan", "<na>", "nat", "null", "n/a", "#n/a"}  # what programs write for a missing value
 _BIT = r"\s*(-?1|0)(\.0)?\s*|(?i:true|false)"
+_TESTS, _YES_OR_NO = re.compile(r"test|val|dev", re.IGNORECASE), {"0", "1", "true", "false", "True", "False"}
 _JOINED = re.compile(r"\s*[|;]\s*")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""")
 _FILE_OF_IMAGE = re.compile(r"\.(jpe?g|png|tiff?|webp|bmp|gif|jp2|heic)$", re.IGNORECASE)
@@ -93,6 +94,8 @@ def _inside(row: Mapping[str, Any], column: str) -> Any:
     if column in row or not inner:
         return row.get(column)
     value = row.get(outer)
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        value = _parsed(value)
     if isinstance(value, list):
         return [one.get(inner) for one in value if isinstance(one, dict)]
     return value.get(inner) if isinstance(value, dict) else None
@@ -156,6 +159,7 @@ def read_columns(columns: Mapping[str, Sequence[Any]], paths: Sequence[str], not
     for row, path in enumerate(paths):
         values = {name: column[row] for name, column in columns.items()}
         content.enter(path, _Entry(f"row {row} (from 0)", path, [], values))
+    notes.garbled("value", {text for values in content.fields.values() for text in values.values()})
     return content.fields
 
 
@@ -234,7 +238,8 @@ class _Content:
             elif entry.is_cell and (listed := _listed_in(text)) is not None:
                 parts, how = listed, "written as a list"
             else:
-                parts, how = _JOINED.split(text) if entry.is_cell else [text], "joined by | or ;"
+                is_joined = entry.is_cell and not has_entity(text)  # K&auml;fer
+                parts, how = _JOINED.split(text) if is_joined else [text], "joined by | or ;"
             if parts != [text]:
                 keep = "taken apart; --set collection.label_separator=none keeps such labels whole"
                 self._notes.add("label", how, text, keep)
@@ -260,6 +265,12 @@ class _Content:
             for name in (name for name in named if _key(name) in _SPLITS):
                 what = "that names neither train, test nor validation"
                 self._notes.add("column", what, f"{name} ({named[name]})", "a field; the split is drawn")
+            for name in (name for name in named if _key(name) not in _SPLITS):
+                texts = {values[name] for values in self.fields.values() if name in values}
+                of_values = "train" in map(split_named, texts) and any(map(_TESTS.search, texts))
+                if len(texts) <= _MANY and (of_values or split_within(name) and texts <= _YES_OR_NO):
+                    self._notes.add("column", "that may name the split", name, "a field; called split, it is taken")
+        self._notes.garbled("value", {text for values in self.fields.values() for text in values.values()})
         if table.column is None:
             return Manifest(None, self.fields, None, example)
         self._note_doubtful(table.column, {label for labels in self.labels.values() for label in labels})
@@ -280,9 +291,11 @@ class _Content:
         for doubtful, what in (
             (single if len(n_of) >= max(_MANY, 0.9 * len(self.labels)) else [], "of one image each"),
             (sorted(n_of) if all(map(split_named, n_of)) else [], "that name a split"),
+            ([label for label in sorted(n_of) if re.fullmatch(r"\{.+\}", label)], "written as an object"),
         ):
             if doubtful:
-                self._notes.add("label", what, doubtful[0], "kept; set collection.label_column", n=len(doubtful))
+                how = "kept; set collection.label_column" + ("=COLUMN.KEY" if what.endswith("object") else "")
+                self._notes.add("label", what, doubtful[0], how, n=len(doubtful))
         for separator, what in {",": "with a comma", " ": "of several words"}.items():
             if separator == " " and not re.search(r"\b(labels|tags|keywords)\b", column, re.I):
                 continue
@@ -346,7 +359,7 @@ def _is_zero(text: str) -> bool:
 @functools.lru_cache(1000)
 def _key(column: str) -> str:
     """The name of a column as _NAMES and _LABELS have it."""
-    return re.sub(r"[\s_\-]+", "", column).casefold()
+    return re.sub(r"^#|[\s_\-]+", "", column).casefold()
 
 
 def _choose(
@@ -369,6 +382,8 @@ def _choose(
         if numbers:
             notes.add("column", f"of numbers beside the labels in {texts[0]}", ", ".join(numbers), n=len(numbers))
         return _Roles(name, texts, numbers)
+    if exact[1:]:
+        notes.add("column", "beside label", exact[1], "used where label is empty")
     if exact:
         return _Roles(name, exact, [])
     if len(near) == 1:
@@ -532,8 +547,8 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
     if isinstance(content, list) and content:
         return _of_objects(file, [(f"row {i} (from 0)", row) for i, row in enumerate(content)], settings, notes)
     try:
-        categories = {_id(one["id"]): one for one in content.get("categories", [])}
-        images = {_id(image["id"]): image for image in content["images"]}
+        categories = _by_id("category", content.get("categories", []), notes)
+        images = _by_id("image", content["images"], notes)
         in_categories, in_images = (
             {name for one in several.values() for name in one} for several in (categories, images)
         )
@@ -566,6 +581,14 @@ def _read_coco(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
         words = "categories of the annotations" if told == "name" else f"{told} of the categories"
         return _Table(words, False, iter(entries))
     return _Table(f"{columns.labels[0]} of the images" if columns.labels else None, False, iter(entries))
+
+
+def _by_id(noun: str, several: Any, notes: Notes) -> dict[str, dict[str, Any]]:
+    by_id: dict[str, dict[str, Any]] = {}
+    for one in several:
+        if by_id.setdefault(number := _id(one["id"]), one) != one:
+            notes.bad(f"{noun} {number}: stands here for the second time, as other files are joined; number them anew")
+    return by_id
 
 
 def _coco_columns(file: Path, in_images: set[str], in_categories: set[str], settings: CollectionConfig) -> _Roles:

@@ -82,7 +82,7 @@ def load_files(
 
     A search reads only some rows of a large W, and checking all of it would take most of the time: without ``verify``,
     arrays of more than _WHOLE_BYTES together are not compared. They are memory-mapped, and smaller ones are not: a file
-    that is cut short while it is mapped ends the process. See `check_uncut`.
+    that is cut short while it is mapped ends the process. A service maps copies; see `check_uncut` for the others.
     """
     if load is None:
         from visterm.learners import load_learner
@@ -97,7 +97,10 @@ def load_files(
         small = sum(sizes) < _WHOLE_BYTES
         whole = verify or small
         check_files(folder, {file: known for file, known in crc32.items() if whole or not file.endswith(".npy")})
-        return load(folder / "files", mmap_mode=None if small else mmap_mode, verify=whole and not crc32)
+        mode = f"copied {mmap_mode}" if run.is_served else mmap_mode
+        return load(folder / "files", mmap_mode=None if small else mode, verify=whole and not crc32)
+    except MemoryError:
+        raise UserError(f"{folder}: neither its disk nor the memory has room for a copy of it") from None
     except (OSError, ValueError) as error:
         where = "" if str(folder) in str(error) else f"{folder}: "
         raise UserError(f"{where}{error}; run '{how_to_train(run, name)} --force'") from None

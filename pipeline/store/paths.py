@@ -46,8 +46,7 @@ def excluded_by(patterns: Iterable[str]) -> Callable[[str], str | None]:
         parts = path.split(os.sep)
         above = list(itertools.accumulate(parts, "{}/{}".format))  # each folder, and the file
         return next(
-            (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))),
-            None,
+            (pattern for pattern, rule in rules if any(map(rule.match, above if "/" in rule.pattern else parts))), None
         )
 
     return matched

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
 
 _CURRENT = ".current"  # in the folder of runs: a name
+_PATIENCE = 0.5  # seconds for who asks whether the run is free, or publishes what is ready
+_READABLE = "search and info still work"
 
 
 def runs_folder() -> Path:
@@ -67,6 +69,8 @@ def no_such_run(name: str) -> str:
 
 class Run:
     """The folder ``runs/<name>``, which may not exist yet."""
+
+    is_served = False  # then large learners are mapped from copies that no other program can cut short
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -151,14 +155,26 @@ class Run:
         new = [folder for folder in (self.folder, self.folder.parent) if create and not folder.exists()]
         if not create:
             self.check_exists()
-        advice = "name another folder of runs by VISTERM_RUNS" if new else "search and info still work"
-        lock = locked(self.folder / ".lock", wait=False, advice=advice)
+        advice = "name another folder of runs by VISTERM_RUNS" if new else _READABLE
+        lock = locked(self.folder / ".lock", wait=_PATIENCE, advice=advice)
         with lock as free, self._removed_if_refused(new):
             if not free:
                 raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end")
             recover(self.folder, unlocked=("overview.*", "*.sqlite.*"))
             for name in ("collection", "learners", "evaluations", "tuning"):
                 recover(self.folder / name)
+            yield
+
+    @contextlib.contextmanager
+    def saving(self, kind: str) -> Iterator[None]:
+        """Keep other processes from writing what is derived from the run, "index" or "neighbours"; else as `locked`.
+
+        Each has a lock of its own: a training is not refused because a service or a search saves a graph.
+        """
+        self.check_exists()
+        with locked(self.folder / kind / ".lock", wait=_PATIENCE, advice=_READABLE) as free:
+            if not free:
+                raise UserError(f"{self.folder / kind}: another visterm writes to it; wait for it to end")
             yield
 
     @contextlib.contextmanager

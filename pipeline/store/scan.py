@@ -44,6 +44,7 @@ class Changes:
     left_out: int = 0  # of other classes than the configuration takes
     excluded: int = 0  # by the configuration's patterns
     system: tuple[str, ...] = ()  # folders of previews or deleted files
+    hidden: tuple[str, ...] = ()  # folders, and files with the ending of an image
     raw: int = 0  # raw files beside their photos
     n_others: int = 0  # files that are not meant as images
     other: str = ""  # one of them
@@ -60,6 +61,7 @@ class Changes:
             (self.excluded, "file", "skipped by collection.exclude", ""),
             (self.raw, "raw file", "beside their photos skipped", ""),
             (len(self.system), "folder", "of previews or deleted files skipped", "".join(self.system[:1])),
+            (len(self.hidden), "hidden name", "skipped", "".join(self.hidden[:1])),
             (self.n_others, "other file", "ignored", self.other),
         )
         return [
@@ -83,7 +85,7 @@ class ScannedCatalogue(Database):
 
         A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
         """
-        from visterm.features.images import BESIDE_ITS_PHOTO, NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
+        from visterm.features.images import BESIDE_ITS_PHOTO, HIDDEN, NO_IMAGE_NAME, SYSTEM_FOLDER, list_images
 
         refused: dict[str, str] = {}
         try:
@@ -110,12 +112,13 @@ class ScannedCatalogue(Database):
         changes = Changes(
             excluded=len(matched),
             system=tuple(path for path, reason in names.items() if reason == SYSTEM_FOLDER),
+            hidden=tuple(path for path, reason in names.items() if reason == HIDDEN),
             warnings=tuple(f"collection.exclude: nothing matches {pattern!r}" for pattern in unused),
         )
         everything = {*paths, *names, *matched} if tables else set()
         of_photos = [path for path, reason in names.items() if reason == BESIDE_ITS_PHOTO]
         changes.raw = len(of_photos)
-        for path in (*others, *changes.system, *of_photos):
+        for path in (*others, *changes.system, *changes.hidden, *of_photos):
             del names[path]
         if config.collection.classes is not None:
             classes = set(map(readable, config.collection.classes))
@@ -180,6 +183,7 @@ class ScannedCatalogue(Database):
         unless the configuration names others, and ``fields`` its further columns.
         """
         changes, layout = Changes(), Layout.of(ids, config.collection.label_level)
+        notes = Notes(Path(config.collection.vectors.file or ""), skip_bad_rows=config.collection.skip_bad_rows)
         with self.transaction():
             catch_up(self)
             last, known = self.last_id, self.known()
@@ -194,16 +198,17 @@ class ScannedCatalogue(Database):
                     path: dict.fromkeys(map(readable, filter(has_value, names)), 1.0)
                     for path, names in zip(ids, labels, strict=True)
                 }
-                n_missing = sum(not has_value(name) for names in labels for name in names)
-                line = f"{count(n_missing, 'label')} without a value, such as nan; skipped"
-                read = ReadLabels(by_path.get, {}, warnings=(line,) if n_missing else ())
+                if n_missing := sum(not has_value(name) for names in labels for name in names):
+                    notes.add("label", "without a value", "nan", n=n_missing)
+                notes.doubtful({label for own in by_path.values() for label in own})
+                read = ReadLabels(by_path.get, {})
             else:
                 read = read_labels(config.collection, layout, root, ids, set(ids), self.folder)
             if fields:
-                notes = Notes(Path(config.collection.vectors.file or ""), skip_bad_rows=config.collection.skip_bad_rows)
                 own = read_columns(fields, ids, notes)
                 own |= {path: own.get(path, {}) | values for path, values in read.fields.items()}
-                read = read._replace(fields=own, warnings=(*read.warnings, *notes.lines()))
+                read = read._replace(fields=own)
+            read = read._replace(warnings=(*read.warnings, *notes.lines()))
             self._note(root, read, layout, ids, (), changes)
             new = []
             for path, digest in zip(ids, digests, strict=True):
@@ -257,14 +262,14 @@ class ScannedCatalogue(Database):
                     "the top folders, -1 the deepest"
                 )
             tables = [path for path in others if _LIKELY_TABLE.fullmatch(os.path.basename(path))]
-            if tables and not any(map(layout.label, paths)):
+            if tables:
                 setting = shlex.quote(f"collection.labels={_pattern(root, tables)}")
                 lines.append(f"{tables[0]} is not read; --set {setting} takes its labels")
         changes.warnings += tuple(lines)
         self["label_source"] = json.dumps([read.source, [*lines, *changes.not_used()]])
 
 
-_LIKELY_TABLE = re.compile(r"_?(annotations|classes|labels|metadata|instances).*\.(csv|tsv|jsonl?|parquet)", re.I)
+_LIKELY_TABLE = re.compile(r"_?(annotations|classes|labels|metadata|instances|train).*\.(csv|tsv|jsonl?|parquet)", re.I)
 
 
 def _pattern(root: Path, tables: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ _DAY_OR_MONTH = re.compile(r"(0?[1-9]|[12]\d|3[01])([-_. ].*)?")  # below a fold
 _SHARD = re.compile(r"(?:.*/)?(\d{4,})/\1\d+\.\w+")  # of img2dataset: 00012/000120345.jpg
 _ONLY_IMAGES = {"images", "image", "imgs", "img", "photos", "pictures", "jpegimages"}
 _OF_MASKS = "masks?|gt|ground.?truths?|annotations?|segmentations?|segmentation(class|object)|labels?|depth"
+_OF_MASKS += "|_?(thumbs?|thumbnails?|previews?|resized)"
 _MASKS, _END_OF_MASKS = re.compile(_OF_MASKS, re.I), re.compile(f"[-_. ]({_OF_MASKS}).*$", re.I)
 
 
@@ -204,19 +205,20 @@ def mistyped_split(folders: Iterable[str], layout: Layout) -> str | None:
         look = f"{', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}"
     else:
         worded = [top for top in tops if split_within(top)]
-        above = [top for top, is_above in tops.items() if is_above]
+        above = [top for top, is_above in tops.items() if is_above] or [*tops]
         likely = {top: difflib.get_close_matches(top.lower(), SPLIT_NAMES, n=1, cutoff=0.7) for top in above}
         if {"train", "test"} <= set(map(split_within, worded)):
             look = f"{', '.join(worded)} look like a split"
         elif len(likely) > 1 and all(likely.values()):
-            look = f"{', '.join(f'{top} ({near[0]}?)' for top, near in likely.items())} look like a split"
+            meant = (top if near[0] == top.lower() else f"{top} ({near[0]}?)" for top, near in likely.items())
+            look = f"{', '.join(meant)} look like a split"
         else:
             return None
     return f"folders {look}: all are taken for classes; name them train, test, validation, or give a column split"
 
 
 def masks_among(paths: Sequence[str], folders: Iterable[str]) -> str | None:
-    """Warn of images in folders of masks or annotations by their name, beside images of the same names."""
+    """Warn of images in folders of masks, annotations or thumbnails by their name, beside images of the same names."""
     named = {folder: name for folder in folders for name in folder.split(os.sep) if _MASKS.fullmatch(name)}
     if not named:
         return None
@@ -229,8 +231,8 @@ def masks_among(paths: Sequence[str], folders: Iterable[str]) -> str | None:
         return None
     setting = shlex.quote(f"collection.exclude=[{named[masks[0][0]]}]")
     return (
-        f"{count(len(masks), 'image')} in folders of masks or annotations, such as {masks[0][0]}, with the names of "
-        f"others: taken for photos; --set {setting} skips them"
+        f"{count(len(masks), 'image')} in folders of masks, annotations or previews, such as {masks[0][0]}, with the "
+        f"names of others: taken for photos; --set {setting} skips them"
     )
 
 

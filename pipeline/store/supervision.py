@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.plugins import load
 
 from .catalogue import Collection
 from .image_names import ImageNames
 from .images import Image
 from .label_edits import LabelEdits
 from .labels import WAYS_TO_LABEL
-from .marks import RelevanceMarks
 from .notes import Notes
 from .run import Run
 from .tables import read_rows
-from .vectors import extractor_content
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +47,7 @@ def read_training_data(run: Run, config: Config, collection: Collection) -> Trai
     if config.collection.triplets is not None:
         return _of_table(Path(config.collection.triplets), collection, config.collection.skip_bad_rows)
     images = collection.images("train", "validation", labelled=True)
-    if not images and not collection.labels() and (training := _of_marks(run, config, collection)) is not None:
+    if not images and not collection.labels() and (training := load("marks")(run, config, collection)) is not None:
         return training
     return TrainingData(with_refused(run, images, collection.images))
 
@@ -127,45 +125,10 @@ def _of_table(file: Path, collection: Collection, skip_bad_rows: bool) -> Traini
             f"{file}: no triplet of training images{''.join(f'; {line}' for line in warnings)}; paths are relative to "
             f"{collection.root}"
         )
-    return _numbered(rows, {}, [f"{file}: {line}" for line in warnings], str(file))
+    return numbered(rows, {}, [f"{file}: {line}" for line in warnings], str(file))
 
 
-def _of_marks(run: Run, config: Config, collection: Collection) -> TrainingData | None:
-    """Triplets of relevance marks, in a random order; None where no query has marks of both kinds."""
-    import numpy as np
-
-    by_content = {image.sha256: image for image in reversed(collection.images())}
-    every, extractor = RelevanceMarks(run.marks), extractor_content(run)
-    rows: list[list[Image | str]] = []
-    uploads: dict[str, Any] = {}
-    numbers: list[int] = []
-    n_left_out = 0
-    for key, marks in every.standing().items():
-        here = [mark for mark in marks if mark.sha256 in by_content and mark.sha256 != key]
-        relevant = [by_content[mark.sha256] for mark in here if mark.mark > 0]
-        others = [by_content[mark.sha256] for mark in here if mark.mark < 0]
-        query: Image | str = by_content.get(key, key)
-        vector = None if key in by_content else every.vector(key, extractor)
-        if not relevant or not others or (vector is None and query == key):
-            n_left_out += len(marks)
-            continue
-        if vector is not None:
-            uploads[key] = vector
-        numbers += [mark.number for mark in here]
-        n_left_out += len(marks) - len(here)
-        rows += [[query, one, irrelevant] for one in relevant for irrelevant in others]
-    if not rows:
-        return None
-    warnings = []
-    if n_left_out:
-        why = "their query or image is gone, or the query has marks of one kind only"
-        warnings.append(f"{count(n_left_out, 'mark')} skipped: {why}")
-    order = np.random.default_rng([config.seed, 7]).permutation(len(rows))
-    training = _numbered([rows[i] for i in order], uploads, warnings, count(len(numbers), "relevance mark"))
-    return training._replace(marks=tuple(sorted(numbers)))
-
-
-def _numbered(
+def numbered(
     rows: Sequence[Sequence[Image | str]], uploads: dict[str, Any], warnings: Iterable[str], source: str
 ) -> TrainingData:
     """Number images and uploads of triplets."""

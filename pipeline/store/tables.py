@@ -6,7 +6,7 @@ import csv
 import itertools
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from visterm.pipeline.console import one_line
@@ -44,7 +44,14 @@ def read_rows(
             if first.lower().startswith("sep="):  # as spreadsheets write it
                 separator, first = first.strip()[4:5], next(stream, "")
             separator = separator or max(_SEPARATORS, key=lambda one: len(next(csv.reader([first], delimiter=one), [])))
-            reader = csv.reader(itertools.chain([first], stream), delimiter=separator)
+            n_quotes = [0]
+
+            def counted(lines: Iterable[str]) -> Iterator[str]:
+                for line in lines:
+                    n_quotes[0] += line.count('"')
+                    yield line
+
+            reader = csv.reader(counted(itertools.chain([first], stream)), delimiter=separator)
             names = [readable(name).strip() for name in next(reader, [])]
             twice = [name for name, n in Counter(names).items() if n > 1 and name]
             if twice:
@@ -54,12 +61,17 @@ def read_rows(
             missing = [name for name in columns if name not in names]
             if missing:
                 raise UserError(f"{file}: no column {missing[0]}; the first line must be {','.join(columns)}")
+            last, before = reader.line_num, n_quotes[0]
             for cells in reader:
+                start, last, is_open = last + 1, reader.line_num, (n_quotes[0] - before) % 2 == 1
+                before = n_quotes[0]
                 if not any(map(str.strip, cells)):
                     continue
                 where = f"line {reader.line_num}"
-                if any(cells[len(names) :]):
+                if is_open and last > start or any(cells[len(names) :]):
                     problem = f"{where}: more cells than the first line has columns"
+                    if is_open and last > start:
+                        problem = f"line {start}: a quote that is not closed, so that the rows up to {where} are one"
                     if notes is None:
                         raise UserError(f"{file}, {problem}")
                     notes.bad(problem)

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
 
-    from visterm.features import VistermExtractor
-    from visterm.features.onnx_embedder import OnnxEmbedder
-    from visterm.features.text_embedder import TextEmbedder
+    from visterm.features import OnnxEmbedder, TextEmbedder, VistermExtractor
     from visterm.features.weights import VistermWeights
 
 ALIKE = 0.9  # cosine of an imported vector and of that of its model: exporters and decoders differ

@@ -39,10 +39,7 @@ _ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d,
 class InForce:
     """Content of `in_force.json`, for one learner."""
 
-    __pydantic_config__ = {
-        "extra": "forbid",
-        "strict": True,
-    }  # of its check
+    __pydantic_config__ = {"extra": "forbid", "strict": True}  # of its check
 
     base: str  # fingerprint of the trained learner that the versions start from
     version: int = 0  # the one that is used; 0 is the base

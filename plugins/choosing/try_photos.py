@@ -26,7 +26,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.recommendation import recommend
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.warm import extract
+from visterm.plugins.compiling.warm import extract
 
 MOST_IMAGES = 600
 MOST_CLASSES = 50  # with twelve images each: fewer say little of what a learner makes of a class
@@ -171,7 +171,7 @@ def _quality(row: Mapping[str, Any]) -> float:
 
 def _kinds(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Settings of the kinds of vectors, the quickest first, and the kinds that cannot be made with the reason."""
-    from visterm.features.efficientnet import cached_model
+    from visterm.plugins.vectors.efficientnet import cached_model
 
     kinds: dict[str, dict[str, Any]] = {}
     skipped = {}

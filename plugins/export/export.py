@@ -252,8 +252,8 @@ def _as_onnx(name: str, exported: _Similarity) -> Writer:
 
 
 def _as_pixels(name: str, exported: _Similarity) -> Writer:
-    from visterm.features.onnx_embedder import OnnxEmbedder
     from visterm.learners import to_onnx
+    from visterm.plugins.vectors.onnx_embedder import OnnxEmbedder
 
     from .pixels import pixels_to_query
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from visterm.features.onnx_files import read_model
-from visterm.features.onnx_graph import with_output
-from visterm.features.onnx_pooling import channels_first, n_before_patches
-from visterm.features.onnx_session import image_input, open_session
+from visterm.plugins.vectors.onnx_files import read_model
+from visterm.plugins.vectors.onnx_graph import with_output
+from visterm.plugins.vectors.onnx_pooling import channels_first, n_before_patches
+from visterm.plugins.vectors.onnx_session import image_input, open_session
 
 if TYPE_CHECKING:
-    from visterm.features.onnx_embedder import ModelDescription, OnnxEmbedder
+    from visterm.plugins.vectors.onnx_embedder import ModelDescription, OnnxEmbedder
 
 _OLDEST_OPSET = 13  # whose operations, as used here, mean the same in all later ones
 _NUMBERS = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(float16)": 10}  # types as ONNX numbers them

@@ -48,13 +48,7 @@ class Study(NamedTuple):
 
 
 def draw_tasks(
-    searcher: Searcher,
-    learner: str,
-    *,
-    n_queries: int = N_QUERIES,
-    k: int = K,
-    n_random: int = N_RANDOM,
-    seed: int = 0,
+    searcher: Searcher, learner: str, *, n_queries: int = N_QUERIES, k: int = K, n_random: int = N_RANDOM, seed: int = 0
 ) -> list[Task]:
     """Draw queries at random, with their k nearest images and random ones.
 

@@ -78,6 +78,7 @@ def read_keywords(tags: Sequence[str], root: Path, paths: Sequence[str], folder:
         notes.add("image", f"without {' or '.join(tags)}", path, "no label", n=n_without)
     notes.doubtful({label for own in labels.values() for label in own})
     fields = {path: values for path in paths if (values := _fields(entries[path]))}
+    notes.garbled("value", {text for values in fields.values() for text in values.values()})
     source = f"the {' and '.join(tags)} in the files and their sidecars"
     return ReadLabels(labels.get, fields, source, tuple(notes.lines()), parents, frozenset(used))
 

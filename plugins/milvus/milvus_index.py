@@ -79,7 +79,7 @@ def index_in_milvus(
             return index
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(run.locked())
+            stack.enter_context(run.saving("index"))
             why = "" if is_current() else f"run {run.name} has changed since it was opened"
         except UserError as error:
             why = str(error)
@@ -119,7 +119,7 @@ def forget_in_milvus(run: Run, config: Config, name: str) -> None:
     """
     uri = _uri(run, config)
     own = Path(uri) if config.index.uri is None else None
-    with run.locked():
+    with run.saving("index"):
         if own is None or own.exists():  # otherwise there is no index yet
             with _as_user_error():
                 try:

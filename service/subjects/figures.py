@@ -18,11 +18,11 @@ from typing_extensions import TypedDict
 from visterm.learners.blend import effective
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.figures import read_figures
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
 from visterm.retrieval import ExactIndex
+from visterm.service.figures import read_figures
 from visterm.service.schemas import Name
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, get

@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.service.jobs import Job
 from visterm.service.parts import ServiceParts
 from visterm.service.responses import next_offset
@@ -21,6 +20,7 @@ from visterm.service.schemas import MAX_LISTED_LABELS, MAX_SELECTED, Body, Image
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import ImageSummary
+from visterm.teaching.different import DifferentPictures
 from visterm.teaching.groups import among
 from visterm.teaching.not_same import say_different, undo_different
 from visterm.teaching.overview import Overview, groups_of, overview_folder, overview_record, read_overview

@@ -1,28 +1,23 @@
-"""Search, labels of images, and explanations of results."""
+"""Search, and labels of images."""
 
 from __future__ import annotations
 
 import datetime
-import io
 import os
-import threading
 import time
 from collections import defaultdict
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NotRequired, TypeVar
+from typing import Annotated, Any, NotRequired, TypeVar
 
 from fastapi import Form, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.answers import LabelResult
-from visterm.pipeline.search.explanation import Explanation, NoPlaces, explain_with_pixels, explain_without_pixels
-from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.search.label_search import SearchOutcome
 from visterm.pipeline.search.queries import Queries
@@ -32,19 +27,14 @@ from visterm.service.parts import ServiceParts, listed
 from visterm.service.responses import next_offset
 from visterm.service.schemas import (
     ColumnsRequest,
-    ImageId,
     ImageRequest,
-    Learned,
-    Name,
     SearchParameters,
-    Sha256,
     UploadImageRequest,
     UploadSearchRequest,
 )
 from visterm.service.snapshot import Snapshot
 from visterm.service.subject import Subject, Subjects, get, post
 from visterm.service.summaries import Columns, ImageSummary
-from visterm.teaching.teachers import TeachersAnswer, explain_teachers
 
 R = TypeVar("R", bound=ImageRequest)
 SEARCH_SECONDS = 1.0  # waiting for a thread
@@ -119,14 +109,6 @@ class AnnotationResponse(TypedDict):
     labels: list[LabelResult]
 
 
-class ExplanationAnswer(Explanation):
-    """Why a query and a result match."""
-
-    teachers: NotRequired[Annotated[TeachersAnswer | None, Field(description="If asked for")]]
-    no_teachers: NotRequired[Annotated[str | None, Field(description="Why there are none")]]
-    version: str
-
-
 class SearchSubject(Subject):
     """Searches; those by id without further options are computed in batches."""
 
@@ -134,12 +116,11 @@ class SearchSubject(Subject):
         super().__init__(service, subjects)
         # One core stays free for the event loop.
         self.batcher = MicroBatcher(self.search_batch, max(1, available_cores() - 1), SEARCH_SECONDS, BATCH_SIZE)
-        self._drawing = threading.Lock()  # Matplotlib is not thread-safe
 
     @get("/search", "search")
     async def search(self, request: Annotated[SearchParameters, Query()]) -> list[SearchResponse]:
         """Search with exactly one of: id, path, upload, query_label, text. The URL can be shared."""
-        _check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
+        check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
         return [await self._search(request)]
 
     async def _search(self, parameters: SearchParameters) -> SearchResponse:
@@ -156,7 +137,7 @@ class SearchSubject(Subject):
     @get("/search/columns", "search")
     def search_columns(self, request: Annotated[ColumnsRequest, Query()]) -> Columns:
         """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
-        _check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
+        check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
         snapshot = self.service.snapshot
         outcome = self._find(snapshot, self._by_id(snapshot, request), None)
         columns: Any = self.service.columns(snapshot, outcome.ranked[0], outcome.request.learner)
@@ -177,7 +158,7 @@ class SearchSubject(Subject):
             "id, path, upload, query_label, text, or a file in a POST",
             (request.query_label, request.text, form.file),
         )
-        _check_one_query(request, names, *given)
+        check_one_query(request, names, *given)
         if form.file is None:
             return [await self._search(request)]
         snapshot, name, data = self.service.snapshot, form.file.filename or "", await form.file.read()
@@ -197,7 +178,7 @@ class SearchSubject(Subject):
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, ImageRequest)
-        _check_one_query(request, "id, path, upload, file", form.file)
+        check_one_query(request, "id, path, upload, file", form.file)
         service, snapshot = self.service, self.service.snapshot
         request = self._by_id(snapshot, request)
 
@@ -212,66 +193,6 @@ class SearchSubject(Subject):
             return await service.general_pool.run(lambda: labels(service.query(snapshot, request.id, request.upload)))
         name, data = form.file.filename or "", await form.file.read()
         return await service.upload_pool.run(lambda: labels(service.read_upload(snapshot, name, data)[0]))
-
-    @get("/explain", "search")
-    def explain(
-        self,
-        result: Annotated[ImageId, Query()],
-        id: Annotated[ImageId | None, Query()] = None,
-        path: Annotated[Name | None, Query(description="The query by its path")] = None,
-        upload: Annotated[Sha256 | None, Query()] = None,
-        learner: Annotated[Name | None, Query()] = None,
-        learned_weight: Annotated[Learned | None, Query()] = None,
-        teachers: Annotated[int, Query(ge=0, le=50)] = 0,
-        format: Annotated[Literal["json", "png"], Query()] = "json",
-    ) -> ExplanationAnswer:
-        """Explain the score of a result for exactly one of: id, path, upload.
-
-        A score is exactly the sum of the contributions of pairs of blocks. With `teachers` also of pairs of training
-        images: so many of those that raise the score are listed, and as many of those that lower it.
-        """
-        _check_one_query(ImageRequest(id=id, path=path, upload=upload), "id, path, upload")
-        service, snapshot = self.service, self.service.snapshot
-        id = id if path is None else service.id_of(snapshot, path)
-        name = service.learner(snapshot, learner)
-        for image_id in (id, result):
-            if image_id is not None:
-                service.image(snapshot, image_id)
-        query = id if upload is None else service.upload_pixels(upload)
-        answer: Any
-        searcher = snapshot.searcher
-        try:
-            explanation = explain_with_pixels(searcher, query, result, name, learned_weight=learned_weight)
-        except NoPlaces as error:
-            if format == "png":
-                raise
-            reason = service.public(str(error))
-            answer = explain_without_pixels(searcher, query, result, name, reason=reason, learned_weight=learned_weight)
-        else:
-            answer = explanation.data
-        if format == "png":
-            file = io.BytesIO()
-            with self._drawing:
-                draw_explanation(*explanation, file)
-            answer = Response(file.getvalue(), media_type="image/png")
-            return answer
-        for photo in answer.get("neighbours", {}).get("photos", ()):
-            photo["thumbnail"] = service.image_summary(snapshot, snapshot.searcher.place[photo["id"]])["thumbnail"]
-        if teachers:
-            try:
-                answer["teachers"] = explain_teachers(
-                    snapshot.searcher, query, result, name, learned_weight=learned_weight, n_teachers=teachers
-                )
-            except UserError as error:  # the learner has no table of them
-                answer |= {"teachers": None, "no_teachers": str(error)}
-            else:
-                for image in (pair[side] for pair in answer["teachers"]["pairs"] for side in ("query", "result")):
-                    row = snapshot.searcher.place.get(image["id"])
-                    image["thumbnail"] = None if row is None else service.image_summary(snapshot, row)["thumbnail"]
-        if upload is not None:
-            answer["query"]["name"] = "upload"
-        answer["version"] = snapshot.searcher.version
-        return answer
 
     def _by_id(self, snapshot: Snapshot, request: R) -> R:
         """Name the query of a request by its id where it is named by its path."""
@@ -394,7 +315,7 @@ def _annotator(snapshot: Snapshot, name: str | None) -> str:
     return name or snapshot.searcher.default_learner(of_labels=True)
 
 
-def _check_one_query(request: ImageRequest, names: str, *others: Any) -> None:
+def check_one_query(request: ImageRequest, names: str, *others: Any) -> None:
     """Check that a request has exactly one query."""
     if sum(query is not None for query in (request.id, request.path, request.upload, *others)) != 1:
         raise HTTPException(422, f"give exactly one of: {names}")

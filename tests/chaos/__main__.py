@@ -1,7 +1,5 @@
 """The campaign of faults: make chaos. Prints what was tried and what held, and the seeds of what fell."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

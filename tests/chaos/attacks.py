@@ -5,8 +5,6 @@ request on a connection of its own. Printed: the share of answers within 250 ms,
 memory of the service before, at most, and five seconds afterwards.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -4,8 +4,6 @@ A command must end with one line and exit code 2, or with the results of a whole
 or because it made it again. What it leaves behind must be whole, or be called damaged.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

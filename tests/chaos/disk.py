@@ -1,7 +1,5 @@
 """A full disk during a command: a small file system in memory where root allows, else a limit of file sizes."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

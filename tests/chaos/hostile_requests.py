@@ -6,8 +6,6 @@ generated. Counted as held: no server error, no absolute path and no traceback i
 errors in one shape and with the security headers, a right Allow, and a service that still runs and has said nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import http.client

@@ -1,7 +1,5 @@
 """Signals at random moments of a command: what is on disk is the old state or the new one, and the command resumes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -68,9 +66,9 @@ def _people(world: World, chance: random.Random) -> str | None:
 
 def _mark(folder: Path, acknowledged: Path) -> None:
     from visterm.pipeline.search.searcher import Searcher
-    from visterm.pipeline.store.marks import RelevanceMarks
     from visterm.plugins.judge.judgements import Judgements
     from visterm.teaching.labels import LabelEditor
+    from visterm.teaching.marks import RelevanceMarks
 
     searcher = Searcher(folder)
     labels = LabelEditor(searcher.run)

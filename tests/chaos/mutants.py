@@ -1,7 +1,5 @@
 """Mutated images, tables and configurations: refused with a reason, without noise, in bounded time and memory."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

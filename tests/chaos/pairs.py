@@ -1,7 +1,5 @@
 """Two commands at once on one run: each ends with its result or with one line, and the run is whole afterwards."""
 
-from __future__ import annotations
-
 import random
 import time
 

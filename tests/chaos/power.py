@@ -6,8 +6,6 @@ is empty or cut short, and renames whose folder was not synced are undone, last 
 as they are: it syncs them by itself, and the catalogue asks it to.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

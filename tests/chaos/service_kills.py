@@ -1,7 +1,5 @@
 """The service killed among uploads and marks: what it acknowledged is there, and it starts again."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """A small run, a process that serves it, and a client that sends any bytes."""
 
-from __future__ import annotations
-
 import http.client
 import io
 import os

@@ -1,7 +1,5 @@
 """Commands with work to do, that an attempt interrupts, and what an undisturbed one leaves behind."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from importlib.util import find_spec

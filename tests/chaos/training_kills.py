@@ -21,7 +21,6 @@ _CHILD = {"train": "visterm.teaching.retrain", "add": "visterm.service.add_files
 _LEARNERS = ("oasis", "aroma", "wsabie")
 _EDITED = range(1, 7)  # images that get a label, which leaves all learners to be trained
 _PHOTOS = 20  # added, in two parts
-_BUSY = "another visterm is at work in this run"  # one line, and refused: the next try may begin
 _WAITS = 300.0  # seconds at most for work to begin or to end
 
 
@@ -129,10 +128,10 @@ class _Service:
 
     def finish(self, work: str) -> None:
         """Let the work end, or do what is left of it."""
-        for _ in range(4):
+        for _ in range(2):
             _wait(lambda: not self.told(work)["running"])
             told = self.told(work)
-            assert not told["problem"] or _BUSY in told["problem"], told["problem"]
+            assert not told["problem"], told["problem"]
             if work == "train" and not told["stale"] or work == "add" and told["result"]:
                 return
             _post(self.client, work)
@@ -156,13 +155,7 @@ def _prepare(client: httpx.Client, folder: Path, work: str) -> None:
 
 
 def _post(client: httpx.Client, work: str) -> None:
-    """Begin some work, as soon as nothing else writes to the run: the service may be saving what it has derived."""
-
-    def answered() -> bool:
-        answer = client.post(f"/api/{work}")
-        return not (answer.status_code == 503 and _BUSY in answer.text) and bool(answer.raise_for_status())
-
-    _wait(answered)
+    client.post(f"/api/{work}").raise_for_status()
 
 
 def _people(address: str, acknowledged: Counter[str]) -> None:

@@ -4,8 +4,6 @@ A command takes a second to import what it needs and some milliseconds to work: 
 imported everything make thousands of attempts affordable.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -267,10 +265,10 @@ class World:
     def _people(self) -> None:
         """Mark results, rate some, and look at labels; those in effect stay, so that learners are up to date."""
         from visterm.pipeline.search.searcher import Searcher
-        from visterm.pipeline.store.marks import RelevanceMarks
         from visterm.plugins.judge.judgements import Judgements
         from visterm.plugins.judge.tasks import draw_tasks
         from visterm.teaching.labels import LabelEditor
+        from visterm.teaching.marks import RelevanceMarks
         from visterm.teaching.not_same import say_different, undo_different
 
         searcher = Searcher(self.base / "runs/fruit")
@@ -414,7 +412,7 @@ def _updated(run: Any) -> Any:
 
 
 def _marks(run: Any) -> Any:
-    from visterm.pipeline.store.marks import RelevanceMarks
+    from visterm.teaching.marks import RelevanceMarks
 
     return [[row[key] for key in ("query", "image", "path", "mark")] for row in RelevanceMarks(run.marks).export()]
 
@@ -432,7 +430,7 @@ def _label_edits(run: Any) -> Any:
 
 
 def _different(run: Any) -> Any:
-    from visterm.pipeline.store.not_same import DifferentPictures
+    from visterm.teaching.different import DifferentPictures
 
     steps = DifferentPictures(run.different).standing().values()
     return [[row.step, row.part, row.image, row.path] for rows in steps for row in rows]

@@ -9,7 +9,7 @@ from experiments.measured import annotation as measured
 from experiments.measured import words
 from experiments.pages import FEWEST, render
 from visterm.learners import WSABIE, KNNAnnotator
-from visterm.pipeline.evaluation.is_a import siblings_of
+from visterm.plugins.figures.is_a import siblings_of
 
 
 @pytest.fixture
@@ -251,7 +251,15 @@ def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
         assert broken(render(annotation, results(quick, **levels), quick)) == papers
 
 
-def test_a_verdict_is_open_where_most_folds_took_the_edge():
+def test_verdicts_follow_the_rules_of_the_page(unflagged):
+    for start, levels, agrees in (
+        ("When WARP is well", {}, True),
+        ("When WARP is well", {"slow": 1.0}, False),
+        ("On web data WSABIE is above exact k-NN", {"wsabie": 0.35}, True),
+        ("On ImageNet exact k-NN is above WSABIE", {"wsabie": 0.35}, False),
+        ("On ImageNet exact k-NN is above WSABIE", {"wsabie": 0.25, "first": 0.40}, True),  # whatever it is on photos
+    ):
+        assert finding(render(annotation, results(False, **levels)), start).agrees is agrees
     found = results(False)
     for job in found:
         for name, one in job.get("systems", {}).items():
@@ -261,19 +269,6 @@ def test_a_verdict_is_open_where_most_folds_took_the_edge():
     assert "PAMIR-IA, 1,400 words: C" in finding(page, "above PAMIR-IA").edges
     assert not finding(page, "above one-vs-rest").edges
 
-
-def test_verdicts_follow_the_rules_of_the_page():
-    for start, levels, agrees in (
-        ("When WARP is well", {}, True),
-        ("When WARP is well", {"slow": 1.0}, False),
-        ("On web data WSABIE is above exact k-NN", {"wsabie": 0.35}, True),
-        ("On ImageNet exact k-NN is above WSABIE", {"wsabie": 0.35}, False),
-        ("On ImageNet exact k-NN is above WSABIE", {"wsabie": 0.25, "first": 0.40}, True),  # whatever it is on photos
-    ):
-        assert finding(render(annotation, results(False, **levels)), start).agrees is agrees
-
-
-def test_claims_of_many_labels_are_judged_on_all_words_and_not_on_photos():
     def verdicts(**levels):
         findings = render(annotation, results(False, **levels)).findings
         return {one.name: one.verdict for one in findings if one.name in names}
@@ -282,13 +277,7 @@ def test_claims_of_many_labels_are_judged_on_all_words_and_not_on_photos():
     assert set(verdicts(wsabie=0.34, first=0.40).values()) == {"holds"}
     assert set(verdicts(wsabie=0.28, first=0.20).values()) == {"does not hold"}
     assert verdicts(wsabie=0.28, wide=0.34)["wsabie-over-rest"] == "holds"  # in the size of the paper's figure
-
-
-def test_every_claim_has_one_row():
     names = [one.name for one in render(annotation, results(False)).findings]
     assert len(names) == len(set(names))
-
-
-def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
     assert not unflagged(annotation, results(False))
     assert min(annotation.FOLDS, words.N_WORD_REPEATS) >= FEWEST

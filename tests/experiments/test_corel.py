@@ -27,9 +27,6 @@ def test_annotation_by_hand(monkeypatch):
     assert found["precision"] == pytest.approx((2 / 3 + 1 + 0) / 3)
     assert found["recall"] == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
     assert (found["n_recalled"], found["n_words"]) == (2, 3)
-
-
-def test_a_word_that_no_test_photo_has_does_not_count(monkeypatch):
     monkeypatch.setattr(measured, "WORDS", 1)
     found = measured.annotation_figures(np.array([[3, 2, 1.0], [3, 2, 1]]), WORDS[:2] & [True, True, False])
     assert found["n_words"] == 2
@@ -37,13 +34,7 @@ def test_a_word_that_no_test_photo_has_does_not_count(monkeypatch):
     assert measured.query_maps(np.eye(2, 3), np.ones((2, 3), bool))["map_one_word"] == 1
 
 
-def test_standardised_scores_name_rare_words_too():
-    training = np.array([[0.0, 10, 7], [2, 14, 7]])
-    # Means 1, 12, 7; deviations 1, 2, 0: the last column is left in its own units.
-    np.testing.assert_allclose(measured.standardised(np.array([[3.0, 13, 8]]), training), [[2, 0.5, 1]])
-
-
-def test_queries_by_hand():
+def test_queries_and_standardised_scores_by_hand():
     scores = np.array([[4, 4, 0], [3, 1, 0], [2, 3, 9], [1, 2, 0.0]])
     found = measured.query_maps(scores, WORDS)
     # sky: photos 0, 1, 3 at ranks 1, 2, 4; sea: 0, 3 at ranks 1, 3 of (0, 2, 3, 1); tree: rank 1.
@@ -51,6 +42,9 @@ def test_queries_by_hand():
     assert found["map_one_word"] == pytest.approx((sky + sea + 1) / 3)
     # sky and sea, the only pair of two photos: means 4, 2, 2.5, 1.5; photos 0, 3 at ranks 1, 4.
     assert found["map_two_words"] == pytest.approx((1 + 2 / 4) / 2)
+    training = np.array([[0.0, 10, 7], [2, 14, 7]])
+    # Means 1, 12, 7; deviations 1, 2, 0: the last column is left in its own units.
+    np.testing.assert_allclose(measured.standardised(np.array([[3.0, 13, 8]]), training), [[2, 0.5, 1]])
 
 
 def test_images_by_hand(monkeypatch):
@@ -107,7 +101,7 @@ def test_from_photos_to_the_page(small):
     assert f"one-vs-rest {own['precision']:.3f} and {own['recall']:.3f}" in page.notes["annotation"]
 
 
-def test_a_step_of_pamir_by_hand():
+def test_a_step_of_pamir_by_hand_and_what_it_learns():
     """One word, which photo (2, 0, 1) has and photo (0, 1, 1) lacks."""
     rows = as_rows(sp.csr_array(np.array([[2, 0, 1], [0, 1, 1.0]], np.float32)))
     has = np.array([[True], [False]])
@@ -122,9 +116,6 @@ def test_a_step_of_pamir_by_hand():
     W[:] = [[0.1, 0.2, 0.3]]
     image_pass(*given, 0.05, 1, stream(0), W)
     np.testing.assert_allclose(W, [[0.2, 0.15, 0.3]], atol=1e-6)
-
-
-def test_pamir_ranks_photos_for_words():
     rng = np.random.default_rng(0)
     Y = rng.random((60, 5)) < 0.3
     X = sp.csr_array((Y @ rng.random((5, 20)) * (rng.random((60, 20)) < 0.6)).astype(np.float32))

@@ -31,11 +31,26 @@ def test_a_grid_grows_towards_the_best(best, tried):
     assert found.edges == (["C"] if best == 1.0 else [])
 
 
-def test_one_step_more_shows_that_the_best_lies_inside():
+def test_words_limits_and_single_steps_are_no_edges():
     measure, measured = peak(C=0.1)
     found = search([{"C": 0.01}, {"C": 0.03}, {"C": 0.1}], measure)
     assert found == ({"C": 0.1}, 1, [])
     assert measured[1:] == [[{"C": 0.3}]]
+    measure, _ = peak(alpha=1.0)
+    points = [{"kind": "a", "flag": True, "alpha": a} for a in (0.3, 1.0, 3.0)]
+    points += [{"kind": "b", "flag": True, "alpha": a} for a in (10.0, 100.0)]
+    assert search(points, measure).edges == []
+    assert search(points[1:], measure, rounds=0).edges == ["alpha"]
+    measure, measured = peak(share=5.0)
+    found = search([{"share": 0.5}, {"share": 1.0}], measure, limits={"share": (0, 1)})
+    assert found.point == {"share": 1.0}
+    assert found.edges == []
+    assert len(measured) == 1
+    measure, measured = peak(n=1000)
+    assert search([{"n": 30}, {"n": 100}], measure, limits={"n": (1, 200)}).point == {"n": 200}
+    assert isinstance(measured[1][0]["n"], int)
+    grid = Grid(OASIS(), {"C": (1, 2, 3, 4), "r": (1, 2, 3), "one": (7,)})
+    assert grid.small().axes == {"C": (2, 3), "r": (1, 2), "one": (7,)}
 
 
 def test_each_axis_grows_where_it_must():
@@ -45,25 +60,6 @@ def test_each_axis_grows_where_it_must():
     found = search(points, measure)
     assert found.point == {"rate": 0.3, "norm": 1.0}
     assert measured[1] == [{"rate": 0.09, "norm": 1.0}]
-
-
-def test_words_and_truth_values_have_no_edge_and_keep_their_own_values():
-    measure, _ = peak(alpha=1.0)
-    points = [{"kind": "a", "flag": True, "alpha": a} for a in (0.3, 1.0, 3.0)]
-    points += [{"kind": "b", "flag": True, "alpha": a} for a in (10.0, 100.0)]
-    assert search(points, measure).edges == []
-    assert search(points[1:], measure, rounds=0).edges == ["alpha"]
-
-
-def test_a_limit_is_no_edge():
-    measure, measured = peak(share=5.0)
-    found = search([{"share": 0.5}, {"share": 1.0}], measure, limits={"share": (0, 1)})
-    assert found.point == {"share": 1.0}
-    assert found.edges == []
-    assert len(measured) == 1
-    measure, measured = peak(n=1000)
-    assert search([{"n": 30}, {"n": 100}], measure, limits={"n": (1, 200)}).point == {"n": 200}
-    assert isinstance(measured[1][0]["n"], int)
 
 
 def test_steps_are_doubled_while_learning_goes_on():
@@ -76,24 +72,14 @@ def test_steps_are_doubled_while_learning_goes_on():
     start = [{"C": 0.1, "n_steps": 500}]
     assert search(start, measure) == ({"C": 0.1, "n_steps": 2000}, 2000, ["n_steps"])  # four times as many at most
 
-
-def test_the_fewest_steps_looked_at_are_an_edge():
     def measure(points):
         return [[(n, -n) for n in range(500, point["n_steps"] + 1, 500)] for point in points]
 
     found = search([{"C": 0.1, "n_steps": 1000}], measure)
     assert found.point["n_steps"] == 500
     assert found.edges == ["n_steps"]
-
-
-def test_no_more_steps_than_learning_needs():
     assert saturation([(1, 0.5), (2, 0.996), (3, 0.9), (4, 1.0)]) == (2, 0.996)
     assert saturation([(1, 0.5), (2, 0.99), (3, 1.0)]) == (3, 1.0)
-
-
-def test_the_small_grid_is_in_the_middle():
-    grid = Grid(OASIS(), {"C": (1, 2, 3, 4), "r": (1, 2, 3), "one": (7,)})
-    assert grid.small().axes == {"C": (2, 3), "r": (1, 2), "one": (7,)}
 
 
 def test_a_verdict_is_open_where_most_folds_are_at_the_edge():

@@ -44,7 +44,7 @@ def test_page_of_all_jobs(quick):
     assert "On 0 of" in render(lead, made_up(euclidean=0.1)).text
 
 
-def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it():
+def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it(unflagged):
     (name,) = [name for name in lead.CONDITIONS if name.startswith("50") and "l1" in name]
     found = findings(made_up(ahead=name))["Figure 3: AROMA lead"]
     assert found.agrees
@@ -52,15 +52,11 @@ def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it():
     found = findings(made_up(ahead=name, edges=["C"]))["Figure 3: AROMA lead"]
     assert found.verdict == "open"
     assert f"OASIS, {name}: C" in found.edges
-
-
-def test_an_oasis_that_learns_nothing_breaks_what_must_hold():
     assert [f.paper[:12] for f in findings(made_up(oasis=0.1)).values() if f.must and not f.agrees] == ["OASIS starts"]
-
-
-def test_other_numbers_of_non_zeros_are_said_not_to_be_the_papers():
     assert findings(made_up())["Vectors have as many"].agrees
     assert not findings(made_up(entries=(27, 70)))["Vectors have as many"].agrees
+    assert not unflagged(lead, made_up())
+    assert lead.FOLDS >= FEWEST
 
 
 def test_sizes_are_the_same_in_every_fold_and_bounded(write_images, tmp_path):
@@ -100,8 +96,3 @@ def test_a_job_chooses_within_the_training_images(monkeypatch):
     euclidean = lead.measure(condition=name, system="Euclidean", start="", chosen=False, fold=0, quick=True)
     assert euclidean["settings"] == {}
     assert 0.25 < euclidean["p1"] <= 1
-
-
-def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
-    assert not unflagged(lead, made_up())
-    assert lead.FOLDS >= FEWEST

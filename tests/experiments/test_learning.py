@@ -71,10 +71,12 @@ def test_saturation_near_35_thousand_steps(shape, words, agrees):
     assert finding(render(learning, made_up(OASIS=shape)), words).agrees is agrees
 
 
-def test_a_learner_no_better_than_euclidean_breaks_what_must_hold():
+def test_a_learner_no_better_than_euclidean_breaks_what_must_hold_and_no_edge_decides(unflagged):
     papers = broken(render(learning, made_up(AROMA={"offset": -0.09})))
     assert len(papers) == 2
     assert all(paper.startswith("AROMA") for paper in papers)
+    assert not unflagged(learning, made_up())
+    assert min(learning.N_FOLDS, learning.FEW_FOLDS) >= FEWEST
 
 
 @pytest.mark.parametrize("factor", [1 / 0.9, 0.9])
@@ -104,7 +106,7 @@ def by_start_and_steps(name, start):
     return {"identity": 0.26, "zero": 0.24}.get(start, 0.2) - 0.02 * ("r = 0.01" in name or "unlimited" in name)
 
 
-def test_conclusion_of_the_causes():
+def test_conclusion_of_the_causes_convergence_and_change_over_decades():
     def fit(name, start):
         return 0.8 if "r = 0.01" in name or "unlimited" in name else 0.7
 
@@ -116,9 +118,6 @@ def test_conclusion_of_the_causes():
     assert "better from the identity" in failing
     assert "from the same start" in holding
     assert "unlimited C are within 5 %" in holding
-
-
-def test_convergence():
     rises = {"saturation": 600_000, "falls": 0.0}
     results = made_up(AROMA=rises)
     for job in results:
@@ -128,9 +127,6 @@ def test_convergence():
     assert finding(render(learning, results), "converges after 200K").agrees
     assert not finding(render(learning, made_up(AROMA=rises)), "converges after 200K").agrees
     assert not finding(render(learning, made_up()), "converges after 200K").agrees
-
-
-def test_change_over_decades():
     found = np.array([[0.10, 0.20, 0.199, 0.198, 0.197]] * 2)
     assert learning.change([0.001, 0.01, 0.1, 1, 10], found, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
     assert learning.change([0.001, 0.01, 0.1, 1, 10], found) == pytest.approx(0.5)
@@ -195,8 +191,3 @@ def test_5_fold_split_learns_visterms_from_its_training_images(monkeypatch):
         np.testing.assert_array_equal(np.flatnonzero(learned[fold]), X.toarray().ravel())
         tests += test_X.toarray().ravel().tolist()
     assert sorted(tests) == list(range(204))
-
-
-def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
-    assert not unflagged(learning, made_up())
-    assert min(learning.N_FOLDS, learning.FEW_FOLDS) >= FEWEST

@@ -100,24 +100,20 @@ class TestPage:
         assert not finding(found, "are the sources").agrees
         assert not finding(found, "stable").agrees
 
-    def test_figures_of_the_table(self, made_up):
+    def test_figures_of_the_table_and_settings_for_all(self, made_up):
         text = render(musl, made_up(as_in_the_paper)).text
         row = next(row for row in text.splitlines() if row.startswith("| one metric | 1 |"))
         assert row.endswith(f"40.0 ± 0.0 | 39.0 ± 0.0 | 39.0 ± 0.0 | 39.0 ± 0.0 |  | {musl.N_TRIALS} |")
-
-    def test_exactly_ten_points_are_ten(self):
-        one, five = [54.1, 54.35, 54.6], [64.0, 64.35, 64.7]
-        assert np.mean(np.subtract(five, one)) < 10  # by rounding
-        assert musl.reaches(five, one, 10)
-        assert not musl.reaches(five, one, 10.01)
-
-    def test_settings_of_joint_grouping_for_all(self, made_up):
         results = made_up(as_in_the_paper, best={"joint": 3, "k-means": 5})
         text = render(musl, results).text.partition("**All with the settings chosen for joint grouping, running, 0.3")[
             2
         ]
         assert "| joint | 5 | 57.7 ± 0.0 |  |" in text
         assert "| k-means | 5 | 52.6 ± 0.0 | +5.0 ± 0.0 |" in text
+        one, five = [54.1, 54.35, 54.6], [64.0, 64.35, 64.7]
+        assert np.mean(np.subtract(five, one)) < 10  # by rounding
+        assert musl.reaches(five, one, 10)
+        assert not musl.reaches(five, one, 10.01)
 
 
 def test_no_claim_is_decided_at_the_edge_or_by_too_few_trials(made_up, unflagged, monkeypatch):
@@ -137,21 +133,20 @@ class TestChoice:
         ]
         return [job | {"accuracy": accuracy(job)} for job in tried]
 
-    def test_each_system_by_itself(self):
+    def test_each_system_is_chosen_by_itself_by_the_mean_of_its_trials(self):
         best = dict(zip(TUNED, (1, 3, 6, 7), strict=True))
         found = self.grid(lambda job: [50 + (GRID.index(job["settings"]) == best[job["system"]])] * 4)
         chosen, _ = choose(found)
         assert {system: GRID.index(chosen[system]) for system in TUNED} == best
         assert chosen[measured.STARTS] == chosen["joint, not re-trained"] == chosen["joint"]
-
-    def test_mean_of_the_trials(self):
-        """One lucky trial does not decide."""
+        # One lucky trial does not decide.
 
         def accuracy(job):
             place = GRID.index(job["settings"])
             return [40 + 5 * (place == 2) + 9 * (place == 3 and job["trial"] == 0)] * 4
 
         assert choose(self.grid(accuracy))[0]["joint"] == GRID[2]
+        assert choose(self.grid(lambda job: [1, 2, 4, 3]))[1] == 10
 
     def test_the_grid_grows_where_the_best_alpha_is_at_its_edge(self, monkeypatch):
         def run(name, todo):
@@ -177,9 +172,6 @@ class TestChoice:
         assert set(musl.edges(results, chosen, voters).values()) == {""}
         at_edge = run("musl", grown[:-3])
         assert "joint: alpha" in musl.edges(at_edge, *choose(at_edge))["random"]
-
-    def test_neighbors_that_vote(self):
-        assert choose(self.grid(lambda job: [1, 2, 4, 3]))[1] == 10
 
 
 def test_images_that_choose_settings_test_nothing(tmp_path, monkeypatch):
@@ -224,16 +216,13 @@ def test_a_sheet_of_photos_is_small(made_up, tmp_path, monkeypatch):
     assert len(np.unique(np.asarray(Image.open(tmp_path / "sheet.png")))) > 100
 
 
-def test_match():
+def test_groups_match_and_are_stable_beyond_chance():
     metrics, sources = np.array([2, 2, 0, 1, 1]), np.array(["a", "a", "a", "b", "b"])
     assert metrics_of_sources(metrics, sources) == {"a": 2, "b": 1}
     assert match([0, 0, 1, 2], [2, 2, 0, 1]) == 4
     assert match([0, 0, 1, 1], [0, 0, 0, 1]) == 3
     assert stability([[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1]]) == pytest.approx(100 * (1 + 0.75 + 0.75) / 3)
-
-
-def test_stability_corrected_for_chance():
-    """Equal groupings are stable; groupings drawn at random are near zero, though a third and more of them agrees."""
+    # Equal groupings are stable; groupings drawn at random are near zero, though a third and more of them agrees.
     same = [SOURCES] * 4
     assert corrected_stability(same) == 100
     drawn = [np.random.default_rng(i).permutation(SOURCES).tolist() for i in range(30)]
@@ -254,7 +243,7 @@ def small(monkeypatch):
     monkeypatch.setattr(measured, "load_trial", load)
 
 
-def test_measure(small):
+def test_measure_and_its_parts(small):
     options = {"trial": 0, "system": "joint", "settings": {"midpoint": "running", "alpha": 1.0, "balanced": True}}
     several, one = measure(n_metrics=3, **options), measure(n_metrics=1, **options)
     assert several["accuracy"][2] > one["accuracy"][2] > 20
@@ -266,9 +255,6 @@ def test_measure(small):
     held_out = measure(n_metrics=3, validate=True, **options)
     assert held_out.keys() == {"accuracy"}
     assert held_out == measure(n_metrics=3, validate=True, **options)
-
-
-def test_parts(small):
     options = {"trial": 0, "system": "joint", "n_metrics": 3, "settings": {"alpha": 1.0, "balanced": True, "n_bits": 4}}
     assert len(measure(part="caltech", **options)["accuracy"]) == len(measured.NEIGHBORS)
     found = measure(part="evolution", **options)

@@ -34,9 +34,6 @@ def test_page_of_all_jobs():
     assert all(one.verdict == "holds" for one in page.findings)
     assert musl_r.TRIALS >= FEWEST
     assert "from 100 times today's r on" in page.text
-
-
-def test_the_nearest_r_at_the_edge_leaves_verdicts_open():
     found = render(musl_r, made_up(found_at=1000)).findings
     assert [one.verdict for one in found] == ["open", "holds", "open", "open"]
     assert "1,000 times" in found[0].edges

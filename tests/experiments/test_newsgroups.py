@@ -12,7 +12,7 @@ from experiments.measured.protocol import chosen_settings
 from experiments.pages import FEWEST, render, settings_by_fold
 
 
-def test_information_gain_is_the_mutual_information_of_term_and_class():
+def test_information_gain_headers_and_starts_of_aroma():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 4, 200)
     has = (rng.random((200, 6)) < 0.1 + 0.2 * np.outer(y, np.arange(6)) / 5) * 1
@@ -21,11 +21,12 @@ def test_information_gain_is_the_mutual_information_of_term_and_class():
     np.testing.assert_allclose(gain * np.log(2), mutual_info_classif(has, y, discrete_features=True), atol=1e-12)
     assert gain[4] > 0.05
     assert gain[5] == 0
-
-
-def test_headers_that_tell_the_group_are_removed():
     headers = "Path: a!b\nNewsgroups: sci.space\nSubject: Path: to Mars\nfollowup-to: sci.space\nXref: x sci.space:1\n"
     assert read.NAMES_GROUP.sub("", headers) == "Subject: Path: to Mars\n"
+    learner = measured.make("OASIS from zero", newsgroups.NO_LIMIT)
+    assert (learner.init, learner.C) == ("zero", 1e9)
+    assert measured.make("OASIS", 0.1).init == "identity"
+    assert measured.make("AROMA factored", 0.1).covariance == "factored"
 
 
 @pytest.fixture
@@ -66,21 +67,6 @@ def test_measure_of_a_system_a_trace_and_a_regulariser(posts, monkeypatch):
     monkeypatch.setattr(measured, "TRACED", (500, 1000))
     trace = measured.measure("trace", "AROMA diagonal", 0, value=0.01)["trace"]
     assert {name: len(curve) for name, curve in trace.items()} == {"p@1": 2, "p@10": 2, "mAP": 2}
-
-
-def test_aroma_without_its_covariance_starts_at_zero_and_has_no_limit():
-    learner = measured.make("OASIS from zero", newsgroups.NO_LIMIT)
-    assert (learner.init, learner.C) == ("zero", 1e9)
-    assert measured.make("OASIS", 0.1).init == "identity"
-    assert measured.make("AROMA factored", 0.1).covariance == "factored"
-
-
-def test_settings_chosen_say_which_are_at_an_edge():
-    grid = measured.grid_of("OASIS")
-    chosen = measured.make("OASIS", 1.0, n_steps=50)
-    found = chosen_settings(chosen, grid, ["C"])
-    assert found == {"settings": {"C": 1.0, "n_steps": 50}, "edges": ["C"]}
-    assert settings_by_fold([found]) == "C 1*; n_steps 50"
 
 
 def test_itml_is_chosen_within_the_posts_to_learn_from(posts, monkeypatch):
@@ -141,7 +127,7 @@ def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
         assert broken(render(newsgroups, results(quick, **levels), quick)) == papers
 
 
-def test_verdicts_follow_the_rules_of_the_page():
+def test_verdicts_follow_the_rules_of_the_page(unflagged):
     for start, levels, agrees in (
         ("Both forms of AROMA (r = 1)", {}, True),
         ("Both forms of AROMA (r = 1)", {"diagonal": 0.62}, False),  # clearly, not by large
@@ -149,15 +135,14 @@ def test_verdicts_follow_the_rules_of_the_page():
         ("OASIS was robust", {"large": 0.70}, False),
     ):
         assert finding(render(newsgroups, results(False, **levels)), start).agrees is agrees
-
-
-def test_steps_to_reach_are_read_between_looks():
+    grid = measured.grid_of("OASIS")
+    chosen = measured.make("OASIS", 1.0, n_steps=50)
+    found = chosen_settings(chosen, grid, ["C"])
+    assert found == {"settings": {"C": 1.0, "n_steps": 50}, "edges": ["C"]}
+    assert settings_by_fold([found]) == "C 1*; n_steps 50"
     trace = np.linspace(0, 0.9, len(newsgroups.TRACED))
     assert newsgroups.steps_to_reach(trace[3], trace) == pytest.approx(newsgroups.TRACED[3])
     assert newsgroups.TRACED[3] < newsgroups.steps_to_reach(trace[3] + 0.01, trace) < newsgroups.TRACED[4]
     assert newsgroups.steps_to_reach(2.0, trace) == np.inf
-
-
-def test_no_claim_is_decided_at_the_edge_or_by_too_few_repeats(unflagged):
     assert not unflagged(newsgroups, results(False))
     assert newsgroups.N_REPEATS >= FEWEST

@@ -86,9 +86,6 @@ def test_a_template_states_findings_and_plots_and_its_lines_are_joined_to_paragr
     assert [plot.stem for plot in page.plots] == ["curve"]
     assert "\n\nFive folds.\n\n" in page.text
     assert joined("one\n  two\n\n- a\n  b\n- c\n") == "one two\n- a b\n- c"
-
-
-def test_a_name_that_no_fact_has_is_an_error():
     with pytest.raises(jinja2.UndefinedError, match="given"):
         render(types.SimpleNamespace(__name__="ranking", measure=render, facts=lambda results: {}), [])
 
@@ -141,6 +138,7 @@ def test_of_several_pairs_the_one_that_is_least_ahead_counts():
     ).findings
     assert equal.difference == [2, None, None, 3]  # by chance: nothing is known of the spread
     assert (equal.sign, equal.verdict) == ("not tested", "open")
+    assert Finding("", "", False, name="mcml-time", kind="threshold").verdict == "not comparable"
 
 
 @pytest.mark.parametrize(
@@ -166,10 +164,6 @@ def test_of_several_pairs_the_one_that_is_least_ahead_counts():
 def test_the_papers_size_lies_inside_the_interval_or_not(name, given, size, text):
     one = Finding("", "", True, name=name, **given)
     assert (one.size, one.size_text) == (size, text)
-
-
-def test_a_claim_about_programs_that_are_not_at_hand_is_not_judged():
-    assert Finding("", "", False, name="mcml-time", kind="threshold").verdict == "not comparable"
 
 
 def test_numbers_lie_beneath_the_figure_which_is_the_same_bytes_each_time(tmp_path):
@@ -261,9 +255,6 @@ def test_a_clear_difference_is_one_beyond_chance():
     # By hand: differences 1, 2, 3 have mean 2 and variance 1; t = 2 / sqrt(1/3 + 2/3) = 2 with two degrees of freedom.
     assert p_above([1, 2, 3], [0, 0, 0], test_per_train=2 / 3) == pytest.approx(student.sf(2, 2))
     assert difference([0.1, 0.3], [0.0, 0.0]) == "+0.200 ± 0.100"
-
-
-def test_mean_and_its_standard_error():
     values = [1.0, 2.0, 3.0]
     assert mean_and_error(values) == pytest.approx((2.0, np.std(values, ddof=1) / np.sqrt(3)))
     assert mean_and_error([2.0]) == (2.0, 0.0)

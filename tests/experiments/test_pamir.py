@@ -29,9 +29,6 @@ def test_page_of_all_jobs():
     page = render(pamir, made_up())
     assert [one.verdict for one in page.findings] == ["holds"] * 4
     assert page.text.count("| Visterms | PAMIR") == 2
-
-
-def test_verdicts_are_over_words_and_open_at_the_edge():
     assert {one.verdict for one in render(pamir, made_up(edges=["C"])).findings} == {"open"}
     behind = render(pamir, made_up(PAMIR_IA=0.4)).findings
     assert [one.verdict for one in behind] == ["holds", "does not hold"] * 2

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up import finding, unit_rows
+from made_up import finding, synthetic_fold
 
 from experiments import printed
 from experiments.measured import printed as measured
@@ -53,16 +53,6 @@ def test_page_of_all_jobs():
 )
 def test_a_broken_finding_does_not_agree(words, broken):
     assert finding(page_of(**broken), words).agrees is False
-
-
-def synthetic_fold(classes, d, fold):
-    """Four classes of 20 + 12 sparse unit rows."""
-    rng = np.random.default_rng(fold)
-    y = np.repeat(list("abcd"), 32)
-    own = np.arange(40) // 10 == np.repeat(range(4), 32)[:, None]
-    X = unit_rows(rng.random((len(y), 40)) * (rng.random((len(y), 40)) < np.where(own, 0.5, 0.25)))
-    train = np.tile(np.arange(32) < 20, 4)
-    return X[train], y[train], X[~train], y[~train]
 
 
 def test_a_projected_model_is_measured_by_the_positive_part_and_learns_on_from_the_whole():

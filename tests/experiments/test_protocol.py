@@ -27,6 +27,9 @@ def test_the_better_setting_is_chosen_and_how_long_to_learn(classes):
     assert chosen.n_steps in (1000, 2000, 3000)
     assert not hasattr(chosen, "W_")
     assert learner.n_steps == 3000
+    chosen, edges = choose(Grid(KNNAnnotator(), {"n_neighbors": (1, 3)}, {"n_neighbors": (1, 3)}), *classes, n_folds=2)
+    assert chosen.n_neighbors in (1, 3)
+    assert edges == []
 
 
 def test_only_the_images_given_take_part_in_the_choice(classes, monkeypatch):
@@ -43,12 +46,6 @@ def test_only_the_images_given_take_part_in_the_choice(classes, monkeypatch):
     assert seen == [(30, 10)] * 3
     choose(Grid(OASIS(n_steps=100, pass_steps=100), {}), X, y, splits=[(np.arange(40), np.arange(40, 60))], grows=False)
     assert seen[3:] == [(60, 20)]
-
-
-def test_of_a_learner_without_steps_the_settings_alone_are_chosen(classes):
-    chosen, edges = choose(Grid(KNNAnnotator(), {"n_neighbors": (1, 3)}, {"n_neighbors": (1, 3)}), *classes, n_folds=2)
-    assert chosen.n_neighbors in (1, 3)
-    assert edges == []
 
 
 def test_settings_far_behind_on_the_first_inner_folds_are_not_tried_on_the_others(classes, monkeypatch):
@@ -76,6 +73,8 @@ def test_images_of_the_same_score_come_in_random_order():
     X = sp.csr_array(np.ones((200, 1), np.float32))
     assert figures(Cosine().fit(X), X, y)["precision"][0] == pytest.approx(9 / 199, abs=0.001)
     assert figures(Cosine().fit(X), X, y)["map"] < 0.1
+    assert settings_of(OASIS(C=0.3, n_steps=7)) == {"C": 0.3, "n_steps": 7}
+    assert settings_of(OASIS()) == {}
 
 
 def test_figures_are_those_of_the_test_images(classes):
@@ -87,11 +86,6 @@ def test_figures_are_those_of_the_test_images(classes):
     scores = (X @ X.T).toarray()
     np.fill_diagonal(scores, -1)
     assert found["precision"][0] == pytest.approx((y[scores.argmax(axis=1)] == y).mean())
-
-
-def test_settings_are_those_that_differ_from_the_defaults():
-    assert settings_of(OASIS(C=0.3, n_steps=7)) == {"C": 0.3, "n_steps": 7}
-    assert settings_of(OASIS()) == {}
 
 
 def test_folds_share_no_image(data):

@@ -27,13 +27,7 @@ def test_page_of_all_jobs():
     assert "| merged-20 | one metric | 20.5 | 0.4 | 20.0 | 21.0 |" in page.text
     assert set(page.notes) == set(seeds.PAGES)
     assert "Corel-5K, mAP: Euclidean 0.2000 to 0.2100, OASIS 0.3000 to 0.3100" in page.notes["corel"]
-
-
-def test_a_lead_within_what_a_seed_is_worth_does_not_count():
     assert not any(one.agrees for one in render(seeds, made_up(spread=0.2)).findings)
-
-
-def test_every_page_of_photos_has_its_photos():
     assert set(seeds.PAGES) <= set(NAMES)
     assert {name for names in seeds.PAGES.values() for name in names} == set(measured.PHOTOS)
 

@@ -36,7 +36,7 @@ def verdicts(results):
     return [finding.agrees for finding in render(speed, results).findings]
 
 
-def test_times_as_in_the_paper_agree_with_it():
+def test_times_as_in_the_paper_agree_with_it(unflagged, not_holding):
     assert verdicts(made_up()) == [True] * 5
     assert verdicts(made_up({"OASIS": 0.1, "WSABIE": 0.1})) == [True] * 2  # of a quick run
     results = made_up()
@@ -44,6 +44,27 @@ def test_times_as_in_the_paper_agree_with_it():
     page = render(speed, results)
     assert not any("LMNN" in finding.paper for finding in page.findings)
     assert "LMNN is absent: it did not finish." in page.text
+    results = made_up()
+    for result in results:
+        if result["system"] == "MCML" and result.get("classes") == 10:
+            result["edges"] = ["trace_penalty"]
+    found = [finding.edges for finding in render(speed, results).findings]
+    assert [bool(edges) for edges in found] == [True, True, False, False, False]
+    assert "MCML, 10 classes: trace_penalty" in found[1]
+    lmnn = {"system": "LMNN", "stops": True, "d": 1000, "settings": {}}
+    results = made_up() + [lmnn | {"images": n, "times": [n / 100]} for n in (1000, 2000)]
+    (plot,) = (plot for plot in render(speed, results).plots if plot.stem == "speed-stopping")
+    assert {row["series"] for row in plot.data} == {"OASIS, to early stopping", "LMNN"}
+    assert [row["seconds"] for row in plot.data if row["series"] == "LMNN"] == [10, 20]
+    results = [one | {"edges": []} for one in made_up()]
+    for one in results:
+        if one.get("stops"):
+            one["settings"] = {"n_steps": 10**9}
+    assert not_holding(speed, results) == dict.fromkeys(("mcml-time", "lmnn-time"), "not comparable")
+    for one in results:
+        if one.get("stops"):
+            one["settings"] = {"n_steps": one["ended"]}
+    assert unflagged(speed, results) == {"mcml-time", "lmnn-time"}
 
 
 @pytest.mark.parametrize(
@@ -58,24 +79,6 @@ def test_times_as_in_the_paper_agree_with_it():
 )
 def test_other_times_do_not(results, broken):
     assert verdicts(results) == [i != broken for i in range(5)]
-
-
-def test_a_verdict_over_times_is_open_where_the_settings_lie_at_the_edge():
-    results = made_up()
-    for result in results:
-        if result["system"] == "MCML" and result.get("classes") == 10:
-            result["edges"] = ["trace_penalty"]
-    found = [finding.edges for finding in render(speed, results).findings]
-    assert [bool(edges) for edges in found] == [True, True, False, False, False]
-    assert "MCML, 10 classes: trace_penalty" in found[1]
-
-
-def test_figure_4_has_lmnn_beside_oasis():
-    lmnn = {"system": "LMNN", "stops": True, "d": 1000, "settings": {}}
-    results = made_up() + [lmnn | {"images": n, "times": [n / 100]} for n in (1000, 2000)]
-    (plot,) = (plot for plot in render(speed, results).plots if plot.stem == "speed-stopping")
-    assert {row["series"] for row in plot.data} == {"OASIS, to early stopping", "LMNN"}
-    assert [row["seconds"] for row in plot.data if row["series"] == "LMNN"] == [10, 20]
 
 
 def test_each_system_is_timed_for_the_steps_that_were_chosen(monkeypatch):
@@ -97,9 +100,6 @@ def test_synthetic_images_are_sparse_unit_rows_of_classes():
     near = (X @ X.T).toarray()
     same = y[:, None] == y
     assert near[same].mean() > 2 * near[~same].mean()
-
-
-def test_a_job_on_synthetic_images():
     found = speed.measure(system="OASIS", settings={"n_steps": 2000, "pass_steps": 1000}, images=400, d=200)
     assert all(seconds > 0 for seconds in found["times"])
     assert 0 < found["violating"] <= 1
@@ -118,15 +118,3 @@ def test_a_time_to_early_stopping_is_of_all_seeds_and_open_where_the_cap_ended_t
     (finding,) = (one for one in render(speed, results).findings if one.name == "time-linear")
     assert finding.verdict == "open"
     assert "ended 1 of 2 seeds with 10,000 images." in finding.edges
-
-
-def test_no_claim_is_decided_at_the_edge_and_each_can_hold(unflagged, not_holding):
-    results = [one | {"edges": []} for one in made_up()]
-    for one in results:
-        if one.get("stops"):
-            one["settings"] = {"n_steps": 10**9}
-    assert not_holding(speed, results) == dict.fromkeys(("mcml-time", "lmnn-time"), "not comparable")
-    for one in results:
-        if one.get("stops"):
-            one["settings"] = {"n_steps": one["ended"]}
-    assert unflagged(speed, results) == {"mcml-time", "lmnn-time"}

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up import finding, unit_rows
+from made_up import finding, synthetic_fold
 
 from experiments import variants
 from experiments.measured import variants as measured
@@ -49,16 +49,6 @@ def test_a_broken_finding_does_not_agree(words, broken):
     assert finding(page_of(**broken), words).agrees is False
 
 
-def synthetic_fold(classes, d, fold):
-    """Four classes of 20 + 12 sparse unit rows."""
-    rng = np.random.default_rng(fold)
-    y = np.repeat(list("abcd"), 32)
-    own = np.arange(40) // 10 == np.repeat(range(4), 32)[:, None]
-    X = unit_rows(rng.random((len(y), 40)) * (rng.random((len(y), 40)) < np.where(own, 0.5, 0.25)))
-    train = np.tile(np.arange(32) < 20, 4)
-    return X[train], y[train], X[~train], y[~train]
-
-
 @pytest.fixture(autouse=True)
 def synthetic(monkeypatch):
     monkeypatch.setattr(measured, "load_fold", synthetic_fold)
@@ -66,14 +56,11 @@ def synthetic(monkeypatch):
     monkeypatch.setattr(measured, "POINTS", [500, 1_000])
 
 
-def test_rankers():
+def test_a_job_and_its_symmetry():
     found = variants.measure(kind="rankers", n_rankers=3, n_steps=1_000, fold=0)
     assert [point["step"] for point in found["curve"]] == [500, 1_000]
     assert found["curve"][-1]["map"] > found["cosine"]
     assert all(0 < point["rho_added"] < point["rho"] < 1 for point in found["curve"])
-
-
-def test_the_part_added_to_the_identity_and_its_symmetry():
     learned = measured.OASIS(n_steps=1).fit(*synthetic_fold(4, 40, 0)[:2])
     learned.W_ = np.eye(40, dtype=np.float32)
     learned.W_[0, 1], learned.W_[1, 0] = 1, -1

@@ -4,8 +4,6 @@
 are kept in the archive, which the tests read without them. Weights are of two values per tensor, so that they compress.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile

@@ -9,29 +9,17 @@ from visterm.features.blocks import block_grid, blocks_in, check_grid, level_sha
 SIDES = st.integers(1, 400)
 
 
-def test_a_photo_of_240x300_has_four_levels_with_99_blocks():
+def test_levels_end_with_the_first_of_few_blocks_or_smaller_than_one():
     assert level_shapes(240, 300) == [(240, 300), (192, 240), (154, 192), (123, 154)]
     assert [blocks_in(h, w, 64, 32) for h, w in level_shapes(240, 300)] == [6 * 8, 5 * 6, 3 * 5, 2 * 3]
     assert len(block_grid(240, 300)) == 48 + 30 + 15 + 6
-
-
-def test_the_first_level_with_fewer_than_min_blocks_is_used_and_is_the_last():
-    # 160x160: 4 x 4 = 16 blocks; 128x128: 3 x 3 = 9 < 10
     assert level_shapes(160, 160) == [(160, 160), (128, 128)]
     assert level_shapes(160, 160, min_blocks=17) == [(160, 160)]
     assert level_shapes(160, 160, min_blocks=9) == [(160, 160), (128, 128), (102, 102)]
-
-
-def test_a_level_smaller_than_a_block_ends_the_pyramid():
-    # 64 x 400 has 11 blocks, but the next level would be 51 pixels high
     assert blocks_in(64, 400, 64, 32) == 11
     assert level_shapes(64, 400) == [(64, 400)]
     assert level_shapes(79, 400) == [(79, 400)]  # 79 / 1.25 is 63 pixels
     assert level_shapes(80, 400)[1] == (64, 320)
-
-
-def test_boxes_of_a_level_are_in_pixels_of_the_original():
-    # The second level of 160x160 is 128x128: its blocks are 80 pixels wide, 40 apart.
     boxes = block_grid(160, 160)
     np.testing.assert_array_equal(
         boxes[:5], [[0, 0, 64, 64], [32, 0, 64, 64], [64, 0, 64, 64], [96, 0, 64, 64], [0, 32, 64, 64]]

@@ -35,12 +35,16 @@ def test_grids_that_make_no_sense_are_refused(cells, train):
         VistermExtractor(cells=cells).fit(train[:2])
 
 
-def test_too_many_cells_for_the_visterms_are_refused():
+def test_too_many_cells_for_the_visterms_are_refused_and_one_grid_gives_one_visterm_per_block(train):
     check_cells([1, 3], 20)
     with pytest.raises(ValueError, match=r"cells \[1, 3\] make 10 cells.*at least 20"):
         check_cells([1, 3], 19)
     with pytest.raises(ValueError, match=r"raise n_visterms to at least 270"):  # a root and two leaves per tree
         VistermExtractor(codebook="forest", cells=[3], n_visterms=269).fit([np.zeros((64, 64), np.uint8)], ["a"])
+    extractor = VistermExtractor(n_visterms=90, cells=[3], random_state=0).fit(train)
+    boxes, visterms = extractor.blocks(train[0])
+    assert visterms.shape == (len(boxes),)
+    np.testing.assert_array_equal(np.bincount(visterms, minlength=90), extractor.count(train[:1]).toarray()[0])
 
 
 SETTINGS = {
@@ -87,10 +91,3 @@ def test_blocks_add_up_to_the_vector_also_after_saving(extractor, train, tmp_pat
         np.testing.assert_allclose(np.asarray(parts.sum(axis=0))[0], row, atol=1e-6)
         n = 6 if isinstance(loaded.codebook_, ForestCodebook) else 2
         assert loaded.blocks(image)[1].shape == (len(boxes), n)
-
-
-def test_one_grid_gives_one_visterm_per_block(train):
-    extractor = VistermExtractor(n_visterms=90, cells=[3], random_state=0).fit(train)
-    boxes, visterms = extractor.blocks(train[0])
-    assert visterms.shape == (len(boxes),)
-    np.testing.assert_array_equal(np.bincount(visterms, minlength=90), extractor.count(train[:1]).toarray()[0])

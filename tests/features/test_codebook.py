@@ -79,21 +79,15 @@ def test_the_nearest_centre_is_found_whatever_the_batch(n_centers):
     assert whole.dtype == codebook.predict(points[:0]).dtype == np.int32
 
 
-def test_kmeans_is_about_as_good_as_scikit_learns():
+def test_kmeans_is_lloyds_and_about_as_good_as_scikit_learns():
     points = histograms(1500)
     ours = kmeans(points, 50, random_state=0)
     theirs = KMeans(50, init="random", n_init=1, random_state=0).fit(points)
     assert distances(points, ours).min(axis=1).sum() <= theirs.inertia_ * 1.03
-
-
-def test_a_round_of_kmeans_is_lloyds():
     points = histograms(1000)
     one, two = (kmeans(points, 7, max_iter=rounds, random_state=0) for rounds in (1, 2))
     labels = distances(points, one).argmin(axis=1)
     np.testing.assert_allclose(two, [points[labels == c].mean(axis=0) for c in range(7)], rtol=1e-5)
-
-
-def test_weights_count_as_repetitions():
     points = histograms(300)
     weights = np.random.default_rng(3).integers(1, 5, 300)
     one, two = (kmeans(points, 5, weights=weights, max_iter=rounds, random_state=0) for rounds in (1, 2))
@@ -102,21 +96,19 @@ def test_weights_count_as_repetitions():
     np.testing.assert_allclose(two, expected, rtol=1e-5)
 
 
-def test_first_centres_are_spread():
-    # 20 tight heaps: k-means++ begins with one centre in each, a random choice hardly ever would
+def test_first_centres_are_spread_and_keep_a_point():
     rng = np.random.default_rng(0)
     points = (np.repeat(np.arange(20), 30)[:, None] * 100 + rng.normal(size=(600, 2))).astype(np.float32)
     found = kmeans(points, 20, random_state=0, max_iter=1)
     np.testing.assert_array_equal(np.sort(found[:, 0] / 100).round(), np.arange(20))
-
-
-def test_every_cluster_keeps_a_point():
-    # Of 800 points 500 are the same, so that most of 300 first centres are, and all but one of these lose all points.
     rng = np.random.default_rng(0)
     points = np.concatenate([np.zeros((500, 3)), rng.normal(0, 10, (300, 3))]).astype(np.float32)
     centers = kmeans(points, 300, random_state=0, max_iter=100)
     labels = distances(points, centers).argmin(axis=1)
     assert len(np.unique(labels)) == 300
+    points = np.repeat(histograms(30), 10, axis=0)
+    codebook = Codebook(n_visterms=31).fit(points)
+    assert len(codebook.centers_) == len(np.unique(codebook.predict(points))) == 30
 
 
 def test_the_seed_decides_and_the_number_of_threads_does_not():
@@ -125,13 +117,7 @@ def test_the_seed_decides_and_the_number_of_threads_does_not():
     assert len({book.tobytes() for book in books}) == 1
 
 
-def test_fewer_distinct_descriptors_give_as_many_centres():
-    points = np.repeat(histograms(30), 10, axis=0)
-    codebook = Codebook(n_visterms=31).fit(points)
-    assert len(codebook.centers_) == len(np.unique(codebook.predict(points))) == 30
-
-
-def test_wrong_shapes_and_numbers_are_refused():
+def test_what_is_refused_and_scikit_learn_conventions():
     codebook = Codebook().set_centers(histograms(5))
     for bad in (np.nan, np.inf, 1e20):
         points = histograms(5)
@@ -143,9 +129,6 @@ def test_wrong_shapes_and_numbers_are_refused():
         codebook.predict(np.zeros((2, 3)))
     with pytest.raises(ValueError, match="shape"):
         codebook.predict(np.zeros(79))
-
-
-def test_scikit_learn_conventions():
     codebook = Codebook(n_visterms=3, tol=0.1, random_state=2)
     assert clone(codebook).get_params() == codebook.get_params()
     with pytest.raises(NotFittedError):

@@ -56,20 +56,14 @@ def test_histograms_sum_to_one_and_rows_are_those_of_the_grid(palette, height, w
     np.testing.assert_allclose(describe(image, palette), np.sqrt(rows), rtol=1e-6)
 
 
-def test_a_flat_image_has_one_colour_and_one_pattern(palette):
+def test_flat_and_grey_images_the_same_bytes_again(palette):
     row = describe(np.full((64, 64, 3), 255, dtype=np.uint8), palette)
     assert row.shape == (1, 79)
     color = palette.predict(np.full((1, 1, 3), 255, dtype=np.uint8))[0, 0]
     assert set(np.flatnonzero(row[0])) == {color, 20 + 57}
     assert row[0, color] == row[0, 77] == 1
-
-
-def test_a_grey_image_is_that_with_three_equal_channels(palette):
     gray = skimage.data.camera()[:200, :150]
     np.testing.assert_array_equal(describe(gray, palette), describe(np.stack([gray] * 3, axis=-1), palette))
-
-
-def test_the_same_image_gives_the_same_bytes(palette):
     image = skimage.data.astronaut()
     assert describe(image, palette).tobytes() == describe(image[:, ::-1][:, ::-1], palette).tobytes()
 

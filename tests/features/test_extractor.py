@@ -56,7 +56,7 @@ def same(a, b):
     return all(getattr(a, part).tobytes() == getattr(b, part).tobytes() for part in ("data", "indices", "indptr"))
 
 
-def test_rows_are_counts_of_blocks_and_vectors_their_weights(extractor, other):
+def test_rows_are_counts_of_blocks_and_vectors_their_weights(extractor, other, train):
     counts, vectors = extractor.count(other), extractor.transform(other)
     assert counts.shape == vectors.shape == (20, 28)
     assert counts.dtype == np.int32
@@ -64,15 +64,9 @@ def test_rows_are_counts_of_blocks_and_vectors_their_weights(extractor, other):
     np.testing.assert_array_equal(counts.toarray().sum(axis=1), [len(block_grid(*image.shape[:2])) for image in other])
     assert same(vectors, extractor.weighting_.transform(counts))
     np.testing.assert_allclose(np.linalg.norm(vectors.toarray(), axis=1), 1, rtol=1e-6)
-
-
-def test_counts_are_those_of_the_parts_put_together(extractor, other):
     for image, row in zip(other[:5], extractor.count(other[:5]), strict=True):
         ids = extractor.codebook_.predict(describe(image, extractor.palette_))
         assert same(count_visterms(ids, [len(ids)], 28), row)
-
-
-def test_the_weights_are_those_of_the_counts_of_the_training_images(extractor, train):
     counts = extractor.count(train)
     np.testing.assert_array_equal(extractor.weighting_.idf_, VistermWeighting().fit(counts).idf_)
     assert extractor.weighting_.n_images_ == len(train)
@@ -99,14 +93,11 @@ def test_nothing_is_learned_from_other_images(train, other):
     assert same(extractor.transform(other + train)[len(other) :], vectors)
 
 
-def test_the_seed_decides_and_the_number_of_threads_does_not(extractor, train):
+def test_the_seed_decides_and_neither_batches_nor_threads_do(extractor, train, other):
     twin = clone(extractor).set_params(n_jobs=2)
     assert same(twin.fit_transform(train), extractor.transform(train))
     assert state(twin) == state(extractor)
     assert state(twin.set_params(random_state=7).fit(train)) != state(extractor)
-
-
-def test_an_image_gives_the_same_row_in_any_batch_on_any_number_of_threads(extractor, train, other):
     images = other + train + other
     whole = extractor.count(images)
     assert same(whole, clone_fitted(extractor, n_jobs=2).count(images))
@@ -128,7 +119,7 @@ def test_samples_are_capped(train):
     assert extractor.fit(train).count(train).shape == (28, 5)
 
 
-def test_a_generator_is_read_as_the_work_goes_on(extractor, train):
+def test_a_generator_is_read_as_the_work_goes_on_one_image_at_a_time(extractor, train):
     taken = []
 
     def images():
@@ -138,6 +129,23 @@ def test_a_generator_is_read_as_the_work_goes_on(extractor, train):
 
     assert extractor.count(images()).shape == (200, 28)
     assert len(taken) == 200
+    # A generator of photos must not pile up as arrays, which are thirty times their files.
+    import weakref
+
+    class Photo(np.ndarray):
+        pass
+
+    alive = []
+
+    def photos():
+        for image in train * 2:
+            photo = image.copy().view(Photo)
+            alive.append(weakref.ref(photo))
+            assert sum(ref() is not None for ref in alive) <= 3
+            yield photo
+            del photo
+
+    extractor.count(photos())
 
 
 def test_paths_and_arrays_may_be_mixed(extractor, folder, train):
@@ -147,7 +155,7 @@ def test_paths_and_arrays_may_be_mixed(extractor, folder, train):
         assert same(rows[[0]], extractor.count(np.array([str(folder / "00.png")], dtype)))
 
 
-def test_a_broken_file_is_an_error(extractor, folder):
+def test_a_broken_file_is_an_error_or_skipped(extractor, folder, train):
     paths = sorted(folder.iterdir())
     for read in (
         extractor.count,
@@ -156,10 +164,6 @@ def test_a_broken_file_is_an_error(extractor, folder):
     ):
         with pytest.raises(ImageError, match=r"05\.png"):
             read(paths)
-
-
-def test_a_broken_file_can_be_skipped(extractor, folder, train):
-    paths = sorted(folder.iterdir())
     skipping = clone_fitted(extractor, on_error="skip")
     with pytest.warns(UserWarning, match=r"1 of 28 images .*05\.png"):
         counts = skipping.count(paths)
@@ -171,7 +175,7 @@ def test_a_broken_file_can_be_skipped(extractor, folder, train):
     assert vectors[5].nnz == 0
 
 
-def test_broken_files_are_left_out_of_fit_in_any_batch(folder):
+def test_broken_files_are_left_out_of_fit_in_any_batch_unless_there_are_no_others(folder):
     paths = sorted(folder.iterdir()) * 2  # the second broken one is in the second batch of 32
     extractor = VistermExtractor(n_visterms=28, random_state=0, on_error="skip")
     with pytest.warns(UserWarning, match=r"2 of 56 images"):
@@ -180,27 +184,18 @@ def test_broken_files_are_left_out_of_fit_in_any_batch(folder):
     expected = VistermWeighting().fit(extractor.count(readable))
     assert extractor.weighting_.n_images_ == expected.n_images_ == 54
     np.testing.assert_array_equal(extractor.weighting_.idf_, expected.idf_)
-
-
-def test_nothing_but_broken_files_is_an_error(folder):
     with pytest.raises(ValueError, match="none of the 2 images"):
         VistermExtractor(on_error="skip").fit([folder / "05.png", folder / "missing.png"])
     with pytest.raises(ValueError, match="none of the"):
         VistermExtractor(n_visterms=5, max_pixels=10, on_error="skip").fit(sorted(folder.glob("*.png")))
 
 
-def test_a_pickled_extractor_gives_the_same_bytes(extractor, other):
-    assert same(pickle.loads(pickle.dumps(extractor)).count(other), extractor.count(other))
-
-
-def test_tiny_images_have_a_row(extractor):
+def test_tiny_images_have_a_row_also_pickled_and_no_images_none(extractor, other):
     tiny = [np.zeros((1, 1, 3), np.uint8), np.full((1, 500), 255, np.uint8), np.zeros((63, 65, 3), np.uint8)]
     assert (extractor.count(tiny).toarray().sum(axis=1) > 0).all()
-
-
-def test_no_images_give_no_rows(extractor):
     assert extractor.count([]).shape == (0, 28)
     assert extractor.transform([]).shape == (0, 28)
+    assert same(pickle.loads(pickle.dumps(extractor)).count(other), extractor.count(other))
 
 
 @pytest.mark.parametrize(
@@ -260,13 +255,10 @@ def read_photo():
     return skimage.data.coffee()
 
 
-def test_saving_again_replaces(extractor, tmp_path):
+def test_saving_again_replaces_and_takes_seeds_of_numpy(extractor, tmp_path):
     extractor.save(tmp_path)
     clone_fitted(extractor, n_jobs=2).save(tmp_path)
     assert VistermExtractor.load(tmp_path).n_jobs == 2
-
-
-def test_seeds_of_numpy_can_be_saved(extractor, tmp_path):
     for seed, expected in ((np.int64(3), 3), (np.random.RandomState(0), None)):
         clone_fitted(extractor, random_state=seed).save(tmp_path)
         assert VistermExtractor.load(tmp_path).random_state == expected
@@ -334,10 +326,15 @@ def test_a_pickle_in_disguise_is_not_opened(extractor, tmp_path):
         VistermExtractor.load(tmp_path / "missing")
 
 
-def test_constructors_only_store():
+def test_constructors_only_store_and_what_is_not_fitted_says_so(tmp_path):
     extractor = VistermExtractor(n_visterms=-3, normalization="?", on_error="?", scale=0)
     assert extractor.n_visterms == -3
     assert clone(extractor).get_params() == extractor.get_params()
+    with pytest.raises(ValueError, match="no images"):
+        VistermExtractor().fit([])
+    for method, argument in (("transform", []), ("count", []), ("blocks", []), ("save", tmp_path)):
+        with pytest.raises(NotFittedError):
+            getattr(VistermExtractor(), method)(argument)
 
 
 @pytest.mark.parametrize(
@@ -437,17 +434,6 @@ def test_a_single_image_is_refused_where_a_sequence_is_meant(extractor, images):
         VistermExtractor().fit(images)
 
 
-def test_no_images_to_fit_to():
-    with pytest.raises(ValueError, match="no images"):
-        VistermExtractor().fit([])
-
-
-def test_not_fitted(tmp_path):
-    for method, argument in (("transform", []), ("count", []), ("blocks", []), ("save", tmp_path)):
-        with pytest.raises(NotFittedError):
-            getattr(VistermExtractor(), method)(argument)
-
-
 def test_no_warning_is_given_without_a_reason(extractor, other):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -463,26 +449,6 @@ def test_the_orientations_of_a_picture_give_nearly_the_same_vectors(data):
     assert (X @ X.T).min() > 0.97
 
 
-def test_one_decoded_image_is_held_at_a_time(extractor, train):
-    """A generator of photos must not pile up as arrays, which are thirty times their files."""
-    import weakref
-
-    class Photo(np.ndarray):
-        pass
-
-    alive = []
-
-    def photos():
-        for image in train * 2:
-            photo = image.copy().view(Photo)
-            alive.append(weakref.ref(photo))
-            assert sum(ref() is not None for ref in alive) <= 3
-            yield photo
-            del photo
-
-    extractor.count(photos())
-
-
 def test_fit_says_how_far_it_is(train, labels):
     seen = []
     VistermExtractor(n_visterms=20, random_state=0).fit(train, callback=lambda *progress: seen.append(progress))
@@ -493,7 +459,7 @@ def test_fit_says_how_far_it_is(train, labels):
     assert seen == [(28, 56), (56, 56)]  # sampled, then counted
 
 
-def test_counts_of_a_forest_are_of_all_nodes(forest, other):
+def test_counts_of_a_forest_are_of_all_nodes_on_any_number_of_threads(forest, other, train, labels):
     counts, vectors = forest.count(other), forest.transform(other)
     assert counts.shape == vectors.shape == (20, 90)
     assert counts.dtype == np.int32
@@ -504,9 +470,6 @@ def test_counts_of_a_forest_are_of_all_nodes(forest, other):
     # each image passes the roots, so that they have no weight
     np.testing.assert_array_equal(forest.weighting_.idf_[forest.codebook_.roots_], 0)
     assert forest.palette_ is None
-
-
-def test_a_forest_does_not_depend_on_the_number_of_threads(forest, train, other, labels):
     twin = clone(forest).set_params(n_jobs=3)
     assert same(twin.fit_transform(train, labels), forest.transform(train))
     for name in ("filters_", "nodes_", "roots_"):
@@ -571,11 +534,17 @@ def test_blocks_sum_to_the_vector_of_the_image(request, name, other):
         np.testing.assert_allclose(vectors.sum(axis=0), expected, rtol=1e-5, atol=1e-7)
 
 
-def test_a_block_adds_its_visterm(extractor, other):
+def test_a_block_adds_its_visterm_if_it_has_weight(extractor, other):
     vectors = extractor.block_vectors(other[0])[1]
     weights = extractor.transform(other[:1]).toarray()[0] / np.maximum(extractor.count(other[:1]).toarray()[0], 1)
     for row, visterm in zip(vectors.toarray(), extractor.blocks(other[0])[1], strict=True):
         np.testing.assert_allclose(row, np.where(np.arange(len(row)) == visterm, weights, 0), rtol=1e-6)
+    twin = clone(extractor)
+    twin.palette_, twin.codebook_ = extractor.palette_, extractor.codebook_
+    twin.fit_weighting(extractor.count(other[:1]))  # every visterm of this image is in every training image
+    boxes, vectors = twin.block_vectors(other[0])
+    assert vectors.shape[0] == len(boxes)
+    assert vectors.nnz == 0
 
 
 def test_a_block_adds_every_node_that_it_passes(forest, other):
@@ -592,15 +561,6 @@ def test_a_block_adds_every_node_that_it_passes(forest, other):
             passed.add(leaf)
         with_weight = {node for node in passed if forest.weighting_.idf_[node] > 0}
         assert set(np.flatnonzero(row)) == with_weight
-
-
-def test_blocks_of_visterms_without_weight_are_empty(extractor, other):
-    twin = clone(extractor)
-    twin.palette_, twin.codebook_ = extractor.palette_, extractor.codebook_
-    twin.fit_weighting(extractor.count(other[:1]))  # every visterm of this image is in every training image
-    boxes, vectors = twin.block_vectors(other[0])
-    assert vectors.shape[0] == len(boxes)
-    assert vectors.nnz == 0
 
 
 def test_parts_need_fitted_weights_of_as_many_visterms():

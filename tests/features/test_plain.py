@@ -1,7 +1,5 @@
 """Visterms in NumPy, without Numba: the same bytes as those of the kernels, for all settings and sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Resizing: the mean of each band stays, whichever side shrinks."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

@@ -45,13 +45,16 @@ def test_weights_are_those_of_the_formula():
     weights = weighting.transform(counts)
     np.testing.assert_allclose(weights.toarray()[0], expected, rtol=1e-6)
     assert weights.dtype == np.float32
-
-
-def test_a_visterm_of_every_image_has_weight_zero_and_an_image_of_nothing_else_a_row_of_zeros():
     counts = sp.csr_matrix(np.array([[1, 2], [4, 0]], dtype=np.int32))
     weights = VistermWeighting().fit_transform(counts)
     np.testing.assert_array_equal(weights.toarray(), [[0, 1], [0, 0]])
     assert weights.nnz == 1
+    rng = np.random.default_rng(0)
+    train, other = (sp.random(20, 30, 0.2, "csr", np.float64, rng).astype(bool).astype(np.int32) for _ in range(2))
+    weighting = VistermWeighting().fit(train)
+    before = weighting.idf_.copy()
+    weighting.transform(other)
+    np.testing.assert_array_equal(weighting.idf_, before)
 
 
 @given(COUNTS, COUNTS)
@@ -67,16 +70,7 @@ def test_rows_are_zero_or_of_unit_length(train, other):
     np.testing.assert_array_equal(weights > 0, (other[:, :columns] > 0) & (weighting.idf_ > 0))
 
 
-def test_weights_are_learned_from_the_training_images_only():
-    rng = np.random.default_rng(0)
-    train, other = (sp.random(20, 30, 0.2, "csr", np.float64, rng).astype(bool).astype(np.int32) for _ in range(2))
-    weighting = VistermWeighting().fit(train)
-    before = weighting.idf_.copy()
-    weighting.transform(other)
-    np.testing.assert_array_equal(weighting.idf_, before)
-
-
-def test_the_input_is_left_alone():
+def test_counts_are_left_alone_and_errors_are_said():
     counts = sp.csr_matrix(
         (np.array([1, 2, 1]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2)
     )  # unsorted, doubled
@@ -84,6 +78,17 @@ def test_the_input_is_left_alone():
     VistermWeighting().fit_transform(counts)
     np.testing.assert_array_equal(counts.data, before[0])
     np.testing.assert_array_equal(counts.indices, before[1])
+    weighting = VistermWeighting()
+    with pytest.raises(ValueError, match="tf must be 'count' or 'sqrt', not 'log'"):
+        VistermWeighting(tf="log").fit(sp.csr_matrix((1, 2)))
+    with pytest.raises(NotFittedError):
+        weighting.transform(sp.csr_matrix((1, 2)))
+    with pytest.raises(ValueError, match="at least one training image"):
+        weighting.fit(sp.csr_matrix((0, 2)))
+    weighting.fit(sp.csr_matrix((1, 2)))
+    with pytest.raises(ValueError, match="3 visterms, the weights 2"):
+        weighting.transform(sp.csr_matrix((1, 3)))
+    clone(weighting)
 
 
 def lines(counts, order):
@@ -93,8 +98,7 @@ def lines(counts, order):
     return np.mean([len(np.unique(row)) for row in rows])
 
 
-def test_visterms_that_occur_together_become_neighbours():
-    # 20 topics of 16 visterms, shuffled; an image has 8 visterms of one topic
+def test_visterms_that_occur_together_or_look_alike_become_neighbours():
     rng = np.random.default_rng(0)
     shuffled = rng.permutation(320)
     ids = [shuffled[topic * 16 + rng.choice(16, 8, replace=False)] for topic in rng.integers(0, 20, 400)]
@@ -103,9 +107,6 @@ def test_visterms_that_occur_together_become_neighbours():
     np.testing.assert_array_equal(np.sort(order), np.arange(320))
     assert lines(counts, np.arange(320)) > 6
     assert lines(counts, order) < 4
-
-
-def test_visterms_of_no_image_are_placed_by_what_they_look_like():
     centers = np.repeat(np.eye(4), 16, axis=0)
     shuffled = np.random.default_rng(0).permutation(64)
     order = co_occurrence_order(sp.csr_matrix((3, 64), dtype=np.int32), centers[shuffled])
@@ -129,20 +130,6 @@ def test_square_roots_of_counts():
     np.testing.assert_allclose(weighting.transform(counts).toarray(), expected, rtol=1e-6)
     parts = sp.csr_matrix(np.array([[1, 0, 0], [3, 2, 0], [0, 7, 0]], dtype=np.int32))  # of the first image
     np.testing.assert_allclose(weighting.transform_parts(parts).sum(axis=0).A1, expected[0], rtol=1e-6)
-
-
-def test_errors():
-    weighting = VistermWeighting()
-    with pytest.raises(ValueError, match="tf must be 'count' or 'sqrt', not 'log'"):
-        VistermWeighting(tf="log").fit(sp.csr_matrix((1, 2)))
-    with pytest.raises(NotFittedError):
-        weighting.transform(sp.csr_matrix((1, 2)))
-    with pytest.raises(ValueError, match="at least one training image"):
-        weighting.fit(sp.csr_matrix((0, 2)))
-    weighting.fit(sp.csr_matrix((1, 2)))
-    with pytest.raises(ValueError, match="3 visterms, the weights 2"):
-        weighting.transform(sp.csr_matrix((1, 3)))
-    clone(weighting)
 
 
 def test_weights_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):

@@ -34,14 +34,12 @@ def fixed():
 
 
 class TestAnnotate:
-    def test_best_labels_first(self, fixed):
+    def test_best_labels_first_and_of_equal_ones_the_smaller_place(self, fixed):
         labels, scores = fixed.annotate(np.array([[0.1, 0.9, 0.5], [3, 2, 1]]), 2)
         assert labels.tolist() == [[1, 2], [0, 1]]
         np.testing.assert_allclose(scores, [[0.9, 0.5], [3, 2]], rtol=1e-6)
         assert labels.dtype == np.int32
         assert scores.dtype == np.float32
-
-    def test_equal_scores_smaller_place_first(self, fixed):
         images = np.array([[1.0, 2, 2], [0, 0, 0], [-3, -1, -1]])
         assert fixed.annotate(images, 3)[0].tolist() == [[1, 2, 0], [0, 1, 2], [1, 2, 0]]
         labels, scores = fixed.annotate(images, 1)
@@ -56,8 +54,7 @@ class TestAnnotate:
         np.testing.assert_array_equal(labels, np.argsort(-images, axis=1, kind="stable")[:, :k])
         np.testing.assert_array_equal(scores, np.take_along_axis(images, labels, axis=1))
 
-    def test_piece_by_piece_is_the_same(self, synonyms, monkeypatch):
-        X, y = synonyms
+    def test_piece_by_piece_is_the_same(self, X, y, monkeypatch):
         learner = PAMIR(n_steps=500, random_state=0).fit(X, y)
         whole = learner.annotate(X, 4)
         monkeypatch.setattr("visterm.learners.annotation._N_SCORES", 20)
@@ -76,13 +73,11 @@ class TestAnnotate:
         with pytest.raises(ValueError, match="k must lie between 1 and the number of labels to rank, 3, got"):
             fixed.annotate(np.zeros((1, 3)), k)
 
-    def test_bad_images(self, fixed):
+    def test_images_that_cannot_be_annotated(self, fixed):
         with pytest.raises(ValueError, match="features"):
             fixed.annotate(np.zeros((1, 2)), 1)
         with pytest.raises(ValueError, match="NaN"):
             fixed.annotate(np.full((1, 3), np.nan), 1)
-
-    def test_unfitted(self):
         with pytest.raises(ValueError, match="not fitted"):
             WSABIE().annotate(np.zeros((1, 3)))
 
@@ -93,34 +88,33 @@ class TestScore:
         # The last image's label was not in the fit: an error.
         assert fixed.score(images, ["ant", "bee", "bee", "dog"]) == 0.5
         assert fixed.score(images, np.array(["ant", "bee", "bee", "dog"], object)) == 0.5
-
-    def test_several_labels(self, fixed):
         images = np.array([[3.0, 1, 2], [1, 2, 3], [0, 1, 0]])
         labels = sp.csr_array(np.array([[0.5, 2, 0], [1, 1, 0], [0, 0, 0]]))
         assert fixed.score(images, labels) == 0.5  # of the two images that have labels
         assert fixed.score(images, sp.csr_array((3, 3))) == 0.0
         with pytest.raises(ValueError, match="y must have 3 columns as in the fit, got 2"):
             fixed.score(images, labels[:, :2])
-
-    def test_other_number_of_labels(self, fixed):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             fixed.score(np.zeros((2, 3)), ["ant"])
 
 
 class TestSimilarLabels:
     @pytest.fixture
-    def learner(self, synonyms):
-        X, y = synonyms
+    def learner(self, X, y):
         learner = WSABIE(**SMALL).fit(X, y)
         learner.label_vectors_ = np.zeros((4, 16), np.float32)
         # Cosines would put label 2 nearest to 0; the inner product does not.
         learner.label_vectors_[:, :2] = [[1, 0], [2, 2], [1, 0.1], [-1, 0]]
         return learner
 
-    def test_nearest_first_without_itself(self, learner):
+    def test_nearest_first_without_itself_ten_or_all_by_default(self, learner):
         labels, scores = learner.similar_labels([0, 3], 3)
         assert labels.tolist() == [[1, 2, 3], [0, 2, 1]]
         np.testing.assert_allclose(scores, [[2, 1, -1], [-1, -1, -2]])
+        labels, scores = learner.similar_labels([0, 3])
+        assert labels.shape == scores.shape == (2, 3)
+        with pytest.raises(ValueError, match="number of labels to rank, 3, got 4"):
+            learner.similar_labels([0], 4)
 
     @pytest.mark.parametrize("places", [[4], [-1], [0.5], 1, ["0"], [[0]]])
     def test_bad_places(self, learner, places):
@@ -129,22 +123,13 @@ class TestSimilarLabels:
         with pytest.raises(ValueError, match="labels must be places in classes_, integers of 0 to 3"):
             learner.similar_labels(places, 10)  # what is asked about comes first
 
-    def test_no_k_is_ten_or_all_others(self, learner):
-        labels, scores = learner.similar_labels([0, 3])
-        assert labels.shape == scores.shape == (2, 3)
-
-    def test_bad_k(self, learner):
-        with pytest.raises(ValueError, match="number of labels to rank, 3, got 4"):
-            learner.similar_labels([0], 4)
-
     def test_labels_without_vectors(self, fixed):
         with pytest.raises(NotImplementedError, match="Fixed has no vectors of labels"):
             fixed.similar_labels([0], 1)
 
 
 class TestLabels:
-    def test_one_label_an_image(self, synonyms, tmp_path):
-        X, y = synonyms
+    def test_one_label_an_image(self, X, y, tmp_path):
         words = np.array(["dog", "ant", "cow", "bee"])
         assert WSABIE(**SMALL).fit(X, words[y]).classes_.tolist() == ["ant", "bee", "cow", "dog"]
         learner = WSABIE(**SMALL).fit(X, np.char.add(words, "ö")[y].astype(object))
@@ -153,9 +138,8 @@ class TestLabels:
         assert load_learner(tmp_path / "a").classes_.tolist() == learner.classes_.tolist()
         assert WSABIE(**SMALL).fit(X, y * 10).classes_.tolist() == [0, 10, 20, 30]
 
-    def test_columns_are_labels(self, synonyms):
+    def test_columns_are_labels(self, X, y):
         """The same labels, whether they are named or marked in a column of any array: the same model."""
-        X, y = synonyms
         expected = WSABIE(**SMALL).fit(X, y).label_vectors_
         several = sp.csr_array(np.eye(4)[y])
         frozen = several.copy()
@@ -170,8 +154,7 @@ class TestLabels:
             np.testing.assert_array_equal(found.label_vectors_, expected)
             assert labels.nnz == n_stored  # the caller's array is as it was
 
-    def test_columns_without_images_are_counted(self, synonyms, caplog):
-        X, y = synonyms
+    def test_columns_without_images_are_counted(self, X, y, caplog):
         with caplog.at_level(logging.WARNING):
             learner = WSABIE(**SMALL).fit(X, sp.csr_array(np.eye(7)[y]))
         assert "3 of 7 labels have no image" in caplog.text
@@ -193,23 +176,18 @@ class TestLabels:
 
 
 class TestPartialFit:
-    def test_new_labels_are_refused(self, synonyms):
-        X, y = synonyms
+    def test_other_labels_than_those_of_the_fit_are_refused(self, X, y):
         learner = WSABIE(**SMALL).fit(X, y)
         before = learner.label_vectors_.copy()
         with pytest.raises(ValueError, match="2 labels were not in the first fit, such as 7; use fit"):
             learner.partial_fit(X, np.where(y == 0, 7, np.where(y == 1, 8, y)))
         np.testing.assert_array_equal(learner.label_vectors_, before)
-
-    def test_other_columns_are_refused(self, synonyms):
-        X, y = synonyms
         learner = WSABIE(**SMALL).fit(X, sp.csr_array(np.eye(4)[y]))
         with pytest.raises(ValueError, match="y must have 4 columns as in the first fit, got 5"):
             learner.partial_fit(X, sp.csr_array(np.eye(5)[y]))
 
-    def test_labels_keep_their_numbers(self, synonyms):
+    def test_labels_keep_their_numbers(self, X, y):
         """Images that come with the last label only teach that one, not the first."""
-        X, y = synonyms
         learner = WSABIE(**SMALL).fit(X, y)
         before = learner.label_scores(X[y == 2])
         learner.set_params(n_steps=200).partial_fit(X[y == 2], np.full(15, 3))
@@ -220,8 +198,7 @@ class TestPartialFit:
 
 
 class TestValidation:
-    def test_watches_precision_at_1(self, synonyms):
-        X, y = synonyms
+    def test_watches_precision_at_1(self, X, y):
         held_out = np.arange(0, 60, 3)
         found = []
 
@@ -234,8 +211,7 @@ class TestValidation:
         np.testing.assert_allclose([entry["validation"] for entry in learner.history_[1:-1]], found)
         assert learner.validation_measure == "p@1"
 
-    def test_several_labels_are_ranked_as_a_whole(self, synonyms):
-        X, y = synonyms
+    def test_several_labels_are_ranked_as_a_whole(self, X, y):
         both = sp.csr_array(np.eye(4)[y] + np.eye(4)[(y + 1) % 4])
         learner = WSABIE(**SMALL, pass_steps=100, refit=False).fit(X, both, validation_rows=np.arange(0, 60, 3))
         assert learner.validation_measure == "label mAP"
@@ -243,23 +219,16 @@ class TestValidation:
         assert learner.best_validation_ == pytest.approx(expected)
         assert expected > 0.8
 
-    def test_images_without_labels_do_not_count(self, synonyms):
-        X, y = synonyms
+    def test_images_without_labels_do_not_validate(self, X, y):
         labels = sp.lil_array(np.eye(4)[y])
         labels[[0, 3]] = 0
         learner = WSABIE(**SMALL, pass_steps=100, refit=False).fit(X, labels.tocsr(), validation_rows=[0, 3, 20])
         assert {entry["validation"] for entry in learner.history_} <= {0.0, 1.0}
-
-    def test_no_label_held_out(self, synonyms):
-        X, y = synonyms
-        labels = sp.lil_array(np.eye(4)[y])
-        labels[[0, 3]] = 0
         with pytest.raises(ValueError, match="no image held out for validation has a label"):
             WSABIE(**SMALL).fit(X, labels.tocsr(), validation_rows=[0, 3])
 
 
-def test_missing_label_is_refused(synonyms):
-    X, y = synonyms
+def test_missing_label_is_refused(X, y):
     missing = y.astype(object)
     missing[3] = None
     with pytest.raises(ValueError, match="None in place of a label"):
@@ -270,16 +239,14 @@ class TestScikitLearn:
     """What its tools ask of a classifier."""
 
     @pytest.mark.parametrize("learner", [PAMIR(n_steps=2000, random_state=0), KNNAnnotator()])
-    def test_cross_validation_stratifies_and_predicts(self, learner, synonyms):
-        X, y = synonyms
+    def test_cross_validation_stratifies_and_predicts(self, learner, X, y):
         assert is_classifier(learner)
         order = np.argsort(y)  # without stratification each fold would lack a class
         assert cross_val_score(learner, X[order], np.array(list("abcd"))[y[order]], cv=3).min() > 0.2
         learner = clone(learner).fit(X, np.array(list("abcd"), dtype=object)[y])
         assert learner.score(X, np.array(list("abcd"))[y]) == np.mean(learner.predict(X) == np.array(list("abcd"))[y])
 
-    def test_several_labels_as_multi_label_binarizer_makes_them(self, synonyms, tmp_path):
-        X, y = synonyms
+    def test_several_labels_as_multi_label_binarizer_makes_them(self, X, y, tmp_path):
         Y = MultiLabelBinarizer().fit_transform([[c, 4 + c % 2] for c in y])
         learner = OneVsRestPA(n_steps=2000, random_state=0).fit(X, Y)
         assert learner.labels_per_image_ == 2
@@ -292,8 +259,7 @@ class TestScikitLearn:
         assert (load_learner(tmp_path / "saved").predict(X) == predicted).all()
 
 
-def test_names_of_columns_and_data_frames(synonyms):
-    X, y = synonyms
+def test_names_of_columns_and_data_frames(X, y):
     names = [f"v{i}" for i in range(X.shape[1])]
     oasis = OASIS(n_steps=500, pass_steps=100, random_state=0).fit(X.toarray(), y)
     assert oasis.get_feature_names_out(names).tolist() == names

@@ -109,15 +109,11 @@ class TestHandWorkedUpdate:
     # p = (-0.8, 0.4);  G = q p';  |q|^2 = 1;  |p|^2 = 0.64 + 0.16 = 0.8
     G = np.array([[-0.48, 0.24], [-0.64, 0.32]])
 
-    def test_diagonal(self):
-        # v = sum(1 G G) = |q|^2 |p|^2 = 0.8;  loss = 1;  loss / (v + r) = 1
+    def test_diagonal_once_and_twice(self):
         W, Sigma, losses, violating = learn_diagonal(self.X, [(0, 1, 2)], 0.2)
         assert (losses, violating) == (1.0, 1)
         np.testing.assert_allclose(W, self.G, rtol=1e-6)
         np.testing.assert_allclose(Sigma, [[1 - 0.2304, 1 - 0.0576], [1 - 0.4096, 1 - 0.1024]], rtol=1e-6)
-
-    def test_diagonal_twice(self):
-        # Now q' W p = sum(G G) = 0.8;  loss = 0.2;  v = sum(Sigma G G)
         v = 0.7696 * 0.2304 + 0.9424 * 0.0576 + 0.5904 * 0.4096 + 0.8976 * 0.1024
         Sigma = np.array([[0.7696, 0.9424], [0.5904, 0.8976]])
         found_W, found_Sigma, losses, _ = learn_diagonal(self.X, [(0, 1, 2)] * 2, 0.2)
@@ -402,7 +398,7 @@ class TestCovariance:
         assert np.isfinite(W).all()
         assert 0 < Sigma.min() < Sigma.max() <= 1
 
-    def test_variances_never_grow(self, images):
+    def test_variances_stay_above_zero_and_never_grow(self, images):
         X, y = images
         model = np.zeros((25, 25, 2), np.float32)
         model[..., 1] = 1
@@ -451,9 +447,8 @@ class TestCovariance:
         np.testing.assert_array_equal(found.similarity(X[:1], X), X[:1] @ found.W_ @ X.T)
         found.partial_fit(X, [0, 0, 1, 1])
 
-    def test_rare_pairs_stay_uncertain(self, synonyms):
+    def test_rare_pairs_stay_uncertain(self, X, y):
         """The variance of an entry falls with the number of times that it was learned from."""
-        X, y = synonyms
         found = AROMA(n_steps=2000, random_state=0).fit(X, y)
         assert (found.covariance_[16:, 16:] < 1).all()  # visterms of all classes
         assert found.covariance_[0, 0] < 1
@@ -461,9 +456,8 @@ class TestCovariance:
 
 class TestLearner:
     @pytest.mark.parametrize("covariance", FORMS)
-    def test_fit_is_the_kernel(self, covariance, synonyms):
+    def test_fit_is_the_kernel(self, covariance, X, y):
         """Passes, and the folds at their ends, add up to the reference's many updates."""
-        X, y = synonyms
         learner = AROMA(covariance=covariance, r=0.3, n_steps=1000, pass_steps=250, random_state=5).fit(X, y)
         sampler = TripletSampler(y)
         triplets = np.concatenate([sampler.draw(stream(5, 0, step), 250) for step in range(0, 1000, 250)])
@@ -475,8 +469,7 @@ class TestLearner:
         assert np.mean([entry["violating"] for entry in learner.history_]) == pytest.approx(len(losses) / 1000)
 
     @pytest.mark.parametrize("covariance", FORMS)
-    def test_init(self, covariance, synonyms):
-        X, y = synonyms
+    def test_init(self, covariance, X, y):
         params = {"covariance": covariance, "n_steps": 1, "r": 1e12, "random_state": 0}
         zero, identity = (AROMA(init=init, **params).fit(X, y) for init in ("zero", "identity"))
         np.testing.assert_allclose(zero.W_, 0, atol=1e-10)

@@ -182,16 +182,14 @@ def test_estimator_checks(estimator, check):
 
 
 class TestInput:
-    def test_sparse_equals_dense(self, learner, synonyms):
-        X, y = synonyms
+    def test_sparse_equals_dense(self, learner, X, y):
         sparse, dense = clone(learner).fit(X, y), clone(learner).fit(X.toarray(), y)
         assert_same(sparse, dense)
         np.testing.assert_allclose(
             sparse.similarity(X[:5], X), dense.similarity(X[:5].toarray(), X.toarray()), rtol=1e-4, atol=1e-5
         )
 
-    def test_similarity_is_the_inner_product_of_the_sides(self, each, synonyms):
-        X, y = synonyms
+    def test_similarity_is_the_inner_product_of_the_sides(self, each, X, y):
         each.fit(X, y)
         found = each.similarity(X[:7], X)
         assert found.dtype == np.float32
@@ -201,8 +199,7 @@ class TestInput:
         )
         np.testing.assert_allclose(found, query @ gallery.T, rtol=1e-4, atol=1e-5)
 
-    def test_read_only_int64_and_float64_input(self, each, synonyms):
-        X, y = synonyms
+    def test_read_only_int64_and_float64_input(self, each, X, y):
         expected = clone(each).fit(X, y)
         frozen = sp.csr_array(
             (X.data.astype(np.float64), X.indices.astype(np.int64), X.indptr.astype(np.int64)), X.shape
@@ -214,8 +211,7 @@ class TestInput:
         assert_same(found, expected)
         np.testing.assert_array_equal(found.similarity(frozen[:3], frozen), expected.similarity(X[:3], X))
 
-    def test_unsorted_columns(self, each, synonyms):
-        X, y = synonyms
+    def test_unsorted_columns(self, each, X, y):
         shuffled = X.copy()
         for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
             shuffled.indices[start:end] = X.indices[start:end][::-1]
@@ -223,16 +219,14 @@ class TestInput:
         shuffled.has_sorted_indices = shuffled.has_canonical_format = False
         assert_same(clone(each).fit(shuffled, y), clone(each).fit(X, y))
 
-    def test_labels_of_any_type(self, each_trained, synonyms):
-        X, y = synonyms
+    def test_labels_of_any_type(self, each_trained, X, y):
         words = np.array(["ant", "bee", "cow", "dog"])
         expected = clone(each_trained).fit(X, y)
         for labels in (words[y], words[y].astype(object), list(words[y]), y * 1.5):
             assert_same(clone(each_trained).fit(X, labels), expected, but=["classes_"])  # these are the labels given
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_refuses_nan_and_infinity(self, each, synonyms, bad):
-        X, y = synonyms
+    def test_refuses_nan_and_infinity(self, each, X, y, bad):
         broken = X.copy()
         broken.data[5] = bad
         with pytest.raises(ValueError, match="NaN|infinity"):
@@ -242,15 +236,13 @@ class TestInput:
             with pytest.raises(ValueError, match="NaN|infinity"):
                 method(broken)
 
-    def test_refuses_another_dimension(self, each, synonyms):
-        X, y = synonyms
+    def test_refuses_another_dimension(self, each, X, y):
         each.fit(X, y)
         for method in (each.transform, each.transform_query, lambda Q: go_on(each, Q, y)):
             with pytest.raises(ValueError, match="features"):
                 method(X[:, :-1])
 
-    def test_rows_of_zeros_are_harmless(self, each, synonyms):
-        X, y = synonyms
+    def test_rows_of_zeros_are_harmless(self, each, X, y):
         X = X.copy()
         X.data[X.indptr[3] : X.indptr[4]] = 0
         X.data[X.indptr[20] : X.indptr[22]] = 0
@@ -261,16 +253,14 @@ class TestInput:
 
     @pytest.mark.parametrize("click_cutoff", [None, 0.0])
     @pytest.mark.parametrize("name", ["oasis", "aroma", "lego"])
-    def test_several_labels_and_clicks(self, name, click_cutoff, synonyms):
-        X, y = synonyms
+    def test_several_labels_and_clicks(self, name, click_cutoff, X, y):
         several = sp.csr_array((np.full(60, 2.0), (np.arange(60), y)), (60, 4))
         learner = clone(LEARNERS[name]).set_params(click_cutoff=click_cutoff)
         assert mean_ap(learner.fit(X, several), X, y) > 0.9
         with pytest.raises(ValueError, match="sparse array of counts"):
             learner.set_params(click_cutoff=0.1).fit(X, y)
 
-    def test_labels_that_teach_nothing_are_refused(self, each_trained, synonyms):
-        X, y = synonyms
+    def test_labels_that_teach_nothing_are_refused(self, each_trained, X, y):
         with pytest.raises(ValueError, match="at least two classes, got 1 class"):
             each_trained.fit(X, np.zeros(60))
         with pytest.raises(ValueError, match="must be labels of shape|takes one label per image"):
@@ -363,8 +353,7 @@ class TestBatches:
     @pytest.mark.slow
     @pytest.mark.parametrize("form", ["sparse", "dense"])
     @pytest.mark.parametrize("name", KINDS)
-    def test_batches_of_1_7_and_100_give_the_same_bytes(self, name, form, synonyms):
-        X, y = synonyms
+    def test_batches_of_1_7_and_100_give_the_same_bytes(self, name, form, X, y):
         learner = clone(LEARNERS[name]).fit(X, y)
         rng = np.random.default_rng(5)
         images = sp.random_array((100, X.shape[1]), density=0.4, rng=rng, dtype=np.float32, format="csr")
@@ -433,9 +422,8 @@ class TestLearning:
     @pytest.mark.parametrize(
         ("name", "matrix"), [("oasis-dissim", "W_"), ("lego", "A_"), ("mcml", "A_"), ("xing", "A_")]
     )
-    def test_similarity_is_minus_the_distance(self, name, matrix, synonyms):
+    def test_similarity_is_minus_the_distance(self, name, matrix, X, y):
         """Up to a constant of the query."""
-        X, y = synonyms
         found = clone(LEARNERS[name]).set_params(n_steps=500 if name in ("oasis-dissim", "lego") else 10).fit(X, y)
         dense = X.toarray()
         differences = dense[:4, None] - dense[None]
@@ -492,8 +480,7 @@ class TestEarlyStopping:
 
 
 class TestSaving:
-    def test_round_trip(self, learner, synonyms, tmp_path):
-        X, y = synonyms
+    def test_round_trip(self, learner, X, y, tmp_path):
         learner.fit(X, y).save(tmp_path / "a")
         loaded = load_learner(tmp_path / "a")
         assert type(loaded) is type(learner)
@@ -506,8 +493,7 @@ class TestSaving:
         for name in files:
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
-    def test_a_piece_is_missing(self, each, synonyms, tmp_path):
-        X, y = synonyms
+    def test_a_piece_is_missing(self, each, X, y, tmp_path):
         each.fit(X, y).save(tmp_path / "a")
         file = tmp_path / "a" / "learner.json"
         record = json.loads(file.read_text())
@@ -518,8 +504,7 @@ class TestSaving:
         with pytest.raises(ValueError, match="do not fit together.*train again"):
             load_learner(tmp_path / "a")
 
-    def test_mapped(self, learner, synonyms, tmp_path):
-        X, y = synonyms
+    def test_mapped(self, learner, X, y, tmp_path):
         learner.fit(X, y).save(tmp_path / "a")
         mapped = load_learner(tmp_path / "a", mmap_mode="r", verify=False)
         np.testing.assert_array_equal(mapped.similarity(X, X), learner.similarity(X, X))
@@ -530,9 +515,8 @@ class TestSaving:
 
 
 class TestPasses:
-    def test_checkpoints_go_on_to_the_same_model(self, trained, synonyms, checkpoint):
+    def test_checkpoints_go_on_to_the_same_model(self, trained, X, y, checkpoint):
         """Killed after each pass in turn: the model is that of a run without interruption, bit for bit."""
-        X, y = synonyms
         passes = []
         expected = clone(trained).fit(X, y, callback=lambda learner: passes.append(learner.phase_))
         assert passes[-1] == "done"
@@ -546,8 +530,7 @@ class TestPasses:
             assert later == passes[stop + 1 :]
             assert_same(resumed, expected)
 
-    def test_callback_does_not_change_the_model(self, each_trained, synonyms):
-        X, y = synonyms
+    def test_callback_does_not_change_the_model(self, each_trained, X, y):
         seen = []
 
         def look(learner):
@@ -583,11 +566,10 @@ class TestPasses:
         whole = clone(LEARNERS[name]).set_params(n_steps=6000).fit(*synonyms)
         assert_same_models(halves, whole)
 
-    def test_partial_fit_of_fresh_images_keeps_what_was_learned(self, online, synonyms):
+    def test_partial_fit_of_fresh_images_keeps_what_was_learned(self, online, X, y):
         """One pass over images of two classes does not forget the other two."""
         if isinstance(online, Xing):
             pytest.skip("its problem has one maximum: that of the images given last")
-        X, y = synonyms
         online.fit(X, y)
         before = mean_ap(online, X[y > 1], y[y > 1])
         online.set_params(n_steps=100).partial_fit(X[y < 2], y[y < 2])
@@ -597,8 +579,7 @@ class TestPasses:
         before = clone(each_trained).fit(*synonyms)
         assert_same(clone(each_trained).fit(*synonyms).resume(*synonyms), before)
 
-    def test_resume_with_other_images(self, each_trained, synonyms):
-        X, y = synonyms
+    def test_resume_with_other_images(self, each_trained, X, y):
         with pytest.raises(ValueError, match="made with 60 images, got 59"):
             each_trained.fit(X, y).resume(X[:-1], y[:-1])
 
@@ -634,8 +615,7 @@ class TestChunks:
             learner.set_params(n_jobs=1)  # sharing out so little work takes longer than the work
         return learner
 
-    def test_ended_anywhere_they_go_on_to_the_same_model(self, chunked, synonyms, checkpoint):
-        X, y = synonyms
+    def test_ended_anywhere_they_go_on_to_the_same_model(self, chunked, X, y, checkpoint):
         calls = []
         expected = clone(chunked).fit(X, y, progress=lambda learner: calls.append(learner.steps_done_))
         assert calls == sorted(calls)
@@ -775,9 +755,8 @@ class TestOpenWorld:
                 opened.fit(*several, learned_weight=learned)
 
 
-def test_few_classes_leave_the_cautious_share(synonyms, tmp_path):
+def test_few_classes_leave_the_cautious_share(X, y, tmp_path):
     """Four classes: none is held out, and a learner is saved and loaded all the same."""
-    X, y = synonyms
     learner = clone(LEARNERS["oasis-refit"]).fit(X, y, world="open", learned_weight=None)
     assert learner.learned_weight_ == CAUTIOUS_SPARSE
     assert len(learner.unseen_) == 0

@@ -1,7 +1,5 @@
 """A learner and cosine in one similarity."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -61,7 +59,7 @@ def test_by_hand():
     np.testing.assert_allclose(found, [[1.75, 1.0]])
 
 
-def test_is_the_mixture_of_both(learner, images):
+def test_is_the_mixture_of_both_and_its_parts_add_up(learner, images):
     X, y = images
     labels = y if type(learner).__name__ == "MuSL" else None
     look, learned = (X @ X.T).toarray(), learner.similarity(X, X, labels)
@@ -70,6 +68,14 @@ def test_is_the_mixture_of_both(learner, images):
         expected = (1 - share) * look + share * found.scale * learned
         np.testing.assert_allclose(found.similarity(X, X, labels), expected, atol=2e-5)
         np.testing.assert_allclose(found.similarity(X.toarray(), X.toarray(), labels), expected, atol=2e-5)
+    if not learner.linear:
+        assert not Blend(learner, 0.5).linear
+        return
+    X = images[0]
+    blend, parts = Blend(learner, 0.3, scale=1.0), sp.csr_array(sp.diags_array(X[[0]].toarray()[0]))
+    sides = blend.transform_query_parts(parts, X[[0]]), blend.transform_parts(parts, X[[0]])
+    sums = [np.asarray(side.toarray() if sp.issparse(side) else side).sum(axis=0) for side in sides]
+    assert sums[0] @ sums[1] == pytest.approx(blend.similarity(X[[0]], X[[0]])[0, 0], abs=1e-4)
 
 
 def test_one_index_serves_every_share(learner, images):
@@ -81,17 +87,6 @@ def test_one_index_serves_every_share(learner, images):
     ranking = ExactIndex(blend, X, labels).search(X[:5], k=4)
     scores = blend.similarity(X[:5], X, labels)
     np.testing.assert_allclose(ranking.scores, -np.sort(-scores, axis=1)[:, :4], atol=2e-5)
-
-
-def test_parts_add_up(learner, images):
-    if not learner.linear:
-        assert not Blend(learner, 0.5).linear
-        return
-    X = images[0]
-    blend, parts = Blend(learner, 0.3, scale=1.0), sp.csr_array(sp.diags_array(X[[0]].toarray()[0]))
-    sides = blend.transform_query_parts(parts, X[[0]]), blend.transform_parts(parts, X[[0]])
-    sums = [np.asarray(side.toarray() if sp.issparse(side) else side).sum(axis=0) for side in sides]
-    assert sums[0] @ sums[1] == pytest.approx(blend.similarity(X[[0]], X[[0]])[0, 0], abs=1e-4)
 
 
 def test_scale_makes_both_vary_alike(images):

@@ -95,10 +95,13 @@ def test_a_checkpoint_resumes(halves, tmp_path, checkpoint):
         np.testing.assert_array_equal(checkpoint(learner, X, y, stop).resume(X, y).W_, learner.W_)
 
 
-def test_few_entries_are_learned_as_sparse_images(halves, tmp_path):
+def test_few_entries_are_learned_as_sparse_images_and_blocks_are_rows_in_order(halves, tmp_path):
     X = np.where(np.random.default_rng(1).random((N, D)) < 0.1, halves[0], np.float16(0))
     wanted = OASIS(n_steps=2000, random_state=0).fit(sp.csr_array(X.astype(np.float32)), halves[1])
     np.testing.assert_array_equal(OASIS(n_steps=2000, random_state=0).fit(mapped(tmp_path, X), halves[1]).W_, wanted.W_)
+    rows = np.random.default_rng(0).permutation(N)
+    taken = np.concatenate([block for _, block in blocks(halves[0], rows)])
+    np.testing.assert_array_equal(taken, halves[0][rows].astype(np.float32))
 
 
 def test_triplets_and_more_steps(halves, tmp_path):
@@ -109,12 +112,6 @@ def test_triplets_and_more_steps(halves, tmp_path):
     np.testing.assert_array_equal(learners[0].W_, learners[1].W_)
     learners = [learner.set_params(n_steps=500).partial_fit(X, halves[1]) for learner in learners]
     np.testing.assert_array_equal(learners[0].W_, learners[1].W_)
-
-
-def test_blocks_are_the_rows_named_in_order(halves):
-    rows = np.random.default_rng(0).permutation(N)
-    taken = np.concatenate([block for _, block in blocks(halves[0], rows)])
-    np.testing.assert_array_equal(taken, halves[0][rows].astype(np.float32))
 
 
 @pytest.mark.parametrize("learner", [OASIS(), AROMA()])

@@ -17,11 +17,11 @@ from visterm.learners import (
     LabelRidge,
     MuSL,
     OneVsRestPA,
-    onnx_maps,
     to_onnx,
 )
 from visterm.learners.base import SimilarityLearner
 from visterm.learners.maps import as_chain
+from visterm.plugins.export import onnx_maps
 
 STEPS = {"n_steps": 1000, "pass_steps": 500, "random_state": 3}
 LEARNERS = {

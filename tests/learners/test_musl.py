@@ -35,22 +35,17 @@ class TestHandWorkedRounds:
     # Second round: p = sigmoid(0.1 (1 - H)), so sigmoid(0.1) = 0.525 at H = 0 and 0.5 at H = 1. Twice the weights:
     # positive 0-1: 0.5, 2-3: 0.475; negative 0-2, 0-3: 0.5, 1-2, 1-3: 0.525.
     # x_0 again: 0.5 - 2 * 0.5 = -0.5.  x_1 < 1.5 separates 2: 0.475 - (0.5 + 0.525) = -0.55, and wins.
-    def test_rounds(self):
+    def test_rounds_and_likelihood(self):
         assert self.fit().stump_features_.tolist() == [[0, 1]]
         assert self.fit().stump_thresholds_.tolist() == [[3, 1.5]]
-
-    # With both: H(0,1) = 1, H(2,3) = 1, H(0,2) = 2, H(0,3) = 1, H(1,2) = 1, H(1,3) = 0. Category a has the positive
-    # pairs 1-0 and 0-1 and the negative ones of 0 with 2, 3 and of 1 with 2, 3; b the mirror of it.
-    def test_likelihood(self):
+        # With both: H(0,1) = 1, H(2,3) = 1, H(0,2) = 2, H(0,3) = 1, H(1,2) = 1, H(1,3) = 0. Category a has the positive
+        # pairs 1-0 and 0-1 and the negative ones of 0 with 2, 3 and of 1 with 2, 3; b the mirror of it.
         negative = np.log(1 - sigmoid(0.1 * (1 - np.array([2, 1, 1, 0])))).sum()
         expected = 2 * np.log(0.5) + negative
         np.testing.assert_allclose(self.fit().likelihoods_, [[expected], [expected]])
-
-    # Twice as many negative as positive pairs in each category: with `balanced` a positive one has weight 2, and both
-    # stumps separate as much of either: +2 - 2 = 0. Sides then count for the likelihood, too.
-    def test_balanced(self):
+        # Twice as many negative as positive pairs in each category: with `balanced` a positive one has weight 2, and
+        # both stumps separate as much of either: +2 - 2 = 0. Sides then count for the likelihood, too.
         learner = self.fit(balanced=True)
-        negative = np.log(1 - sigmoid(0.1 * (1 - np.array([2, 1, 1, 0])))).sum()
         assert learner.stump_features_.tolist() == [[0, 1]]
         np.testing.assert_allclose(learner.likelihoods_[:, 0], 2 * 2 * np.log(0.5) + negative)
 
@@ -169,14 +164,12 @@ class TestBestStump:
         assert cut_of(X[:, feature] < _between(below, above)) == pytest.approx(min(cuts), abs=1e-4)
         assert {below, above} <= set(X[:, feature].tolist())
 
-    def test_parts_of_the_features(self):
+    def test_parts_of_the_features_and_thresholds_between_neighbouring_numbers(self):
         X = np.eye(9, dtype=np.float32)
         A = -np.ones((9, 9), np.float32)
         columns, degree = _as_columns(sp.csr_array(X)), A.sum(axis=1, dtype=float)
         assert least_cut(columns, 3, 6, A, degree, 9)[1] == 3
         assert least_cut(columns, 4, 4, A, degree, 9)[1] == -1
-
-    def test_threshold_between_neighbouring_numbers(self):
         a = np.float32(1)
         b = np.nextafter(a, np.float32(2))
         assert a < _between(a, b) <= b
@@ -310,14 +303,12 @@ class TestLearning:
         np.testing.assert_allclose(positive[0], share * (1 - p), rtol=1e-6)
         np.testing.assert_allclose(negative[0], share * p, rtol=1e-6)
 
-    def test_at_most_so_many_images(self, caplog):
+    def test_images_are_chosen_and_have_to_suffice(self, caplog):
         y = np.repeat(np.arange(3), [50, 4, 20])
         X = np.random.default_rng(0).random((74, 5))
         learner = MuSL(n_metrics=1, n_bits=2, max_images=24, random_state=0).fit(X, y)
         assert "metrics are learned from 24 of 74 images" in caplog.text
         assert np.bincount(y[learner._choose_images(y)]).tolist() == [10, 4, 10]
-
-    def test_fewer_images_than_the_categories_need(self):
         X, y = np.random.default_rng(0).random((30, 5)), np.repeat(np.arange(10), 3)
         with pytest.raises(ValueError, match="max_images=19 is less than two for each of 10 categories"):
             MuSL(n_metrics=1, n_bits=2, max_images=19).fit(X, y)
@@ -330,7 +321,7 @@ class TestLearning:
         np.testing.assert_array_equal(learner.distances(X[:5], X, y), expected)
         assert learner.transform(X, y).shape == (len(y), 16)
 
-    def test_resume_with_other_labels(self):
+    def test_labels_that_differ_from_those_of_the_fit(self):
         X, y = make_groups(0)
         stopped = []
 
@@ -345,9 +336,6 @@ class TestLearning:
         other[y == y[0]] = other.max()
         with pytest.raises(ValueError, match="made with 6 other categories"):
             stopped[0].resume(X, other)
-
-    def test_new_categories_have_labels_of_the_same_type(self):
-        X, y = make_groups(0)
         learner = MuSL(n_metrics=2, n_bits=8, random_state=0).fit(X, y)
         with pytest.raises(ValueError, match="labels must be of the fit's type"):
             learner.assign_categories(X, y.astype(str))
@@ -360,18 +348,14 @@ class TestCheck:
         MuSL(n_metrics=1, n_bits=1).check(X, np.arange(40) % 2, vectors=vectors)
         MuSL(n_metrics=1, n_bits=1).fit(X, np.arange(40) % 2)
 
-    def test_few_visterms_of_kmeans(self):
+    def test_vectors_that_musl_and_others_refuse(self):
         y = np.arange(40) % 2
         with pytest.raises(ValueError, match="an image has 1 of the 40 k-means visterms, .* use the forest codebook$"):
             MuSL().check(sp.csr_array(np.eye(40)), y, vectors="kmeans")
         MuSL().check(sp.csr_array(np.eye(20)), y[:20], vectors="kmeans")  # one in twenty is enough
         MuSL().check(np.ones((40, 40)), y, vectors="kmeans")
-
-    def test_deep_vectors(self):
         with pytest.raises(ValueError, match="single numbers, which say little in deep vectors"):
             MuSL().check(np.ones((4, 4)), np.arange(4) % 2, vectors="deep")
-
-    def test_others_refuse_nothing(self):
         Cosine().check(np.ones((4, 4)), np.arange(4) % 2, vectors="deep")
 
 
@@ -453,20 +437,16 @@ class TestSides:
             expected[k] = np.where(below, 1, -1)
             np.testing.assert_array_equal(gallery[i].reshape(3, 70), expected)
 
-    def test_packed_distances_equal_the_inner_product(self, fitted):
+    def test_codes_their_distances_and_popcounts(self, fitted):
         learner, X, y = fitted
         np.testing.assert_array_equal(learner.similarity(X[:9], X, y), 70 - 2 * learner.distances(X[:9], X, y))
         np.testing.assert_allclose(learner.similarity(X[:9], X), 70 - 2 * learner.distances(X[:9], X), atol=1e-4)
-
-    def test_codes(self, fitted):
         learner, X, _ = fitted
         codes = learner.codes(X)
         assert codes.dtype == np.uint64
         assert codes.shape == (72, 3, 2)
         bit = X[:, learner.stump_features_[1, 66]] < learner.stump_thresholds_[1, 66]
         np.testing.assert_array_equal((codes[:, 1, 1] >> np.uint64(2)) & np.uint64(1), bit)
-
-    def test_popcount(self):
         rng = np.random.default_rng(0)
         a, b = rng.integers(0, 2**64, (5, 3), np.uint64), rng.integers(0, 2**64, (7, 3), np.uint64)
         b[0], a[0] = 0, 2**64 - 1
@@ -501,7 +481,7 @@ class TestSides:
 class TestBadInput:
     X, y = make_groups(0, per_class=3)
 
-    def test_several_labels_an_image(self):
+    def test_labels_are_one_an_image_of_several_categories(self):
         labels = sp.csr_array(np.eye(6)[self.y])
         with pytest.raises(ValueError, match="MuSL takes one label per image, as an array"):
             MuSL().fit(self.X, labels)
@@ -510,24 +490,17 @@ class TestBadInput:
         learner = MuSL(n_metrics=2, n_bits=2).fit(self.X, self.y)
         with pytest.raises(ValueError, match="MuSL takes one label per image"):
             learner.transform(self.X, labels)
-
-    def test_one_category(self):
         with pytest.raises(ValueError, match="at least two classes, got 1 class"):
             MuSL(n_metrics=1).fit(self.X, np.zeros(18))
         learner = MuSL(n_metrics=2, n_bits=2).fit(self.X, self.y)
         with pytest.raises(ValueError, match="y names one category"):
             learner.assign_categories(self.X, np.full(18, 9))
-
-    def test_labels_of_another_length(self):
-        learner = MuSL(n_metrics=2, n_bits=2).fit(self.X, self.y)
         with pytest.raises(ValueError, match="y must have shape \\(18,\\)"):
             learner.transform(self.X, self.y[:-1])
 
-    def test_images_that_are_all_alike(self):
+    def test_images_that_are_all_alike_and_categories_of_one(self):
         learner = MuSL(n_metrics=2, n_bits=3, random_state=0).fit(np.zeros((18, 4)), self.y)
         assert (learner.distances(self.X[:, :4], self.X[:, :4], self.y) == 0).all()
-
-    def test_categories_of_one_image(self):
         y = self.y.copy()
         y[0] = 17
         learner = MuSL(n_metrics=2, n_bits=4, balanced=True, random_state=0).fit(self.X, y)

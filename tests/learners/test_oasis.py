@@ -25,7 +25,7 @@ class TestHandWorkedUpdate:
     loss = 1 + 0.6
     tau = (1 + 0.6) / (1 * (0.36 + 0.04))  # = 4
 
-    def test_unclipped(self):
+    def test_unclipped_and_clipped(self):
         W = np.eye(2, dtype=np.float32)
         assert learn(oasis_pass, self.X, W, (0, 1, 2), 10.0, False) == pytest.approx(self.loss)
         # W + 4 (1, 0)' (-0.6, 0.2)
@@ -33,19 +33,13 @@ class TestHandWorkedUpdate:
         # The triplet just seen is satisfied with the margin asked for, and not more.
         q, positive, negative = self.X
         assert q @ W @ positive - q @ W @ negative == pytest.approx(1.0)
-
-    def test_clipped(self):
         W = np.eye(2, dtype=np.float32)
         learn(oasis_pass, self.X, W, (0, 1, 2), 0.1, False)
         np.testing.assert_allclose(W, [[1 - 0.1 * 0.6, 0.1 * 0.2], [0, 1]], rtol=1e-6)
-
-    def test_satisfied_triplets_change_nothing(self):
         W = np.array([[-2.0, 2.0], [0.0, 1.0]], np.float32)  # q' W delta = 1.2 + 0.4 > 1
         before = W.copy()
         assert learn(oasis_pass, self.X, W, (0, 1, 2), 10.0, False) == 0
         np.testing.assert_array_equal(W, before)
-
-    def test_online_symmetric(self):
         W = np.eye(2, dtype=np.float32)
         learn(oasis_pass, self.X, W, (0, 1, 2), 10.0, True)
         learned = np.array([[1 - 4 * 0.6, 4 * 0.2], [0, 1]])
@@ -107,22 +101,18 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
 
 
 class TestVariants:
-    def test_symmetric_projects_once(self, synonyms):
+    def test_symmetric_and_psd_project_once(self, synonyms):
         plain = OASIS(n_steps=500, random_state=0).fit(*synonyms)
         found = OASIS(n_steps=500, random_state=0, variant="symmetric").fit(*synonyms)
         np.testing.assert_allclose(found.W_, (plain.W_ + plain.W_.T) / 2, rtol=1e-6)
         assert found.symmetry_index() == pytest.approx(1.0)
         assert plain.symmetry_index() < 1
-
-    def test_psd_projects_once(self, synonyms):
         plain = OASIS(n_steps=500, random_state=0, init="zero").fit(*synonyms)
         found = OASIS(n_steps=500, random_state=0, init="zero", variant="psd").fit(*synonyms)
         values, vectors = np.linalg.eigh((plain.W_.astype(float) + plain.W_.T) / 2)
         assert values.min() < -0.01
         expected = (vectors * np.maximum(values, 0)) @ vectors.T
         np.testing.assert_allclose(found.W_, expected, atol=1e-5)
-
-    def test_psd_every_few_steps_is_another_model(self, synonyms):
         once = OASIS(n_steps=1000, random_state=0, init="zero", variant="psd", pass_steps=250).fit(*synonyms)
         often = OASIS(n_steps=1000, random_state=0, init="zero", variant="psd", pass_steps=250, psd_every=250).fit(
             *synonyms
@@ -130,16 +120,14 @@ class TestVariants:
         assert np.abs(once.W_ - often.W_).max() > 1e-3
         assert np.linalg.eigvalsh(often.W_.astype(float)).min() > -1e-5
 
-    def test_embedding(self, synonyms):
-        X, y = synonyms
+    def test_embedding(self, X, y):
         found = OASIS(n_steps=500, random_state=0, variant="psd").fit(X, y)
         A = found.embedding()
         assert A.shape[1] == X.shape[1]
         np.testing.assert_allclose(A.T @ A, found.W_, atol=1e-5)
         np.testing.assert_allclose((X @ A.T) @ (X @ A.T).T, found.similarity(X, X), atol=1e-4)
 
-    def test_rankers_are_averaged(self, synonyms):
-        X, y = synonyms
+    def test_rankers_are_averaged(self, X, y):
         found = OASIS(n_steps=300, n_rankers=3, random_state=5).fit(X, y)
         models = []
 
@@ -172,30 +160,25 @@ class TestVariants:
         with pytest.raises(ValueError, match="60 query images are too few for 61 shards"):
             sampler.draw_pass((0,), 0, 10, shard=(60, 61))
 
-    def test_one_thread_without_locks_is_the_usual_learner(self, synonyms):
+    def test_one_or_two_threads_without_locks(self, synonyms):
         usual = OASIS(n_steps=1000, random_state=5).fit(*synonyms)
         found = OASIS(n_steps=1000, random_state=5, lock_free=True, n_jobs=1).fit(*synonyms)
         np.testing.assert_array_equal(found.W_, usual.W_)
-
-    def test_threads_without_locks_learn_from_as_many_triplets(self, synonyms):
-        """Each from a stream of its own; what they learn is as good, though no two runs need to agree."""
+        # Each from a stream of its own; what they learn is as good, though no two runs need to agree.
         found = OASIS(n_steps=3001, random_state=5, lock_free=True, n_jobs=2).fit(*synonyms)
         usual = OASIS(n_steps=3001, random_state=5).fit(*synonyms)
         assert found.n_steps_ == 3001
         assert 0 < found.history_[-1]["violating"] <= 1
         assert found.score(*synonyms) > 0.95 * usual.score(*synonyms)
 
-    def test_symmetry_index(self):
+    def test_symmetry_index_over_blocks(self):
         learner = OASIS(n_steps=1, init="zero", random_state=0).fit(np.eye(4), [0, 0, 1, 1])
         learner.W_ = np.array([[0, 3], [1, 2]], np.float32)
         # sym(W) = ((0, 2), (2, 2)): squared norm 4 + 4 + 4, of 9 + 1 + 4
         assert learner.symmetry_index() == pytest.approx(12 / 14)
         learner.W_ = np.array([[0, 3], [-3, 0]], np.float32)
         assert learner.symmetry_index() == 0
-
-    def test_blocks_reach_the_edges(self):
         rng = np.random.default_rng(0)
-        learner = OASIS(n_steps=1, init="zero", random_state=0).fit(np.eye(4), [0, 0, 1, 1])
         learner.W_ = rng.standard_normal((2100, 2100)).astype(np.float32)
         sym = (learner.W_ + learner.W_.T) / 2
         assert learner.symmetry_index() == pytest.approx((sym**2).sum() / (learner.W_**2).sum(), rel=1e-4)
@@ -215,9 +198,8 @@ class TestEarlyStopping:
         assert found.steps_done_ == found.steps_total_ == found.history_[-1]["step"]
         assert found.best_step_ == found.history_[-1]["step"] - 200
 
-    def test_validation_images_are_not_learned_from(self, synonyms):
+    def test_validation_images_are_not_learned_from(self, X, y):
         """Their rows may hold anything in columns of their own: W stays as it began there."""
-        X, y = synonyms
         held_out = validation.split(y, 0.3, 1)
         marked = sp.lil_array((X.shape[0], X.shape[1] + 1), dtype=np.float32)
         marked[:, :-1] = X
@@ -251,8 +233,7 @@ def test_noisy_negatives_do_little_harm(synonyms, unseen_synonyms):
     assert (y[scores.argmax(axis=1)] == y).mean() > 0.8
 
 
-def test_a_learner_that_was_only_started_ranks_as_the_inner_product_and_goes_on(synonyms):
-    X, y = synonyms
+def test_a_learner_that_was_only_started_ranks_as_the_inner_product_and_goes_on(X, y):
     parameters = {"whiten": False, "n_steps": 500, "record_teachers": True, "random_state": 0}
     learner = OASIS(**parameters).start(X.shape[1])
     np.testing.assert_allclose(learner.similarity(X[:3], X), (X[:3] @ X.T).toarray(), rtol=1e-6)

@@ -94,17 +94,12 @@ def test_steps_by_the_number_of_images(synonyms):
         AROMA(n_steps=None).fit(*synonyms)
 
 
-def test_few_images_held_out_are_mentioned(synonyms, caplog):
-    X, y = synonyms
+def test_few_images_held_out_are_mentioned_and_too_few_left_refused(X, y, caplog):
     with caplog.at_level(logging.WARNING):
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 3))
         assert caplog.text == ""
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 8))
     assert "early stopping uses only 8 images" in caplog.text
-
-
-def test_nothing_left_to_learn_from_is_refused(synonyms):
-    X, y = synonyms
     with pytest.raises(ValueError, match="class"):
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(len(y)))
 
@@ -186,8 +181,7 @@ def test_too_few_images_to_hold_some_out_are_all_learned_from(world, dense, shar
 
 
 class TestFiguresOfHeldOutImages:
-    def test_all_learners_have_one_measure(self, synonyms):
-        X, y = synonyms
+    def test_all_learners_have_one_measure(self, X, y):
         rows = np.arange(0, len(y), 3)
         kept = []
         for learner in (OASIS(n_steps=400, pass_steps=100, random_state=0), PAMIR(n_steps=400, random_state=0)):

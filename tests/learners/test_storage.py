@@ -83,18 +83,21 @@ class TestDamage:
 
 
 class TestWriting:
-    def test_not_fitted(self, tmp_path):
+    def test_what_cannot_be_saved_leaves_nothing(self, tmp_path):
         with pytest.raises(ValueError, match="not fitted"):
             OASIS().save(tmp_path / "a")
         assert not (tmp_path / "a").exists()
+        learner = Cosine().fit(np.eye(2))
+        learner.n_features_in_ = object()
+        with pytest.raises(TypeError, match="cannot be saved"):
+            learner.save(tmp_path / "a")
+        assert list(tmp_path.iterdir()) == []
 
-    def test_replaces_the_learner_before(self, folder, synonyms):
+    def test_replaces_the_learner_before_mapped_or_not(self, folder, synonyms):
         other = OASIS(n_steps=300, random_state=1).fit(*synonyms)
         other.save(folder)
         np.testing.assert_array_equal(load_learner(folder).W_, other.W_)
         assert len(list(folder.iterdir())) == 2
-
-    def test_replaces_a_mapped_learner(self, folder, synonyms):
         mapped = load_learner(folder, mmap_mode="r")
         before = np.array(mapped.W_)
         mapped.partial_fit(*synonyms).save(folder)
@@ -106,13 +109,6 @@ class TestWriting:
         learner = OASIS(n_steps=200, random_state=np.random.RandomState(3)).fit(*synonyms)
         learner.save(tmp_path / "a")
         assert load_learner(tmp_path / "a").random_state == learner.seed_
-
-    def test_failure_leaves_nothing(self, tmp_path):
-        learner = Cosine().fit(np.eye(2))
-        learner.n_features_in_ = object()
-        with pytest.raises(TypeError, match="cannot be saved"):
-            learner.save(tmp_path / "a")
-        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
     def test_killed_while_writing(self, tmp_path):
@@ -160,3 +156,19 @@ def test_threads_read_arrays_at_once(tmp_path):
         gc.callbacks.remove(hand_over)
         gc.set_threshold(*before)
     assert sums == [3] * 800
+
+
+@pytest.mark.parametrize(("n", "mode"), [(10, "copied r"), (300_000, "copied r"), (300_000, "copied c")])
+def test_a_copy_outlives_its_file(tmp_path, n, mode):
+    file, values = tmp_path / "a.npy", np.arange(n, dtype=np.float32)
+    np.save(file, values)
+    whole, array = file.read_bytes(), load_array(file, mode)
+    if mode.endswith("c"):
+        array[0] = 7  # what a version learned
+    os.truncate(file, 140)
+    assert isinstance(array, np.memmap) == (n > 10)
+    assert (array[1:] == values[1:]).all()  # of a map of the file itself, reading this would end the process
+    assert (array[0] == 7) == mode.endswith("c")
+    with pytest.raises(ValueError, match=r"mmap length|reshape|cannot"):
+        load_array(file, mode)
+    assert (os.listdir(tmp_path), file.read_bytes()) == (["a.npy"], whole[:140])

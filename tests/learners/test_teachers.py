@@ -226,16 +226,13 @@ def test_tables_survive_saving_and_damage_never_changes_a_score(tmp_path, caplog
         file.unlink()
 
 
-def test_other_images_are_refused():
+def test_other_images_are_refused_and_steps_add_up():
     X, y = make_images(dense=False)
     learner = OASIS(**SMALL).fit(X, y)
     with pytest.raises(ValueError, match="of 60 images, got 50"):
         Teachers(learner, X[:50])
     with pytest.raises(ValueError, match="not the images of its training"):
         Teachers(learner, X[np.random.default_rng(0).permutation(60)])
-
-
-def test_steps_add_up():
     table = with_images(sp.csr_array((0, 0), dtype=np.float32), 3)
     triplets = np.array([[0, 1, 2], [0, 1, 2], [2, 1, 0]])
     table = with_steps(table, triplets, np.array([0.5, 0.25, 0.0], np.float32))

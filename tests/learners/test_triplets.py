@@ -52,16 +52,17 @@ def test_draw_below_is_uniform(n):
 class TestClasses:
     y = np.array(["b", "a", "b", "c", "a", "b", "d", "a"])  # c and d have one image each
 
-    def test_distribution(self):
+    def test_distribution_whether_negatives_are_checked_or_not(self):
         same = self.y[:, None] == self.y
         usable = np.isin(self.y, ["a", "b"])
         assert_triplets(TripletSampler(self.y), usable, same & ~np.eye(8, dtype=bool), ~same)
-
-    def test_negatives_without_checking_come_from_all_images(self):
-        same = self.y[:, None] == self.y
         sampler = TripletSampler(self.y, check_negatives=False)
         assert sampler.n_skipped_ == 2
         assert_triplets(sampler, np.isin(self.y, ["a", "b"]), same & ~np.eye(8, dtype=bool), np.ones((8, 8)))
+        subset = np.array([1, 2, 3, 4, 5])
+        same = self.y[subset][:, None] == self.y[subset]
+        sampler = TripletSampler(self.y, subset=subset)
+        assert_triplets(sampler, np.array([1, 1, 0, 1, 1]), same & ~np.eye(5, dtype=bool), ~same)
 
     def test_the_learner_says_how_many_are_skipped(self, caplog):
         with caplog.at_level(logging.WARNING):
@@ -69,12 +70,6 @@ class TestClasses:
         assert [record.getMessage() for record in caplog.records] == [
             "2 of 8 images are never a query: they have no other image of their class"
         ]
-
-    def test_subset(self):
-        subset = np.array([1, 2, 3, 4, 5])
-        same = self.y[subset][:, None] == self.y[subset]
-        sampler = TripletSampler(self.y, subset=subset)
-        assert_triplets(sampler, np.array([1, 1, 0, 1, 1]), same & ~np.eye(5, dtype=bool), ~same)
 
     def test_pairs_share_their_query(self):
         triplets = TripletSampler(self.y).draw_pass((0,), 0, 3 * 20_000, pairs_per_query=3)
@@ -96,9 +91,6 @@ class TestClasses:
         for first in (100, 7, 0):  # also where a deal or a query's turn is cut in two, and backwards
             assert np.array_equal(sampler.draw_pass((3,), first, 90, pairs_per_query=4)[:, 0], whole[first:, 0][:90])
         assert not np.array_equal(sampler.draw_pass((4,), 0, 240, pairs_per_query=4)[:, 0], whole[:, 0])
-
-    def test_same_seed_same_triplets(self):
-        sampler = TripletSampler(self.y)
         assert np.array_equal(sampler.sample(50, seed=3), TripletSampler(self.y).sample(50, seed=3))
         assert not np.array_equal(sampler.sample(50, seed=3), sampler.sample(50, seed=4))
 
@@ -108,7 +100,7 @@ class TestSeveralLabels:
     labels = [[2, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 3, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 5, 0, 0]]
     y = sp.csr_array(np.array([*labels, [0] * 5, [0, 0, 0, 0, 1], [0, 0, 1, 1, 0], [0, 0, 0, 1, 0]]))
 
-    def test_distribution(self):
+    def test_several_labels_distribution(self):
         labels = self.y.toarray() > 0
         related = (labels[:, None] & labels).any(axis=2)
         others = ~np.eye(9, dtype=bool)
@@ -117,6 +109,10 @@ class TestSeveralLabels:
         sampler = TripletSampler(self.y)
         assert sampler.n_skipped_ == 2
         assert_triplets(sampler, usable, related & others, ~related & others)
+        y = sp.csr_array(np.array([[1, 1], [1, 0], [0, 1], [0, 1]]))
+        sampler = TripletSampler(y)
+        assert sampler.n_skipped_ == 1
+        assert set(sampler.sample(200)[0].tolist()) == {1, 2, 3}
 
     def test_walk_has_the_distribution_of_rejection(self):
         """Images 0 and 1 share 60 labels, so a walk between them counts once in 60, and rejection may give up."""
@@ -136,12 +132,6 @@ class TestSeveralLabels:
         labels = np.hstack([labels, 1 - labels])
         _, _, with_negative = counts(TripletSampler(sp.csr_array(labels)), 300)
         assert_distribution(with_negative[:298].sum(axis=0), np.arange(300) >= 298)
-
-    def test_images_related_to_all_are_no_query(self):
-        y = sp.csr_array(np.array([[1, 1], [1, 0], [0, 1], [0, 1]]))
-        sampler = TripletSampler(y)
-        assert sampler.n_skipped_ == 1
-        assert set(sampler.sample(200)[0].tolist()) == {1, 2, 3}
 
 
 class TestClicks:
@@ -180,8 +170,6 @@ class TestClicks:
         related = (Pr > 0.02) & others
         sampler = TripletSampler(sp.csr_array(self.R), cutoff=0.02, subset=subset)
         assert_triplets(sampler, related.any(axis=1), Pr * related, ~related & others)
-
-    def test_related_images(self):
         rows, columns = np.array([1, 4]), np.array([0, 2, 3, 5, 6])
         found = related_images(sp.csr_array(self.R), rows, columns, cutoff=0.02)
         np.testing.assert_array_equal(found, self.probabilities()[np.ix_(rows, columns)] > 0.02)
@@ -230,14 +218,12 @@ class TestBalance:
 
 
 class TestPlainSupervision:
-    def test_dense_zeros_and_ones_are_several_labels(self):
+    def test_dense_zeros_and_ones_are_several_labels_and_labels_stay(self):
         y = np.array([[1, 0, 1], [0, 1, 0]])
         for given in (y, y.astype(bool), y.astype(float)):
             found = plain_supervision(given)
             assert sp.issparse(found)
             assert (found.toarray() == y).all()
-
-    def test_labels_stay(self):
         y = np.array(["b", "a"])
         assert plain_supervision(y) is y
 

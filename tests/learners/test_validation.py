@@ -15,21 +15,17 @@ class TestMeanAveragePrecision:
         expected = ((1 / 1 + 2 / 3) / 2 + 1 / 2) / 2
         assert mean_average_precision(scores, relevant, own) == pytest.approx(expected)
         assert precisions(scores, relevant, own)[:, 1].tolist() == [1, 0]  # at 1
-
-    def test_ties_go_to_the_smaller_number(self):
         relevant = np.array([[False, False, True, False]])
         assert mean_average_precision(np.zeros((1, 4)), relevant, np.array([0])) == pytest.approx(1 / 2)
-
-    def test_the_query_is_removed_by_identity(self):
-        """A duplicate of the query scores as high as the query itself and stays."""
+        # A duplicate of the query scores as high as the query itself and stays.
         scores = np.array([[1.0, 1.0, 0.5]])
         assert mean_average_precision(scores, np.array([[False, True, True]]), np.array([1])) == pytest.approx(1 / 2)
-
-    def test_queries_without_relevant_images_are_left_out(self):
         scores = np.array([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
         relevant = np.array([[True, True, False], [False, False, False]])
         assert mean_average_precision(scores, relevant, np.array([0, 1])) == 1.0
         assert mean_average_precision(scores, relevant & False, np.array([0, 1])) == 0.0
+        scores = np.array([[9.0, np.nan, 1.0, 0.5]])
+        assert mean_average_precision(scores, np.array([[False, True, False, False]]), np.array([0])) == 1 / 3
 
     @pytest.mark.parametrize("few", [0, 5, 500])  # by sorting, by both ways, by counting
     def test_it_is_that_of_the_ranking(self, few, monkeypatch):
@@ -50,39 +46,27 @@ class TestMeanAveragePrecision:
         scores, relevant = np.array([[1.0, 3.0, 2.0], [9.0, 1.0, 0.5]]), np.array([[1, 0, 1], [0, 0, 1]], bool)
         assert precisions(scores, relevant, np.array([-1, -1])).tolist() == [[(1 / 2 + 2 / 3) / 2, 0], [1 / 3, 0]]
 
-    def test_a_score_that_is_no_number_ranks_last(self):
-        scores = np.array([[9.0, np.nan, 1.0, 0.5]])
-        assert mean_average_precision(scores, np.array([[False, True, False, False]]), np.array([0])) == 1 / 3
-
 
 class TestSplit:
     y = np.repeat(["a", "b", "c", "d"], [20, 5, 3, 1])
 
-    def test_each_class_gives_its_share(self):
+    def test_each_class_gives_its_share_and_two_of_it_stay(self):
         held_out = split(self.y, 0.2, 0)
         assert np.array_equal(held_out, np.unique(held_out))
         assert {c: int((self.y[held_out] == c).sum()) for c in "abcd"} == {"a": 4, "b": 2, "c": 0, "d": 0}
-
-    def test_two_images_of_a_class_stay(self):
         held_out = split(self.y, 0.99, 0)
         assert {c: int((self.y[held_out] == c).sum()) for c in "abcd"} == {"a": 18, "b": 3, "c": 0, "d": 0}
-
-    def test_seed(self):
         assert np.array_equal(split(self.y, 0.2, 5), split(self.y, 0.2, 5))
         assert not np.array_equal(split(self.y, 0.2, 5), split(self.y, 0.2, 6))
-
-    def test_several_labels(self):
         assert len(split(sp.csr_array(np.ones((10, 2))), 0.3, 0)) == 3
+        with pytest.raises(ValueError, match="no class has four"):
+            split(np.array(["a", "a", "b"]), 0.2, 0)
 
     def test_caps(self, monkeypatch):
         monkeypatch.setattr(validation, "MAX_IMAGES", 6)
         monkeypatch.setattr(validation, "MAX_QUERIES", 3)
         assert len(split(np.repeat([0, 1], 20), 0.5, 0)) == 6
         assert len(validation.choose_queries(6, 0)) == 3
-
-    def test_nothing_to_hold_out(self):
-        with pytest.raises(ValueError, match="no class has four"):
-            split(np.array(["a", "a", "b"]), 0.2, 0)
 
 
 class TestUnseenRows:
@@ -94,16 +78,9 @@ class TestUnseenRows:
         classes = set(self.y[rows])
         assert len(classes) == 2
         assert len(rows) == 8
-
-    @pytest.mark.parametrize(("n_classes", "expected"), [(1, 0), (2, 0), (4, 0), (5, 2), (7, 2), (12, 2), (13, 3)])
-    def test_two_classes_at_least_and_none_under_five(self, n_classes, expected):
-        y = np.repeat(np.arange(n_classes), 3)
-        rows = unseen_rows(y, 0)
-        assert rows.dtype == np.int64
-        assert len(np.unique(y[rows])) == expected
-        assert len(rows) == 3 * expected
-
-    def test_classes_of_one_image_do_not_count(self):
+        drawn = [unseen_rows(self.y, seed).tolist() for seed in (3, 3, *range(10))]
+        assert drawn[0] == drawn[1]
+        assert len({tuple(rows) for rows in drawn}) > 3
         assert len(unseen_rows(np.array([*"aabbccdd", *"efghijk"]), 0)) == 0
         y = np.array([*"aabbccddee", *"fghijklmnopqrstuvw"])
         for seed in range(5):
@@ -112,10 +89,13 @@ class TestUnseenRows:
             assert set(y[rows]) <= set("abcde")
         assert len(unseen_rows(np.arange(40), 0)) == 0
 
-    def test_seed(self):
-        drawn = [unseen_rows(self.y, seed).tolist() for seed in (3, 3, *range(10))]
-        assert drawn[0] == drawn[1]
-        assert len({tuple(rows) for rows in drawn}) > 3
+    @pytest.mark.parametrize(("n_classes", "expected"), [(1, 0), (2, 0), (4, 0), (5, 2), (7, 2), (12, 2), (13, 3)])
+    def test_two_classes_at_least_and_none_under_five(self, n_classes, expected):
+        y = np.repeat(np.arange(n_classes), 3)
+        rows = unseen_rows(y, 0)
+        assert rows.dtype == np.int64
+        assert len(np.unique(y[rows])) == expected
+        assert len(rows) == 3 * expected
 
     def test_several_labels(self):
         """All images of the labels that are drawn, about a fifth of the images; the labels are in no other image."""
@@ -133,31 +113,25 @@ class TestUnseenRows:
         assert not gone[0]
         assert labels[rows][:, gone].any(axis=1).all()
 
-    def test_labels_that_all_images_have(self):
+    def test_labels_of_which_none_can_be_held_out(self):
         assert len(unseen_rows(sp.csr_array(np.ones((50, 3))), 0)) == 0
         assert len(unseen_rows(sp.csr_array(np.ones((50, 1))), 0)) == 0
-
-    def test_labels_that_leave_nothing_to_tell_apart(self):
-        """What is left has one label, which all images have: no triplet could be drawn."""
+        # What is left has one label, which all images have: no triplet could be drawn.
         labels = np.ones((40, 4))
         labels[:, :3] = 0
         labels[[0, 1], 0] = labels[[2, 3], 1] = labels[[4, 5], 2] = 1
         assert len(unseen_rows(sp.csr_array(labels), 0)) == 0
+        labels = np.zeros((40, 3))
+        labels[:8, 0] = labels[8:24, 1] = labels[24:, 2] = 1
+        assert len(unseen_rows(sp.csr_array(labels), 0)) == 0
 
-    def test_labels_of_one_image_do_not_count(self):
+    def test_labels_of_one_image_and_explicit_zeros_do_not_count(self):
         assert len(unseen_rows(sp.csr_array(np.eye(40)), 0)) == 0
         of_ten = np.repeat(np.eye(10), 4, axis=0)
         for seed in range(3):
             rows = unseen_rows(sp.csr_array(np.hstack([of_ten, np.eye(40)])), seed)
             assert len(rows) == 8
             assert len(set(rows // 4)) == 2
-
-    def test_one_label_alone_is_too_few(self):
-        labels = np.zeros((40, 3))
-        labels[:8, 0] = labels[8:24, 1] = labels[24:, 2] = 1
-        assert len(unseen_rows(sp.csr_array(labels), 0)) == 0
-
-    def test_an_explicit_zero_is_no_label(self):
         labels = np.repeat(np.eye(10), 4, axis=0)
         y = sp.csr_array(labels + 1)
         y.data -= 1
@@ -226,39 +200,33 @@ class TestWorlds:
     def test_where_nothing_is_clearly_better_the_usual_share_is_taken(self, world, expected):
         assert self.worlds(self.good).choose(self.good, self.good, world).learned_weight == expected
 
-    def test_what_helps_both_counts_as_a_whole(self):
+    def test_what_helps_counts_and_what_harms_unseen_classes_does_not(self):
         """Right from a share of a half: the first of those that are as good."""
         worlds = self.worlds(1 - self.good)
         for world in ("open", "unseen"):
             found = worlds.choose(1 - self.good, self.good, world)
             assert (found.learned_weight, found.quality.map) == (0.7, 1.0)
         assert worlds.choose(1 - self.good, self.good, "seen").learned_weight == 1.0
-
-    def test_what_harms_unseen_classes_is_not_chosen_where_another_share_is_possible(self):
-        """Seen classes gain and unseen ones lose from a half: open and unseen stay below it, seen does not."""
+        # Seen classes gain and unseen ones lose from a half: open and unseen stay below it, seen does not.
         look = self.wrong_for(~self.unseen)
         learned = self.wrong_for(self.unseen)
         worlds = self.worlds(look)
         assert worlds.choose(look, learned, "open").learned_weight <= 0.5
         assert worlds.choose(look, learned, "unseen").learned_weight == CAUTIOUS
         assert worlds.choose(look, learned, "seen").learned_weight == 1.0
+        # A gain of one class of two, however large, is within two standard errors.
+        learned = self.wrong_for(self.y != 2)
+        worlds = self.worlds(1 - self.good)
+        assert worlds.choose(1 - self.good, learned, "unseen").learned_weight == CAUTIOUS
 
-    def test_a_start_that_is_below_cosine_is_left_for_the_nearest_share_that_is_not(self):
+    def test_where_every_share_is_below_cosine(self):
         """Learned scores are six times as large: a share of 0.2 is wrong for unseen classes, and 0.1 is not."""
         learned = 6 * self.wrong_for(self.unseen)
         found = self.worlds(self.good).choose(self.good, learned, "open")
         assert found.learned_weight == 0.1
         assert found.figures["curve"][SHARES.index(CAUTIOUS)][1] < 1
-
-    def test_where_every_share_is_below_cosine_they_are_all_possible(self):
         found = self.worlds(self.good).choose(1 - self.good, 1 - self.good, "open")
         assert found.learned_weight == CAUTIOUS
-
-    def test_one_class_alone_is_no_evidence(self):
-        """A gain of one class of two, however large, is within two standard errors."""
-        learned = self.wrong_for(self.y != 2)
-        worlds = self.worlds(1 - self.good)
-        assert worlds.choose(1 - self.good, learned, "unseen").learned_weight == CAUTIOUS
 
     @pytest.mark.parametrize(("world", "expected"), [("open", CAUTIOUS), ("unseen", CAUTIOUS), ("seen", 0.0)])
     def test_without_unseen_classes(self, world, expected):
@@ -269,7 +237,7 @@ class TestWorlds:
         assert [len(found.figures[key]) for key in ("cosine", "chance", "n_images", "learner")] == [1, 1, 1, 1]
         assert (found.quality.map == 1) == (world == "seen")
 
-    def test_queries_without_a_relevant_image_are_left_out(self):
+    def test_some_images_are_queries_and_those_without_a_relevant_one_are_left_out(self):
         relevant = self.relevant.copy()
         relevant[0] = False
         relevant[0, 0] = True
@@ -277,17 +245,13 @@ class TestWorlds:
         found = worlds.choose(self.good, self.good, "open", [1.0])
         assert found.figures["learner"] == [1, 1, 1]
         assert found.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
-
-    def test_some_images_are_queries(self):
-        """Each query is left out by the column that it has among the images of its part."""
+        # Each query is left out by the column that it has among the images of its part.
         own = np.array([1, 5, 9, 14])
         scores = self.good.copy()
         scores[own, own] = -5  # the query itself, which is no result
         worlds = Worlds(self.relevant[own], own, self.unseen, self.y[own], scores[own])
         assert worlds.choose(scores[own], scores[own], "open", [0.5]).figures["learner"] == [1, 1, 1]
-
-    def test_nothing_held_out_of_a_world(self):
-        """Of images of unseen classes alone, and of one image."""
+        # Of images of unseen classes alone, and of one image.
         worlds = self.worlds(self.good, np.ones(16, bool))
         assert worlds.choose(self.good, self.good, "open", [1.0]).figures["n_images"] == [0, 16, 16]
         one = np.ones((1, 1), bool)
@@ -302,19 +266,15 @@ class TestSmallClasses:
 
     y = np.repeat(np.arange(100), 2)
 
-    def test_whole_classes_validate_alone(self):
+    def test_whole_classes_validate_alone_if_they_are_enough(self):
         rows, unseen = validation.hold_out(self.y, None, 0.2, 0, whole_classes=True)
         assert len(rows) == 40
         assert np.array_equal(rows, unseen)
         assert len(np.unique(self.y[rows])) == 20
         assert np.array_equal(rows, validation.split_by_class(self.y, 0))
-
-    def test_too_few_choose_nothing(self):
         with pytest.raises(validation.TooFewImages):
             validation.hold_out(self.y[:40], None, 0.2, 0, whole_classes=True)
         assert not len(validation.split_by_class(self.y[:40], 0))
-
-    def test_the_papers_protocol_holds_no_class_out(self):
         with pytest.raises(validation.TooFewImages):
             validation.hold_out(self.y, None, 0.2, 0, whole_classes=False)
 

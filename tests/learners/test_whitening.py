@@ -1,7 +1,5 @@
 """Whitening by the scatter within classes, and the learners that learn in whitened vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -70,9 +68,19 @@ def images():
     return unit(X + 0.5).astype(np.float32), y
 
 
+@pytest.fixture(scope="module")
+def X(images):
+    return images[0]
+
+
+@pytest.fixture(scope="module")
+def y(images):
+    return images[1]
+
+
 @pytest.fixture(params=LEARNERS)
-def learner(request, images):
-    return clone(LEARNERS[request.param]).fit(*images)
+def learner(request, X, y):
+    return clone(LEARNERS[request.param]).fit(X, y)
 
 
 class TestScatter:
@@ -82,6 +90,9 @@ class TestScatter:
         C, free = within_scatter(X, _groups(np.array(["a", "a", "b", "b", "c"])))
         np.testing.assert_allclose(C, [[2 / 4, 0], [0, 8 / 4]], atol=1e-12)
         assert free == 2
+        X = np.array([[1.0, 0], [0, 1], [5, 5]], np.float32)
+        both = sp.csr_array(np.array([[1, 0], [1, 0], [0, 1]]))
+        np.testing.assert_allclose(within_scatter(X, _groups(both))[0], [[0.25, -0.25], [-0.25, 0.25]], atol=1e-7)
 
     @pytest.mark.parametrize("several", [False, True])
     def test_against_a_slow_reference(self, several):
@@ -96,11 +107,6 @@ class TestScatter:
         sizes = memberships.sum(axis=0)
         assert free == sizes.sum() - (sizes > 0).sum()
 
-    def test_a_label_of_one_image_does_not_count(self):
-        X = np.array([[1.0, 0], [0, 1], [5, 5]], np.float32)
-        both = sp.csr_array(np.array([[1, 0], [1, 0], [0, 1]]))
-        np.testing.assert_allclose(within_scatter(X, _groups(both))[0], [[0.25, -0.25], [-0.25, 0.25]], atol=1e-7)
-
 
 class TestMatrix:
     def test_by_hand(self):
@@ -112,8 +118,7 @@ class TestMatrix:
         np.testing.assert_allclose(A, np.diag([x, y]) / np.sqrt(x**2 + y**2 / 4), rtol=1e-5, atol=1e-7)
 
     @pytest.mark.parametrize("several", [False, True])
-    def test_against_a_slow_reference(self, images, several):
-        X, y = images
+    def test_against_a_slow_reference(self, X, y, several):
         memberships = y[:, None] == np.arange(4)
         if several:
             memberships |= np.random.default_rng(2).random(memberships.shape) < 0.3
@@ -126,19 +131,15 @@ class TestMatrix:
         assert A.dtype == mean.dtype == np.float32
         assert np.square((X - mean) @ A).sum(axis=1).mean() == pytest.approx(1, abs=1e-4)
 
-    def test_without_two_images_of_a_class_no_direction_counts_less(self, images):
-        X = images[0]
+    def test_without_two_images_of_a_class_or_of_equal_ones_no_direction_counts_less(self, X):
         A = whitening(X, _groups(np.arange(len(X))))[1]
         np.testing.assert_allclose(A, A[0, 0] * np.eye(8), atol=1e-7)
         assert A[0, 0] == pytest.approx(1 / np.sqrt(np.square(X - X.mean(axis=0)).sum(axis=1).mean()), rel=1e-4)
-
-    def test_equal_images_are_harmless(self):
         X = np.full((6, 3), 0.5, np.float32)
         np.testing.assert_array_equal(whitening(X, _groups(np.repeat([0, 1], 3)))[1], np.eye(3))
 
-    def test_few_images_shrink_more(self, images):
+    def test_few_images_shrink_more(self, X, y):
         """Three images say little of eight directions: A stays closer to the identity."""
-        X, y = images
         few = np.array([0, 1, 20, 21])
         conditions = [np.linalg.cond(whitening(X[rows], _groups(y[rows]))[1]) for rows in (few, np.arange(80))]
         assert conditions[0] < np.sqrt(1.5 / 0.5) + 1e-3  # s = 1 / 2
@@ -146,8 +147,7 @@ class TestMatrix:
 
 
 class TestWhitenedVectors:
-    def test_are_those_of_the_formula(self, learner, images):
-        X = images[0]
+    def test_are_those_of_the_formula(self, learner, X):
         Z = learner.whitened(X)
         np.testing.assert_allclose(np.linalg.norm(Z, axis=1), 1, atol=1e-5)
         expected = unit((X - learner.mean_) @ learner.whitening_.astype(float))
@@ -155,9 +155,8 @@ class TestWhitenedVectors:
         np.testing.assert_array_equal(learner.whitened(sp.csr_array(X)), Z)
         np.testing.assert_array_equal(learner.whitened(X[5:6]), Z[5:6])
 
-    def test_are_the_vectors_where_nothing_is_whitened(self, images):
-        X = images[0]
-        plain = OASIS(whiten=False, n_steps=10, random_state=0).fit(*images)
+    def test_are_the_vectors_where_nothing_is_whitened(self, X, y):
+        plain = OASIS(whiten=False, n_steps=10, random_state=0).fit(X, y)
         assert not plain.is_whitened()
         np.testing.assert_array_equal(plain.whitened(X), X)
         assert plain.center() is None
@@ -165,9 +164,8 @@ class TestWhitenedVectors:
 
 class TestLearners:
     @pytest.mark.parametrize("name", SQUARE)
-    def test_similarity_is_that_of_the_formula(self, name, images):
+    def test_similarity_is_that_of_the_formula(self, name, X, y):
         """z' W A x, with the vectors themselves on the gallery side."""
-        X, y = images
         learner = clone(LEARNERS[name]).fit(X, y)
         Z = unit((X - learner.mean_) @ learner.whitening_.astype(float))
         scores = learner.similarity(X, X)
@@ -179,29 +177,23 @@ class TestLearners:
         left_out = Z @ learner.W_ @ learner.whitening_ @ learner.mean_
         np.testing.assert_allclose((scores - left_out[:, None]) / lengths, Z @ learner.W_ @ Z.T, atol=1e-3)
 
-    def test_embeddings_are_those_of_whitened_vectors(self, images):
-        X, y = images
+    def test_embeddings_are_those_of_whitened_vectors(self, X, y):
         learner = clone(LEARNERS["wsabie"]).fit(X, y)
         Z = unit((X - learner.mean_) @ learner.whitening_.astype(float))
         np.testing.assert_allclose(learner.transform(X), Z @ learner.visterm_vectors_, atol=1e-4)
         np.testing.assert_array_equal(learner.transform_query(X), learner.transform(X))
 
-    def test_whitened_is_a_better_start(self, images):
+    def test_whitened_is_a_better_start_and_the_same_as_whitened_vectors(self, X, y):
         """Most of what these vectors differ by says nothing of the class."""
-        X, y = images
         once = {"n_steps": 1, "random_state": 0, "C": 1e-9}
         plain, whitened = (OASIS(whiten=whiten, **once).fit(X, y).score(X, y) for whiten in (False, True))
         assert whitened > plain + 0.2
-
-    def test_learns_from_vectors_that_are_whitened_already(self, images):
-        """The same W as of a learner that is given the whitened vectors."""
-        X, y = images
+        # The same W as of a learner that is given the whitened vectors.
         learner = clone(LEARNERS["oasis"]).fit(X, y)
         given = clone(LEARNERS["oasis"]).set_params(whiten=False).fit(learner.whitened(X), y)
         np.testing.assert_array_equal(learner.W_, given.W_)
 
-    def test_init_none_is_the_identity_where_vectors_are_whitened(self, images):
-        X, y = images
+    def test_init_none_is_the_identity_where_vectors_are_whitened(self, X, y):
         for covariance in ("diagonal", "factored"):
             shared = {"covariance": covariance, "n_steps": 400, "random_state": 0}
             one, other = (AROMA(init=init, whiten=True, **shared).fit(X, y) for init in (None, "identity"))
@@ -209,8 +201,7 @@ class TestLearners:
             one, other = (AROMA(init=init, whiten=False, **shared).fit(X, y) for init in (None, "zero"))
             np.testing.assert_array_equal(one.distribution_, other.distribution_)
 
-    def test_auto_whitens_dense_vectors_alone(self, images, synonyms, tmp_path):
-        X, y = images
+    def test_auto_whitens_dense_vectors_alone(self, X, y, synonyms, tmp_path):
         for name, learner in LEARNERS.items():
             auto, on, off = (clone(learner).set_params(whiten=whiten) for whiten in ("auto", True, False))
             np.testing.assert_array_equal(auto.fit(X, y).similarity(X, X), on.fit(X, y).similarity(X, X), err_msg=name)
@@ -222,15 +213,12 @@ class TestLearners:
             assert not any(
                 name in str(path) for path in (tmp_path / name).iterdir() for name in ("mean_", "whitening_")
             )
-
-    def test_auto_leaves_wide_vectors_alone(self):
         X = sp.csr_array(np.ones((2, MAX_FEATURES + 1), np.float32))
         assert not asks_for_whitening("auto", X)
         assert asks_for_whitening("auto", X[:, :MAX_FEATURES])
 
     @pytest.mark.parametrize("name", ["oasis", "aroma", "wsabie"])
-    def test_what_cannot_be_whitened_is_one_clear_error(self, name, images):
-        X, y = images
+    def test_what_cannot_be_whitened_is_one_clear_error(self, name, X, y):
         learner = clone(LEARNERS[name])
         for bad in ("x", None, 1, 0.5):
             with pytest.raises(ValueError, match=f"^whiten must be True, False or 'auto', got {bad!r}$"):
@@ -239,36 +227,34 @@ class TestLearners:
         with pytest.raises(ValueError, match="^whiten=True takes vectors of 4,096 numbers at most, got 4,097$"):
             clone(learner).fit(wide, y)
 
-    def test_dissim_is_not_whitened(self, images):
+    def test_dissim_is_not_whitened(self, X, y):
         with pytest.raises(ValueError, match="^whiten=True does not go with variant='dissim', whose gallery side"):
-            OASIS(whiten=True, variant="dissim").fit(*images)
-        learner = OASIS(whiten="auto", variant="dissim", n_steps=50, random_state=0).fit(*images)
-        plain = OASIS(variant="dissim", n_steps=50, random_state=0).fit(*images)
+            OASIS(whiten=True, variant="dissim").fit(X, y)
+        learner = OASIS(whiten="auto", variant="dissim", n_steps=50, random_state=0).fit(X, y)
+        plain = OASIS(variant="dissim", n_steps=50, random_state=0).fit(X, y)
         assert not learner.is_whitened()
         np.testing.assert_array_equal(learner.W_, plain.W_)
 
-    def test_a_fit_forgets_the_whitening_of_the_one_before(self, images, synonyms):
-        learner = clone(LEARNERS["oasis"]).fit(*images)
-        learner.set_params(whiten=False).fit(*images)
+    def test_a_fit_forgets_the_whitening_of_the_one_before(self, synonyms, X, y):
+        learner = clone(LEARNERS["oasis"]).fit(X, y)
+        learner.set_params(whiten=False).fit(X, y)
         assert not learner.is_whitened()
-        np.testing.assert_array_equal(learner.W_, clone(LEARNERS["oasis"]).set_params(whiten=False).fit(*images).W_)
+        np.testing.assert_array_equal(learner.W_, clone(LEARNERS["oasis"]).set_params(whiten=False).fit(X, y).W_)
 
     @pytest.mark.parametrize("whiten", [False, True])
-    def test_names_and_the_page_of_a_notebook(self, images, whiten):
-        learner = clone(LEARNERS["oasis"]).set_params(whiten=whiten).fit(*images)
+    def test_names_and_the_page_of_a_notebook(self, whiten, X, y):
+        learner = clone(LEARNERS["oasis"]).set_params(whiten=whiten).fit(X, y)
         assert ("mean_" in dir(learner)) == whiten
         assert "OASIS" in learner._repr_html_()
 
-    def test_rows_of_zeros_are_harmless(self, images):
-        X, y = images
+    def test_rows_of_zeros_are_harmless(self, X, y):
         X = X.copy()
         X[[3, 20]] = 0
         for name, learner in LEARNERS.items():
             assert np.isfinite(clone(learner).fit(X, y).similarity(X, X)).all(), name
 
-    def test_the_search_knows_no_held_out_image(self, images):
+    def test_the_search_knows_no_held_out_image(self, X, y):
         """The whitening is that of the images that are learned from; a refit learns one from all."""
-        X, y = images
         searched = clone(LEARNERS["oasis"]).set_params(validation_fraction=0.3, refit=False).fit(X, y)
         training = np.setdiff1d(np.arange(80), searched.held_out_)
         np.testing.assert_array_equal(searched.mean_, whitening(X[training], _groups(y[training]))[0])
@@ -276,9 +262,8 @@ class TestLearners:
         np.testing.assert_array_equal(refitted.whitening_, whitening(X, _groups(y))[1])
 
     @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "oasis-symmetric"])  # it changes at the end
-    def test_validation_measures_what_a_search_does(self, name, images):
+    def test_validation_measures_what_a_search_does(self, name, X, y):
         """The similarity to vectors as they are, not whitened ones."""
-        X, y = images
         learner = clone(LEARNERS[name]).set_params(validation_fraction=0.3, refit=False).fit(X, y)
         rows = learner.held_out_
         assert learner.validation_map_ == pytest.approx(SimilarityLearner.score(learner, X[rows], y[rows]))
@@ -290,9 +275,8 @@ class TestLearners:
 
 
 class TestState:
-    def test_a_checkpoint_between_search_and_refit(self, images, tmp_path):
+    def test_a_checkpoint_between_search_and_refit(self, X, y, tmp_path):
         """The refit learns its own whitening."""
-        X, y = images
         settings = clone(LEARNERS["oasis"]).set_params(validation_fraction=0.3, refit=True)
         saved = []
 
@@ -307,8 +291,7 @@ class TestState:
         np.testing.assert_array_equal(resumed.W_, expected.W_)
         np.testing.assert_array_equal(resumed.whitening_, expected.whitening_)
 
-    def test_partial_fit_keeps_the_whitening(self, learner, images):
-        X, y = images
+    def test_partial_fit_keeps_the_whitening(self, learner, X, y):
         before = {name: getattr(learner, name).copy() for name in WHITENING_STATE}
         similarity = learner.similarity(X, X)
         some = y < 3 if isinstance(learner, WSABIE) else y < 2
@@ -327,32 +310,29 @@ class TestState:
         dense = X.toarray() + 0.1
         assert not learner.partial_fit(dense, y).is_whitened()
 
-    def test_a_new_learner_whitens_in_partial_fit(self, learner, images):
-        new = clone(learner).partial_fit(*images)
+    def test_a_new_learner_whitens_in_partial_fit(self, learner, X, y):
+        new = clone(learner).partial_fit(X, y)
         for name in model_of(learner):
             np.testing.assert_array_equal(getattr(new, name), getattr(learner, name))
 
 
 class TestShares:
     @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-    def test_a_blend_is_the_mixture_of_both(self, learner, images, share):
+    def test_a_blend_is_the_mixture_of_both(self, learner, X, share):
         """Cosine of whitened vectors, and what was learned in them."""
-        X = images[0]
         Z = unit((X - learner.mean_) @ learner.whitening_.astype(float))
         look = Z @ learner.whitening_ @ X.T
         blend = Blend(learner, share, scale=0.7)
         expected = (1 - share) * look + share * 0.7 * learner.similarity(X, X)
         np.testing.assert_allclose(blend.similarity(X, X), expected, atol=5e-4)
 
-    def test_at_the_start_all_shares_are_one(self, images):
+    def test_at_the_start_all_shares_are_one(self, X, y):
         """Nothing is learned of W = I: cosine is the learner."""
-        X, y = images
         learner = OASIS(whiten=True, n_steps=1, C=1e-30, random_state=0).fit(X, y)
         for share in (0.0, 0.5):
             np.testing.assert_allclose(Blend(learner, share).similarity(X, X), learner.similarity(X, X), atol=1e-5)
 
-    def test_explanations_sum_to_the_score(self, learner, images):
-        X = images[0]
+    def test_explanations_sum_to_the_score(self, learner, X):
         rng = np.random.default_rng(1)
         query, result = (rng.dirichlet(np.ones(6), 8).T.astype(np.float32) * X[row] for row in (4, 60))
         for model in (learner, Blend(learner, 0.3)):
@@ -362,9 +342,8 @@ class TestShares:
             for terms in (found.query.sum(), found.result.sum(), found.positive + found.negative):
                 assert terms == pytest.approx(score, abs=1e-3)
 
-    def test_queries_of_directions_are_differences_of_queries(self, images):
+    def test_queries_of_directions_are_differences_of_queries(self, X, y):
         """That of a difference of two images is the difference of theirs before they are scaled to unit length."""
-        X, y = images
         for name in SQUARE:
             learner = clone(LEARNERS[name]).fit(X, y)
             lengths = np.linalg.norm((X[:2] - learner.mean_) @ learner.whitening_, axis=1)[:, None]
@@ -373,9 +352,6 @@ class TestShares:
                 expected = (sides[0] - sides[1])[None]
                 np.testing.assert_allclose(model.linear_query(X[:1] - X[1:2]), expected, atol=1e-3)
                 np.testing.assert_array_equal(model.center(), learner.mean_)
-
-    def test_without_whitening_a_direction_is_a_query(self, images):
-        X, y = images
         learner = OASIS(whiten=False, n_steps=200, random_state=0).fit(X, y)
         np.testing.assert_allclose(learner.linear_query(X[:3]), learner.transform_query(X[:3]), atol=1e-6)
         blend = Blend(learner, 0.3)
@@ -383,8 +359,7 @@ class TestShares:
         assert blend.center() is None
 
 
-def test_embedding_compares_vectors_less_their_mean(images):
-    X, y = images
+def test_embedding_compares_vectors_less_their_mean(X, y):
     learner = OASIS(whiten=True, variant="psd", n_steps=400, random_state=0).fit(X, y)
     E = (X - learner.mean_) @ learner.embedding().T
     lengths = np.linalg.norm((X - learner.mean_) @ learner.whitening_, axis=1)

@@ -5,9 +5,9 @@ import scipy.sparse as sp
 from visterm.learners import WSABIE
 from visterm.learners.draws import draw_below, stream
 from visterm.learners.rows import as_rows, readonly
-from visterm.learners.warp import linear_warp_pass
 from visterm.learners.warp_loss import draw_pairs, draws_until, warp_weights
 from visterm.learners.wsabie import owpc_pass, warp_pass
+from visterm.plugins.annotators.warp import linear_warp_pass
 
 
 def labels_of(*own):
@@ -44,16 +44,12 @@ class TestHandWorkedUpdate:
         # W_0 + 0.1 z and W_1 - 0.1 z; V_j + 0.1 x_j (W_0 - W_1), with W as it was.
         np.testing.assert_allclose(W, [[0.5 + 0.06, 0.04], [-0.06, 0.5 - 0.04]], rtol=1e-6)
         np.testing.assert_allclose(V, [[0.6 + 0.05, -0.05], [0.025, 0.8 - 0.025]], rtol=1e-6)
-
-    def test_longer_vectors_are_scaled_back(self):
         V, W = self.model()
         self.learn(V, W, max_norm=0.7)
         # Only the vector of the second visterm, (0.025, 0.775), is longer than 0.7.
         np.testing.assert_allclose(V[1], 0.7 * np.array([0.025, 0.775]) / np.hypot(0.025, 0.775), rtol=1e-6)
         np.testing.assert_allclose(V[0], [0.65, -0.05], rtol=1e-6)
         np.testing.assert_allclose(W, [[0.56, 0.04], [-0.06, 0.46]], rtol=1e-6)
-
-    def test_no_violation_or_no_visterms_no_update(self):
         V, W = self.model()
         W *= 20  # f_0 = 6, f_1 = 4: the margin is 2
         before = V.copy(), W.copy()
@@ -212,8 +208,7 @@ class TestConstraints:
         assert max(longest) <= max_norm * (1 + 1e-5)
         assert max(longest) > max_norm * 0.999  # the bound was met
 
-    def test_first_vectors(self, synonyms):
-        X, y = synonyms
+    def test_first_vectors(self, X, y):
         learner = WSABIE(n_components=400, max_norm=100, learning_rate=1e-12, n_steps=1, random_state=0).fit(X, y)
         assert learner.V_.shape == (400, 32)
         for vectors in (learner.visterm_vectors_, learner.label_vectors_):
@@ -258,27 +253,22 @@ class TestSeveralLabels:
 
 class TestFourUses:
     @pytest.fixture
-    def learner(self, synonyms):
-        X, y = synonyms
+    def learner(self, X, y):
         words = np.array(["ant", "bee", "cow", "dog"])
         return WSABIE(n_components=16, max_norm=1.2, learning_rate=0.1, n_steps=3000, random_state=0).fit(X, words[y])
 
-    def test_labels_for_an_image(self, learner, unseen_synonyms):
+    def test_labels_for_an_image_and_images_for_a_label(self, learner, unseen_synonyms):
         X, y = unseen_synonyms
         labels, scores = learner.annotate(X, 2)
         assert (labels[:, 0] == y).mean() > 0.85
         embedded, vectors = X @ learner.visterm_vectors_, learner.label_vectors_
         np.testing.assert_allclose(learner.label_scores(X), embedded @ vectors.T, atol=1e-5)
         np.testing.assert_allclose(scores[:, 0], (embedded @ vectors.T).max(axis=1), atol=1e-5)
-
-    def test_images_for_a_label(self, learner, unseen_synonyms):
-        X, y = unseen_synonyms
         best = np.argsort(-learner.label_scores(X)[:, 2])[:10]
         assert (y[best] == 2).mean() > 0.8
 
-    def test_labels_near_a_label(self, synonyms):
+    def test_labels_near_a_label(self, X, y):
         """Two labels of the same images are each other's nearest."""
-        X, y = synonyms
         both = sp.csr_array(np.eye(4)[y][:, [0, 1, 2, 3, 0]])
         learner = WSABIE(n_components=16, max_norm=1.2, learning_rate=0.1, n_steps=3000, random_state=0).fit(X, both)
         labels, scores = learner.similar_labels([0, 4], 1)
@@ -318,9 +308,8 @@ class TestEnsembles:
         sides = learner.transform(X) @ learner.label_vectors().T
         np.testing.assert_allclose(sides, learner.label_scores(X), rtol=1e-4, atol=1e-5)
 
-    def test_weights_are_chosen_on_held_out_images(self, synonyms):
+    def test_weights_are_chosen_on_held_out_images(self, X, y):
         """A member that knows the labels and one that has them wrong: the second gets no say."""
-        X, y = synonyms
         learner = WSABIE(n_components=[4, 4], **self.params).fit(X, y)
         right = np.zeros((32, 4), np.float32)
         for c in range(4):
@@ -382,9 +371,8 @@ class TestLearningRate:
         np.testing.assert_allclose(rates, 0.4, rtol=1e-6)
 
 
-def test_label_that_only_held_out_images_have(synonyms):
+def test_label_that_only_held_out_images_have(X, y):
     """Counted as an error, and not in the way."""
-    X, y = synonyms
     y = y.copy()
     y[[3, 20]] = 9
     learner = WSABIE(n_components=16, max_norm=1.1, n_steps=2000, random_state=0)

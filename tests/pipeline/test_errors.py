@@ -1,7 +1,5 @@
 """Errors of the system in one line."""
 
-from __future__ import annotations
-
 import errno
 import sqlite3
 from concurrent.futures.process import BrokenProcessPool
@@ -35,14 +33,11 @@ def test_the_system_in_one_line(error, line):
     assert explain_system_error(error) == f"{line}; {FIX_AND_RESUME}"
 
 
-def test_faults_of_the_program_are_not_explained():
+def test_faults_of_the_program_are_not_explained_unless_the_caller_says_where():
     for error in (ValueError("x"), sqlite3.IntegrityError("x"), sqlite3.ProgrammingError("x")):
         assert explain_system_error(error) is None
         with pytest.raises(type(error)), system_errors_explained("runs/a"):
             raise error
-
-
-def test_the_caller_says_where_and_what():
     with (
         pytest.raises(UserError, match=r"^runs/a: the mark was not kept \(No space left on device\)$"),
         system_errors_explained("runs/a", "the mark was not kept", ""),
@@ -50,10 +45,20 @@ def test_the_caller_says_where_and_what():
         raise FULL
 
 
-def test_full_disks():
+def test_full_disks_and_broken_installations():
     assert is_disk_full(FULL)
     assert is_disk_full(sqlite3.OperationalError("database or disk is full"))
     assert not is_disk_full(OSError(errno.EIO, "Input/output error"))
+    assert explain_system_error(ImportError("x.so: undefined symbol: y")) is None
+    assert explain_system_error(ImportError("x.so: cannot allocate memory in static TLS block")) is None
+    killed = "a worker process was killed, probably by the system for want of memory"
+    for text, reason in (
+        ("A process in the process pool was terminated abruptly", killed),
+        ("... The exit codes of the workers are {SIGKILL(-9), SIGTERM(-15)} Detailed tracebacks", killed),
+        ("The exit codes of the workers are {SIGSEGV(-11)}", "a worker process ended unexpectedly (SIGSEGV(-11))"),
+    ):
+        assert explain_system_error(BrokenProcessPool(text)) == f"{reason}; {FEWER_WORKERS}"
+    assert explain_system_error(BrokenProcessPool("A task has failed to un-serialize.")) is None
 
 
 @pytest.mark.parametrize(
@@ -72,19 +77,3 @@ def test_want_of_memory(error, reason):
     later = OSError("Could not find libllvmlite.so")  # as llvmlite says it
     later.__cause__ = error
     assert explain_system_error(later) == f"{reason}; {MORE_MEMORY}"
-
-
-def test_broken_installations_do_not_want_memory():
-    assert explain_system_error(ImportError("x.so: undefined symbol: y")) is None
-    assert explain_system_error(ImportError("x.so: cannot allocate memory in static TLS block")) is None
-
-
-def test_workers_that_ended():
-    killed = "a worker process was killed, probably by the system for want of memory"
-    for text, reason in (
-        ("A process in the process pool was terminated abruptly", killed),
-        ("... The exit codes of the workers are {SIGKILL(-9), SIGTERM(-15)} Detailed tracebacks", killed),
-        ("The exit codes of the workers are {SIGSEGV(-11)}", "a worker process ended unexpectedly (SIGSEGV(-11))"),
-    ):
-        assert explain_system_error(BrokenProcessPool(text)) == f"{reason}; {FEWER_WORKERS}"
-    assert explain_system_error(BrokenProcessPool("A task has failed to un-serialize.")) is None

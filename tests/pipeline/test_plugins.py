@@ -1,7 +1,5 @@
 """Additions to the main job: commands of other packages, and rooms that are not installed."""
 
-from __future__ import annotations
-
 import sys
 from importlib import metadata
 

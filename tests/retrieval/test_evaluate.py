@@ -59,9 +59,6 @@ def test_by_hand():
     for value in (nothing.mean_average_precision, nothing.precision_curve, nothing.map_interval()):
         assert np.isnan(value).all()
     assert np.isnan(nothing.chance_mean_average_precision)
-
-
-def test_filling_is_not_relevant_and_a_cut_list_is_a_lower_bound():
     relevance = sp.csr_matrix(np.array([[1, 0, 1, 1]]))
     figures = evaluate(ranking_of([2, 1, -1]), relevance)
     np.testing.assert_allclose(figures.average_precision, [(1 / 1 + 0 + 0) / 3])
@@ -93,21 +90,15 @@ def test_bad_input():
             call()
 
 
-def test_relevance_from_plain_labels():
+def test_relevance_from_labels():
     relevance = relevance_from_labels(["cat", "dog", "emu"], ["dog", "cat", "dog"])
     np.testing.assert_array_equal(relevance.toarray(), [[0, 1, 0], [1, 0, 1], [0, 0, 0]])
     assert relevance.dtype == bool
-
-
-def test_relevance_leaves_the_query_itself_out():
     y = np.array([0, 0, 1])
     np.testing.assert_array_equal(
         relevance_from_labels(y, y, exclude=np.arange(3)).toarray(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
     )
     np.testing.assert_array_equal(relevance_from_labels(y[:2], y, exclude=[-1, 1]).toarray(), [[1, 1, 0], [1, 0, 0]])
-
-
-def test_relevance_from_several_labels_needs_a_weight_above_zero():
     query = sp.csr_matrix(np.array([[2.0, 0, 1], [0, 0, 0]]))
     gallery = sp.csr_matrix(np.array([[1.0, 0, 1], [0, 3, 0], [0, 1, -1]]))
     np.testing.assert_array_equal(relevance_from_labels(query, gallery).toarray(), [[1, 0, 0], [0, 0, 0]])
@@ -125,7 +116,7 @@ def test_agrees_with_scikit_learn(seed):
     assert figures.mean_average_precision == pytest.approx(theirs, rel=1e-9)
 
 
-def test_a_perfect_similarity_reaches_one():
+def test_a_perfect_similarity_reaches_one_and_random_scores_chance():
     y = np.repeat(np.arange(4), 5)
     X = np.eye(4, dtype=np.float32)[y]
     figures = evaluate_test_test(Bilinear(), X, y)
@@ -133,9 +124,6 @@ def test_a_perfect_similarity_reaches_one():
     assert figures.precision_at(4) == 1
     assert figures.precision_at(8) == 4 / 8
     assert (figures.first_relevant == 1).all()
-
-
-def test_random_scores_come_near_chance():
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(5), 60)
     figures = evaluate_test_test(Bilinear(), rng.standard_normal((300, 200)), y)
@@ -247,7 +235,7 @@ def test_queries_of_a_class_are_relabelled_together():
     assert (by_class.wins, by_class.difference) == (300, compare(first, second).difference)
 
 
-def test_comparison_agrees_with_scipy():
+def test_comparison_agrees_with_scipy_and_tells_equal_from_clearly_better():
     rng = np.random.default_rng(0)
     b = rng.random(40)
     a = b + rng.normal(0.05, 0.2, size=40)
@@ -258,9 +246,6 @@ def test_comparison_agrees_with_scipy():
     assert result.p_value == pytest.approx(theirs.pvalue, abs=0.02)
     assert result.difference == pytest.approx((a - b).mean())
     assert (result.wins, result.ties, result.losses) == ((a > b).sum(), 0, (a < b).sum())
-
-
-def test_comparison_of_equal_and_of_clearly_better_systems():
     values = np.linspace(0, 1, 50)
     equal = compare(evaluation_with(values), evaluation_with(values))
     assert (equal.p_value, equal.wins, equal.ties, equal.losses) == (1.0, 0, 50, 0)

@@ -196,7 +196,7 @@ def test_a_query_that_the_graph_does_not_answer_is_searched_exactly(monkeypatch)
         assert ranking.scores.tobytes() == best.scores.tobytes()
 
 
-def test_sides_of_any_length(gallery):
+def test_sides_of_any_length_and_threads_that_stay(gallery):
     """As WSABIE and LEGO have them."""
     X = gallery[0] * np.random.default_rng(8).uniform(0.5, 2, (N, 1)).astype(np.float32)
 
@@ -206,9 +206,6 @@ def test_sides_of_any_length(gallery):
     index = TwoStageIndex(InnerProduct(), X)
     assert index.recall(near(gallery[0], 9), 10) >= 0.95
     assert index.recall(1e-20 * near(gallery[0], 9), 10) >= 0.95
-
-
-def test_building_leaves_the_threads_of_faiss_as_they_were(gallery):
     before = faiss.omp_get_max_threads()
     TwoStageIndex(Cosine().fit(gallery[0]), gallery[0][:100], n_jobs=before + 1)
     assert faiss.omp_get_max_threads() == before

@@ -35,14 +35,8 @@ def test_vote_by_hand():
     assert knn_accuracy(ranking, ["ant", "ant", "bee", "bee", "cow"], gallery, 1) == pytest.approx(expected)
     # A class that the gallery lacks counts as nothing found.
     assert knn_accuracy(ranking_of([0], [0]), ["ant", "dog"], ["ant"], 1) == 0.5
-
-
-def test_a_tie_between_pairs_goes_to_the_label_seen_first():
     assert knn_labels(ranking_of([2, 0, 1, 3]), ["ant", "ant", "bee", "bee"], 4).tolist() == ["bee"]
     assert knn_labels(ranking_of([0, 2, 3, 1]), ["ant", "ant", "bee", "bee"], 4).tolist() == ["ant"]
-
-
-def test_filling_does_not_vote():
     assert knn_labels(ranking_of([1, -1, -1]), [7, 8], 3).tolist() == [8]
     with pytest.raises(ValueError, match="no neighbour"):
         knn_labels(ranking_of([-1, -1]), [7, 8], 1)
@@ -92,15 +86,12 @@ def test_agrees_with_scikit_learn_where_nothing_ties(seed):
 PARENTS = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 0]])  # amphibian, with a tail, thing
 
 
-def test_siblings_by_hand():
+def test_siblings_and_precisions_by_hand():
     expected = [[1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 1], [0, 0, 0, 1, 0], [0, 0, 1, 0, 1]]
     for parents in (PARENTS, sp.csr_matrix(PARENTS), PARENTS * 0.5):
         assert siblings_from_parents(parents).toarray().astype(int).tolist() == expected
     # Without a parent a label is a sibling of itself alone: the order of the conditions in the paper's S.
     assert siblings_from_parents(np.zeros((2, 1))).toarray().tolist() == [[True, False], [False, True]]
-
-
-def test_precisions_by_hand():
     siblings = siblings_from_parents(PARENTS)
     ranked = [[1, 0, 3, 2], [3, 2, 1, 0]]
     truth = [0, 4]  # a toad, a lizard
@@ -109,16 +100,10 @@ def test_precisions_by_hand():
     assert sibling_precision_at(ranked, truth, siblings, 1).tolist() == [1, 0]
     assert sibling_precision_at(ranked, truth, siblings, 2).tolist() == [2 / 2, 1 / 2]
     np.testing.assert_allclose(sibling_precision_at(ranked, truth, siblings, 4), [3 / 4, 1 / 4])
-
-
-def test_several_labels_an_image():
     own = sp.csr_matrix(np.array([[1, 0, 0, 2, 0], [0, 0, 0, 0, 0]]))  # a toad beside a lamp; nothing known
     ranked = [[3, 1, 4], [0, 1, 2]]
     np.testing.assert_allclose(label_precision_at(ranked, own, 3), [1 / 3, 0])
     np.testing.assert_allclose(sibling_precision_at(ranked, own, siblings_from_parents(PARENTS), 3), [2 / 3, 0])
-
-
-def test_degrees_of_similarity():
     similar = np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.0], [0.2, 0.0, 1.0]])
     np.testing.assert_allclose(sibling_precision_at([[2, 1, 0]], [0], similar, 2), [(0.2 + 0.5) / 2])
     both = sp.csr_matrix([[1, 1, 0]])
@@ -148,13 +133,10 @@ def test_siblings_only_add(rng, several):
 
 class TestPrecisionRecallPerLabel:
     def test_by_hand(self):
-        # Image 0 has labels 0 and 1 and is annotated with 0 and 2, image 1 has 1 and gets 1 and 0. No image has 3.
         true = sp.csr_array([[1, 1, 0, 0], [0, 1, 0, 0]])
         precision, recall = precision_recall_per_label([[0, 2, 1], [1, 0, 3]], true, 2)
         assert precision.tolist() == [1 / 2, 1 / 1, 0 / 1, 0]
         assert recall[:2].tolist() == [1 / 1, 1 / 2]
         assert np.isnan(recall[2:]).all()
-
-    def test_refused(self):
         with pytest.raises(ValueError, match="precision at 3 needs"):
             precision_recall_per_label([[0, 1]], [0], 3)

@@ -20,15 +20,12 @@ from visterm.retrieval import (
 lists = st.lists(st.booleans(), min_size=1, max_size=30)
 
 
-def test_precision_at_by_hand():
+def test_precisions_by_hand():
     relevant = [True, False, True, True]
     assert precision_at(relevant, 1) == 1 / 1
     assert precision_at(relevant, 3) == 2 / 3
     assert precision_at(relevant, 4) == 3 / 4
     np.testing.assert_array_equal(precision_at([relevant, [False] * 4], 2), [1 / 2, 0 / 2])
-
-
-def test_average_precision_by_hand():
     assert average_precision([True, False, True], 2) == (1 / 1 + 2 / 3) / 2
     assert average_precision([False, False, True], 1) == 1 / 3
     # A relevant image that was not found counts as 0.
@@ -44,6 +41,22 @@ def test_average_precision_by_hand():
     np.testing.assert_array_equal(average_precision([[False], [True]], [0, 1]), [np.nan, 1.0])
     assert average_precision(np.zeros(0, bool), 3) == 0
     assert average_precision(np.zeros((2, 0), bool), [3, 1]).tolist() == [0, 0]
+    lists = [[True, False, True, False, True], [False, False, False, True, False], [False] * 5]
+    R = [3, 2, 0]
+    np.testing.assert_allclose(recall_at(lists, R, 3), [2 / 3, 0 / 2, np.nan])
+    np.testing.assert_allclose(recall_at(lists, R, 4), [2 / 3, 1 / 2, np.nan])
+    np.testing.assert_allclose(r_precision(lists, R), [2 / 3, 0 / 2, np.nan])
+    np.testing.assert_allclose(map_at_r(lists, R), [(1 / 1 + 2 / 3) / 3, 0, np.nan])
+    gain = 1 / np.log2([2, 3, 4, 5, 6])  # of a relevant image at rank 1, 2, ...
+    first = (gain[0] + gain[2]) / (gain[0] + gain[1] + gain[2])
+    np.testing.assert_allclose(ndcg_at(lists, R, 3), [first, 0, np.nan])
+    np.testing.assert_allclose(ndcg_at(lists, R, 4), [first, gain[3] / (gain[0] + gain[1]), np.nan])
+    assert ndcg_at(lists[0], 3, 1) == recall_at([True], 1, 1) == 1.0  # plain numbers of one list
+    assert r_precision([True, True], n_relevant=4) == 2 / 4
+    assert map_at_r([True, True], n_relevant=4) == 2 / 4
+    for measure in (recall_at, ndcg_at):
+        with pytest.raises(ValueError, match="needs 1 <= k <= the number of ranked images, 2"):
+            measure([True, True], 4, 3)
 
 
 def test_bad_input():
@@ -109,20 +122,6 @@ def test_moving_a_relevant_image_up_never_harms(relevant, position):
         assert average_precision(better, sum(relevant)) > average_precision(relevant, sum(relevant))
 
 
-def test_recall_ndcg_and_the_measures_at_r_by_hand():
-    lists = [[True, False, True, False, True], [False, False, False, True, False], [False] * 5]
-    R = [3, 2, 0]
-    np.testing.assert_allclose(recall_at(lists, R, 3), [2 / 3, 0 / 2, np.nan])
-    np.testing.assert_allclose(recall_at(lists, R, 4), [2 / 3, 1 / 2, np.nan])
-    np.testing.assert_allclose(r_precision(lists, R), [2 / 3, 0 / 2, np.nan])
-    np.testing.assert_allclose(map_at_r(lists, R), [(1 / 1 + 2 / 3) / 3, 0, np.nan])
-    gain = 1 / np.log2([2, 3, 4, 5, 6])  # of a relevant image at rank 1, 2, ...
-    first = (gain[0] + gain[2]) / (gain[0] + gain[1] + gain[2])
-    np.testing.assert_allclose(ndcg_at(lists, R, 3), [first, 0, np.nan])
-    np.testing.assert_allclose(ndcg_at(lists, R, 4), [first, gain[3] / (gain[0] + gain[1]), np.nan])
-    assert ndcg_at(lists[0], 3, 1) == recall_at([True], 1, 1) == 1.0  # plain numbers of one list
-
-
 def test_ndcg_agrees_with_scikit_learn():
     rng = np.random.default_rng(0)
     relevant = rng.random((20, 30)) < 0.3
@@ -131,11 +130,3 @@ def test_ndcg_agrees_with_scikit_learn():
     for k in (1, 7, 30):
         found = ndcg_at(relevant, relevant.sum(axis=1), k)
         assert found.mean() == pytest.approx(ndcg_score(relevant, scores, k=k), abs=1e-12)
-
-
-def test_lists_that_are_cut_count_the_rest_as_not_relevant():
-    assert r_precision([True, True], n_relevant=4) == 2 / 4
-    assert map_at_r([True, True], n_relevant=4) == 2 / 4
-    for measure in (recall_at, ndcg_at):
-        with pytest.raises(ValueError, match="needs 1 <= k <= the number of ranked images, 2"):
-            measure([True, True], 4, 3)

@@ -24,8 +24,8 @@ from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.marks import RelevanceMarks
 from visterm.pipeline.store.run import Run
+from visterm.teaching.marks import RelevanceMarks
 from visterm.teaching.overview import overview_folder, overview_record
 
 SETTINGS = ["features.n_visterms=40", "oasis.n_steps=20000", "compute.n_jobs=1"]

@@ -44,15 +44,12 @@ def test_tokens_are_compared_in_constant_time(made, monkeypatch, serving):
     assert (b"guess", b"tell nobody") in compared
 
 
-def test_host_names(client):
+def test_host_names_and_requests_of_other_sites(client):
     """Another site may point its own name here (DNS rebinding)."""
     for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "[", "0x7f.1"):
         client.check_error(client.get("/health", headers={"Host": host}), 421, "localhost")
     for host in ("localhost", "localhost:8000", "127.0.0.1:9", "[::1]:8000", "LOCALHOST"):
         assert client.get("/health", headers={"Host": host}).status_code == 200
-
-
-def test_requests_of_other_sites(client):
     here = str(client.base_url).rstrip("/")
     for headers in (
         {"Origin": "http://evil.example"},
@@ -65,6 +62,13 @@ def test_requests_of_other_sites(client):
         client.check_error(client.post("/search?id=1", headers=headers), 403, "another site")
     for headers in ({"Origin": here}, {"Sec-Fetch-Site": "same-origin"}, {}):
         assert client.post("/search?id=1", headers=headers).status_code == 200
+    for path in ("/health", "/nowhere", "/search", "/images/1/thumbnail", "/docs"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
 
 
 APP = "https://app.example"
@@ -134,16 +138,6 @@ def test_an_origin_is_a_scheme_and_a_host(origin, kept):
         middleware.checked_origin(origin)
 
 
-def test_security_headers(client):
-    for path in ("/health", "/nowhere", "/search", "/images/1/thumbnail", "/docs"):
-        headers = client.get(path).headers
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cross-origin-resource-policy"] == "same-origin"
-        assert "unsafe" not in headers["content-security-policy"]
-        assert "default-src 'none'" in headers["content-security-policy"]
-        assert "access-control-allow-origin" not in headers
-
-
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
@@ -165,7 +159,7 @@ def test_wrong_methods(client, method, path, allowed):
     assert (answer.status_code, answer.headers["allow"], answer.content) == (204, allowed, b"")
 
 
-def test_head(client):
+def test_head_ranges_and_paths_that_are_not_described(client):
     for path in ("/", "/health", "/static/core/app.css", "/images/1/thumbnail", "/search?id=1"):
         for headers in ({}, {"Accept-Encoding": "identity"}):
             asked, answer = client.get(path, headers=headers), client.head(path, headers=headers)
@@ -174,18 +168,15 @@ def test_head(client):
                 assert answer.headers["content-length"] == asked.headers["content-length"]
         if path != "/search?id=1":
             assert answer.headers["content-length"] == str(len(asked.content))
-
-
-def test_ranges_are_ignored(client):
     for path in ("/", "/static/core/app.css"):
         for ranges in ("bytes=0-1", "bytes=9-1", "x", "bytes=" + "0-0," * 900):
             assert client.get(path, headers={"Range": ranges}).status_code == 200
-
-
-def test_no_path_but_those_described(client):
-    """None with a slash more, which would redirect to the name in the Host header."""
+    # None with a slash more, which would redirect to the name in the Host header.
     for path in ("/health/", "/nowhere", "/static", "/static/../app.py", "/static/%00", "/%2e%2e/%2e%2e/etc/passwd"):
         client.check_error(client.get(path), 404)
+    headers = {"Content-Type": "application/json"}
+    client.check_error(client.post("/marks", content=b"{", headers=headers), 422)
+    client.check_error(client.post("/marks", content=b" " * 100_000, headers=headers), 413, "65,536 bytes")
 
 
 def test_internal_errors_show_no_traceback(made, serving):
@@ -234,12 +225,6 @@ def test_slow_upload(client, monkeypatch, start_upload, limit, more):
                 connection.sendall(more)
     assert found.startswith(b"HTTP/1.1 408 ")
     assert b"too slow" in found
-
-
-def test_invalid_and_long_json_bodies(client):
-    headers = {"Content-Type": "application/json"}
-    client.check_error(client.post("/marks", content=b"{", headers=headers), 422)
-    client.check_error(client.post("/marks", content=b" " * 100_000, headers=headers), 413, "65,536 bytes")
 
 
 def test_the_command_checks_origins(finished):

@@ -56,7 +56,7 @@ def test_requests_that_wait_for_too_long(made, serving, photos):
             thread.join()
 
 
-def test_place_that_comes_too_late():
+def test_requests_that_waited_for_too_long_get_no_place():
     """A request that gave up passes its place on, and places are given in the order of the requests."""
 
     async def ask():
@@ -78,8 +78,6 @@ def test_place_that_comes_too_late():
 
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == (429, ["b", "c"], 0)
 
-
-def test_batch_skips_requests_that_waited_for_too_long():
     async def ask():
         release = threading.Event()
         batcher = MicroBatcher(lambda requests: release.wait() and requests, workers=1, max_seconds=60, batch_size=9)

@@ -37,7 +37,7 @@ def mapped(own, searcher, serving):
         yield client
 
 
-def test_suggestions(client, photos):
+def test_suggestions_and_albums(client, photos):
     found = client.get("/api/suggest", params={"q": "PE"}).json()
     assert found["labels"] == [{"name": "pear", "images": 7}]
     assert {image["path"].split("/")[0] for image in found["images"]} == {"pear"}
@@ -53,6 +53,12 @@ def test_suggestions(client, photos):
     assert client.get("/api/suggest", params={"q": "fig"}).json()["words"] == []
     assert client.get("/api/suggest", params={"q": "x" * 301}).status_code == 422
     assert len(client.get("/api/suggest", params={"limit": 2}).json()["labels"]) == 2
+    albums = client.get("/api/albums").json()
+    assert [(album["name"], album["images"]) for album in albums["albums"]] == [("pear", 7), ("fig", 6), ("plum", 6)]
+    assert all(len(album["covers"]) == 4 for album in albums["albums"])
+    assert client.get("/api/albums", params={"q": "pl"}).json()["total"] == 1
+    folders = client.get("/api/albums", params={"kind": "folder", "limit": 1, "offset": 1}).json()
+    assert (folders["total"], folders["same_as_labels"], folders["albums"][0]["name"]) == (3, True, "fig")
 
 
 def test_dates(own, own_photos, serving):
@@ -89,15 +95,6 @@ def test_a_hundred_thousand_labels_are_searched_fast_and_not_sent(own, serving):
         run = client.get("/api/run").json()
         assert (len(run["labels"]), run["n_labels"]) == (MAX_LISTED_LABELS, 100_003)
         assert len(client.get("/api/albums", params={"limit": 3}).json()["albums"]) == 3
-
-
-def test_albums(client):
-    albums = client.get("/api/albums").json()
-    assert [(album["name"], album["images"]) for album in albums["albums"]] == [("pear", 7), ("fig", 6), ("plum", 6)]
-    assert all(len(album["covers"]) == 4 for album in albums["albums"])
-    assert client.get("/api/albums", params={"q": "pl"}).json()["total"] == 1
-    folders = client.get("/api/albums", params={"kind": "folder", "limit": 1, "offset": 1}).json()
-    assert (folders["total"], folders["same_as_labels"], folders["albums"][0]["name"]) == (3, True, "fig")
 
 
 def test_filters_of_lists_and_those_that_are_refused(client, photos):

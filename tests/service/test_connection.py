@@ -79,13 +79,10 @@ def test_heads_that_are_too_large(connect, data):
     check_error(read(connect(data)), 431, "65,536 bytes and 100 headers")
 
 
-def test_largest_heads(connect):
+def test_largest_heads_and_invalid_http(connect):
     token = TOKEN + b"Connection: close\r\n"
     for more in (b"A: " + b"x" * 60_000 + b"\r\n", b"A: b\r\n" * (connection.MAX_HEADERS - 3)):
         assert read(connect(HEAD + token + more + b"\r\n")).startswith(b"HTTP/1.1 200 ")
-
-
-def test_invalid_http(connect):
     for data in (
         b"nonsense\r\n\r\n",
         b"GET /\x00 HTTP/1.1\r\n\r\n",

@@ -17,7 +17,7 @@ from visterm.service import reloader, thumbnails
 MARKUP = "fig/<img src=x onerror=alert(1)>.jpg"
 
 
-def test_images(client, searcher):
+def test_images_and_unknown_ids(client, searcher):
     listed = client.get("/api/images", params={"limit": 5, "offset": 2}).json()
     assert [image["path"] for image in listed] == [image.path for image in searcher.images[2:7]]
     some = client.get("/api/images", params={"sample": 6, "seed": 3, "label": "plum"}).json()
@@ -26,6 +26,9 @@ def test_images(client, searcher):
     assert client.get("/api/images", params={"label": "none such"}).json() == []
     one = client.get(f"/api/images/{listed[0]['id']}").json()
     assert one["bytes"] == (searcher.root / one["path"]).stat().st_size
+    images = [f"/images/999999/{what}" for what in ("thumbnail", "original")]
+    for path in ("/search?id=999999", *images, "/api/images/999999", "/search?id=0"):
+        client.check_error(client.get(path), 404, "no image", "removed")
 
 
 def test_thumbnails_are_kept_by_content(client, photos):
@@ -47,12 +50,6 @@ def test_thumbnails_are_kept_by_content(client, photos):
     assert original.headers["content-type"] == "image/jpeg"
     etag = {"If-None-Match": original.headers["etag"]}
     assert client.get(f"/images/{number}/original", headers=etag).status_code == 304
-
-
-def test_unknown_ids(client):
-    images = [f"/images/999999/{what}" for what in ("thumbnail", "original")]
-    for path in ("/search?id=999999", *images, "/api/images/999999", "/search?id=0"):
-        client.check_error(client.get(path), 404, "no image", "removed")
 
 
 def test_replaced_files_are_not_served(own, own_photos, tmp_path, serving, photos):
@@ -130,7 +127,12 @@ def test_a_removal_is_undone_after_a_restart_and_is_described_before(own, servin
             client.check_error(client.post("/api/images/restore", json={"undo": "x"}), 404, "no longer be undone")
 
 
-def test_thumbnails_have_a_cap(tmp_path, searcher, monkeypatch):
+def test_thumbnails_have_a_cap_and_may_not_be_stored(tmp_path, searcher, caplog, monkeypatch):
+    (tmp_path / "service").write_text("a file")
+    kept = thumbnails.Thumbnails(tmp_path / "service" / "thumbnails.sqlite")
+    assert kept.get(searcher.root, searcher.images[0], 128, 10**8)
+    kept.sweep(searcher.images)
+    assert "thumbnails are not stored" in caplog.text
     file, image = tmp_path / "cap.sqlite", searcher.images[0]
     with closing(thumbnails.Thumbnails(file)) as kept, closing(sqlite3.connect(file)) as db:
 
@@ -147,14 +149,6 @@ def test_thumbnails_have_a_cap(tmp_path, searcher, monkeypatch):
         db.execute("DROP TABLE thumbnails")  # as if damaged
         assert make() == made
     assert make() == made  # not stored any more
-
-
-def test_thumbnails_that_cannot_be_stored(tmp_path, searcher, caplog):
-    (tmp_path / "service").write_text("a file")
-    kept = thumbnails.Thumbnails(tmp_path / "service" / "thumbnails.sqlite")
-    assert kept.get(searcher.root, searcher.images[0], 128, 10**8)
-    kept.sweep(searcher.images)
-    assert "thumbnails are not stored" in caplog.text
 
 
 def test_markup_stays_text(client, photos):

@@ -12,7 +12,7 @@ def change(number, label, how):
     return {"id": number, "label": label, "change": how}
 
 
-def test_edits_are_searched_at_once_and_undone(own, serving, photos):
+def test_edits_are_searched_at_once_undone_and_a_table(own, serving, photos):
     plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
     with serving(own) as client:
         edits = [{"ids": [plum, fig], "label": "ripe", "change": "add"}, change(fig, "fig", "remove")]
@@ -29,9 +29,6 @@ def test_edits_are_searched_at_once_and_undone(own, serving, photos):
         for label, message in (("a" * 4000, "4,000 characters"), ("a\nb", "control characters"), (" ", "is empty")):
             refused = client.post("/api/labels", json={"edits": [change(plum, label, "add")]})
             client.check_error(refused, 409, message)
-
-
-def test_all_labels_are_a_table(own, serving, photos):
     with serving(own) as client:
         edits = [change(photos.id("plum/0.jpg"), label, "add") for label in ("=ripe", "ü, x")]
         client.post("/api/labels", json={"edits": edits})

@@ -6,7 +6,7 @@ from visterm.pipeline.store.records import version
 from visterm.pipeline.store.run import Run
 
 
-def test_run_info(client, searcher):
+def test_run_info_and_documentation_that_needs_no_other_host(client, searcher):
     facts = client.get("/api/run").json()
     assert facts["labels"] == {"fig": 6, "pear": 7, "plum": 6}
     assert facts["learners"] == ["oasis", "knn", "cosine"]
@@ -16,9 +16,6 @@ def test_run_info(client, searcher):
     curves = client.get("/api/evaluations/oasis/curves").json()
     assert set(curves["systems"]) == set(metrics["systems"])
     assert curves["systems"]["oasis"][0] == pytest.approx(metrics["systems"]["oasis"]["precision_at"]["1"], abs=1e-6)
-
-
-def test_documentation_needs_no_script_and_no_other_host(client):
     schema = client.get("/openapi.json").json()
     assert {"/search", "/annotate", "/explain", "/health", "/api/run", "/api/images"} <= set(schema["paths"])
     assert schema["paths"]["/search"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
@@ -60,7 +57,7 @@ def test_markup_in_the_name_of_a_run_stays_text(own, serving):
         assert client.get("/api/run").json()["run"] == "<b>photos"
 
 
-def test_damaged_curves(own, serving):
+def test_curves_and_reports_that_are_damaged_missing_or_there(own, serving):
     file = own.evaluation("oasis") / "curves.csv"
     with serving(own) as client:
         for text in ("", "k,oasis\n", "k,oasis\n1,x\n", "k,oasis\n1,0.5,0.5\n", None):
@@ -68,9 +65,6 @@ def test_damaged_curves(own, serving):
             if text is not None:
                 file.write_text(text)
             client.check_error(client.get("/api/evaluations/oasis/curves"), 409, "visterm evaluate --force")
-
-
-def test_precision_curve(own, serving):
     file, url = own.evaluation("oasis") / "precision_curve.svg", "/api/evaluations/oasis/precision-curve.svg"
     with serving(own) as client:
         file.unlink(missing_ok=True)
@@ -82,9 +76,6 @@ def test_precision_curve(own, serving):
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert answer.headers["cache-control"] == "no-cache"
         client.check_error(client.get("/api/evaluations/none/precision-curve.svg"), 404, "no evaluation none", "oasis")
-
-
-def test_report(own, serving):
     with serving(own) as client:
         (own.evaluation("oasis") / "report.html").write_text("<p>räport</p>", encoding="utf-8")
         answer = client.get("/api/evaluations/oasis/report")

@@ -90,16 +90,6 @@ def test_a_share_of_what_was_learned(client, searcher, photos):
     client.check_error(client.get("/search", params={"id": number, "learned_weight": "much"}), 422, "learned_weight")
 
 
-def test_duplicates_of_a_query_are_no_results(client, photos):
-    asked = {"id": photos.id("pear/0.jpg"), "k": 100}
-    (everything,) = client.get("/search", params=asked).json()
-    (without,) = client.get("/search", params=asked | {"exclude_duplicates": True}).json()
-    paths = [row["path"] for row in everything["results"]]
-    assert "pear/0 again.jpg" in paths
-    assert [row["path"] for row in without["results"]] == [path for path in paths if path != "pear/0 again.jpg"]
-    assert [row["rank"] for row in without["results"]] == list(range(1, 18))
-
-
 def test_upload_answers_as_searcher_does_and_can_be_asked_again(client, photos):
     data = photos.data("fig/1.jpg")
     (answer,) = client.upload(data, "dropped.jpg", k="4", learner="cosine").json()
@@ -228,7 +218,7 @@ def test_labels_without_a_learner_that_ranks_labels(own, serving, photos):
         assert [result["labels"] for result in answer["results"]] == [["plum"]] * 3  # by the photos with the label
 
 
-def test_unknown_ids_in_every_question(client):
+def test_what_is_refused(client, photos):
     unknown, known = {"id": 999999}, {"id": 1}
     for answer in (
         client.post("/search", data=unknown),
@@ -237,9 +227,6 @@ def test_unknown_ids_in_every_question(client):
         client.get("/explain", params=known | {"result": 999999}),
     ):
         client.check_error(answer, 404, "no image 999999", "removed")
-
-
-def test_numbers_and_hashes_out_of_range(client, photos):
     for asked in ("id=-1", "id=1e99", f"id={2**70}", "upload=..%2F..%2Fetc%2Fpasswd", "upload=" + "A" * 64):
         client.check_error(client.get(f"/search?{asked}"), 422, asked.partition("=")[0])
     client.check_error(client.get("/search?id=1&offset=-1"), 422, "offset")
@@ -249,9 +236,6 @@ def test_numbers_and_hashes_out_of_range(client, photos):
         client.check_error(client.upload(photos.data("fig/1.jpg"), k=k), 422, "k: ")
         client.check_error(client.post("/search", data={"id": 1, "k": k}), 422, "k: ")
         client.check_error(client.post("/annotate", data={"id": 1, "k": k}), 422, "k: ")
-
-
-def test_questions_that_make_no_sense(client):
     client.check_error(client.get("/search"), 422, "exactly one")
     client.check_error(client.get("/search", params={"id": 1, "query_label": "fig"}), 422, "exactly one")
     client.check_error(client.get("/search", params={"id": 1, "learner": "oasys"}), 404, "oasys", "oasis, knn, cosine")
@@ -264,9 +248,6 @@ def test_questions_that_make_no_sense(client):
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     assert client.post("/search", content=b"nonsense", headers=headers).status_code in (400, 422)
     client.check_error(client.post("/search", content=b"id=1&id=no"), 422, "exactly one")
-
-
-def test_annotate_refuses_what_search_refuses(client):
     picture = io.BytesIO()
     Pillow.new("1", (9000, 9000)).save(picture, "PNG")
     data = (b"hello, this is text", 415, "JPEG, PNG"), (picture.getvalue(), 413, "9000 x 9000 pixels")

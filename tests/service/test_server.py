@@ -95,23 +95,20 @@ def test_upload_that_is_cut_off(process, made, photos, start_upload):
     assert post(f"{process}search", files=picture).status_code == 200
 
 
-def test_suggested_token_is_accepted(made):
+def test_suggested_token_is_accepted_and_ports_in_use_are_not(made):
     with pytest.raises(UserError) as refused:
         server.serve(made, Console(quiet=True), token="short")
     server._check_token("192.0.2.1", str(refused.value).split()[-1])
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match="another program listens there"):
+            server.serve(made, Console(quiet=True), port=port)
 
 
 def test_upload_that_claims_too_much_is_refused_at_once(client, start_upload):
     for length, *header in ((10**12,), (parts.UPLOAD_BYTES + 1, "Expect: 100-continue")):
         with start_upload(client.base_url, length, *header) as connection:
             assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
-
-
-def test_port_in_use(made):
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UserError, match="another program listens there"):
-            server.serve(made, Console(quiet=True), port=port)
 
 
 def test_refuses_to_start(made, tmp_path):

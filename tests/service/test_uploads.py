@@ -31,7 +31,7 @@ def test_upload_keeps_pixels_and_nothing_else(client):
     assert small.headers["content-type"] == "image/webp"
 
 
-def test_upload_that_is_no_image(client, photos):
+def test_uploads_that_are_refused(client, photos):
     for data, word in (
         (b"", "empty"),
         (b"hello, this is text", "not an image"),
@@ -40,9 +40,6 @@ def test_upload_that_is_no_image(client, photos):
     ):
         client.check_error(client.upload(data, "x.jpg"), 415, "x.jpg", word, "JPEG, PNG")
     client.check_error(client.upload(photos.data("fig/1.jpg")[:-500]), 415, "truncated")
-
-
-def test_upload_of_too_many_pixels_or_bytes_is_not_decoded(client):
     stream = io.BytesIO()
     Pillow.new("1", (9000, 9000)).save(stream, "PNG")
     assert len(stream.getvalue()) < 50_000
@@ -57,9 +54,6 @@ def test_upload_of_too_many_pixels_or_bytes_is_not_decoded(client):
 
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     client.check_error(client.post("/search", content=parts(), headers=headers), 413, "bytes")
-
-
-def test_unknown_uploads(client):
     for key in ("0" * 64, "f" * 64):
         client.check_error(client.get(f"/uploads/{key}"), 404, "expired")
         client.check_error(client.get("/search", params={"upload": key}), 404, "expired")

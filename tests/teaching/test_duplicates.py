@@ -34,18 +34,15 @@ def images():
     return [cv2.resize(one, (240, 180), interpolation=cv2.INTER_CUBIC) for one in coarse]
 
 
-def test_copies_are_found_in_spite_of_size_code_and_mirror(images):
+def test_pictures_of_another_shape_or_brightness_are_no_copies(images):
+    all_cells = np.array([cells(images[0]), cells(images[0])])
+    assert find_pairs(all_cells, np.array([1.33, 1.5])) == []
+    assert find_pairs(all_cells[:1], np.ones(1)) == []
     encoded = cv2.imdecode(cv2.imencode(".jpg", images[1], [cv2.IMWRITE_JPEG_QUALITY, 40])[1], cv2.IMREAD_COLOR)
     copies = [cv2.resize(images[0], (480, 360)), encoded, images[2][:, ::-1]]
     all_cells = np.array([cells(one) for one in [*images, *copies]])
     pairs = find_pairs(all_cells, np.full(9, 4 / 3))
     assert sorted(pairs) == [(0, 6, False), (1, 7, False), (2, 8, True)]
-
-
-def test_images_of_another_shape_are_no_copies(images):
-    all_cells = np.array([cells(images[0]), cells(images[0])])
-    assert find_pairs(all_cells, np.array([1.33, 1.5])) == []
-    assert find_pairs(all_cells[:1], np.ones(1)) == []
 
 
 def test_copies_are_pairs_where_their_grey_versions_agree(images):
@@ -220,14 +217,11 @@ def test_a_form_that_is_filled_in_differently_is_another_picture(tmp_path):
     assert pairs_of(tmp_path, written) == {("Anna.png", "copy.jpg")}
 
 
-def test_frames_of_a_slow_pan_are_no_crops_of_each_other(tmp_path):
+def test_frames_of_a_slow_pan_and_smooth_pictures_are_not_one(tmp_path):
     wide = cv2.resize(skimage.data.coffee(), (900, 600), interpolation=cv2.INTER_CUBIC)
     pairs = pairs_of(tmp_path, {f"{i:02}.jpg": wide[50:450, 10 * i : 10 * i + 500] for i in range(12)})
     assert pairs == set()
-
-
-def test_smooth_pictures_of_another_brightness_are_not_one(tmp_path):
-    """Any two agree by some brightness and contrast; those of one brightness are copies."""
+    # Any two agree by some brightness and contrast; those of one brightness are copies.
     down, across = np.linspace(60, 200, 180)[:, None, None], np.linspace(-15, 15, 240)[None, :, None]
     sky = np.clip(down + across + np.zeros(3), 0, 255).astype(np.uint8)
     other = np.clip(100 + 0.4 * down + 0.2 * across + np.zeros(3), 0, 255).astype(np.uint8)
@@ -236,12 +230,17 @@ def test_smooth_pictures_of_another_brightness_are_not_one(tmp_path):
     }
 
 
-def test_a_picture_of_one_colour_is_blank_and_a_small_mark_shows():
+def test_blank_and_thin_pictures():
     white = np.full((48, 64, 3), 255, np.uint8)
     noisy = np.random.default_rng(0).integers(0, 9, white.shape).astype(np.uint8)
     marked = white.copy()
     marked[20, 30] = 200
     assert [is_blank(one) for one in (white, noisy, marked)] == [True, True, False]
+    # Where one side shrinks and the other grows, OpenCV's INTER_AREA takes two of a hundred columns.
+    stripes = np.zeros((4, 640, 3), np.uint8)
+    stripes[:, ::2] = 200
+    cells = np.frombuffer(small_versions(stripes).cells, np.uint8)
+    np.testing.assert_allclose(cells.astype(int), 100, atol=1)
 
 
 def test_of_many_pictures_that_are_nearly_equal_few_are_compared(monkeypatch):
@@ -267,11 +266,3 @@ def test_a_crop_and_a_mirrored_copy_are_compared_though_many_forms_are_alike(tmp
         cv2.imwrite(str(tmp_path / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, 92])
     listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(("form.jpg", "mirrored.jpg", "other.jpg"))]
     assert find_same_pictures(tmp_path, listed, 10_000_000).pairs.keys() == {(0, 1)}
-
-
-def test_thin_pictures_are_averaged_along_their_long_side():
-    """Where one side shrinks and the other grows, OpenCV's INTER_AREA takes two of a hundred columns."""
-    stripes = np.zeros((4, 640, 3), np.uint8)
-    stripes[:, ::2] = 200
-    cells = np.frombuffer(small_versions(stripes).cells, np.uint8)
-    np.testing.assert_allclose(cells.astype(int), 100, atol=1)

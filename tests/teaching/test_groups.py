@@ -22,7 +22,7 @@ def test_one_image_stands_for_its_picture_among_those_that_look_alike():
     assert (group["ids"], group["similarity"]) == ([4, 5], 0.92)
 
 
-def test_no_group_is_a_chain():
+def test_no_group_is_a_chain_and_the_largest_come_first():
     """400 frames of a slow pan: each was compared with its neighbours alone."""
     pan = [(i, i + step, 0.99 - step / 100) for i in range(400) for step in (1, 2) if i + step < 400]
     for kind in ("same", "scene", "alike"):
@@ -32,6 +32,7 @@ def test_no_group_is_a_chain():
         for kept, *others in (group["ids"] for group in groups):
             assert {(min(kept, other), max(kept, other)) for other in others} <= compared
         assert max(len(group["ids"]) for group in groups) == 5
+    assert grouped([(8, 9, 1.0), (1, 2, 0.9), (2, 3, 0.9), (4, 5, 0.95)], [])[0] == [(2, 1, 3), (8, 9), (4, 5)]
 
 
 def test_one_image_stands_for_its_scene_among_those_that_look_alike():
@@ -57,10 +58,6 @@ def test_one_image_stands_for_its_scene_among_those_that_look_alike():
     ]
 
 
-def test_the_largest_groups_come_first():
-    assert grouped([(8, 9, 1.0), (1, 2, 0.9), (2, 3, 0.9), (4, 5, 0.95)], [])[0] == [(2, 1, 3), (8, 9), (4, 5)]
-
-
 def test_different_pictures_are_in_no_group_together():
     same, alike = [(1, 2, 0.99), (2, 3, 0.95)], [(2, 3, 0.99), (3, 4, 0.94), (2, 4, 0.93)]
     assert grouped(same, alike) == ([(2, 1, 3)], [(2, 4)])
@@ -69,16 +66,16 @@ def test_different_pictures_are_in_no_group_together():
     assert grouped(same, alike, {1: {7: 0}, 3: {7: 0}}) == ([(2, 1, 3)], [(2, 4)])  # one part: nothing is said
     every = {number: {7: number} for number in (1, 2, 3, 4)}
     assert grouped(same, alike, every) == ([], [])
-
-
-def test_two_things_said_hold_together():
-    """1 differs from 2, and 3 from 4, and no group has two of them in spite of it."""
+    # 1 differs from 2, and 3 from 4, and no group has two of them in spite of it.
     parts = {1: {5: 0}, 2: {5: 1, 6: 0}, 3: {6: 1}}
     same, alike = grouped([], [(1, 4, 0.99), (4, 2, 0.98), (4, 3, 0.97), (2, 3, 0.96)], parts)
     assert same == []
     assert alike == [(4, 1, 3)]
     # A picture of several images has what was said of any of them.
     assert grouped([(1, 9, 1.0)], [(9, 2, 0.99), (1, 2, 0.99)], parts) == ([(1, 9)], [])
+    pairs = {"same": [(1, 2, 1.0)], "scene": [(2, 3, 0.9)], "alike": [(2, 3, 0.9), (3, 4, 0.9)], "blank": [1, 5]}
+    assert among(pairs, {2, 3, 4, 5}) == {**pairs, "same": [], "blank": [5]}
+    assert among(pairs, {1, 3, 4, 5}) == {"same": [], "scene": [], "alike": [(3, 4, 0.9)], "blank": [1, 5]}
 
 
 def test_all_equal_files_are_compared_by_the_first():
@@ -95,9 +92,3 @@ def test_all_equal_files_are_compared_by_the_first():
     ]
     assert stars_of(pairs, {}, {}) == {1: {2: 1.0, 3: 1.0, 4: 0.98, 5: 0.98}}
     assert stars_of(pairs, {}, {4: 9, 5: 9}) == {4: {5: 1.0, 1: 0.98, 2: 0.98, 3: 0.98}}
-
-
-def test_pairs_without_images_that_are_gone():
-    pairs = {"same": [(1, 2, 1.0)], "scene": [(2, 3, 0.9)], "alike": [(2, 3, 0.9), (3, 4, 0.9)], "blank": [1, 5]}
-    assert among(pairs, {2, 3, 4, 5}) == {**pairs, "same": [], "blank": [5]}
-    assert among(pairs, {1, 3, 4, 5}) == {"same": [], "scene": [], "alike": [(3, 4, 0.9)], "blank": [1, 5]}

@@ -7,9 +7,9 @@ import pytest
 from running import json_of, refused, visterm
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.not_same import DifferentPictures
 from visterm.pipeline.store.run import Run
 from visterm.teaching import overview
+from visterm.teaching.different import DifferentPictures
 from visterm.teaching.not_same import say_different, undo_different
 
 

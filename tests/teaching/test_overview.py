@@ -161,7 +161,7 @@ def test_the_map_of_a_share_weighs_look_and_learned_as_the_similarity_does(odd, 
     assert np.corrcoef((learned @ learned.T).ravel(), scores.ravel())[0, 1] > max(others) - 1e-3
 
 
-def test_a_space_of_as_many_dimensions_as_the_vectors_have_is_no_space_of_vectors():
+def test_spaces_limits_and_nearest_against_numpy():
     rng = np.random.default_rng(3)
     y = np.repeat(np.arange(4), 15)
     X = (rng.normal(size=(4, 8))[y] + rng.normal(size=(60, 8))).astype(np.float32)
@@ -171,17 +171,11 @@ def test_a_space_of_as_many_dimensions_as_the_vectors_have_is_no_space_of_vector
     searcher.learner = searcher.blend = lambda name: learner
     _, learned = module._projections(searcher)
     np.testing.assert_allclose(learned, module._unit_rows(learner.transform(X)), atol=1e-6)
-
-
-def test_the_limit_of_what_looks_alike_is_that_of_the_kind_of_vectors():
     settings = {"features.kind=deep": "deep", "features.cells=[3]": "spatial", "features.n_visterms=100": "visterms"}
     for setting, kind in settings.items():
         assert module.alike_limit(load_config(None, [setting])) == module.ALIKE[kind]
     for others in (["features.kind=onnx", "features.onnx.model=x.onnx"], ["collection.vectors.file=x.npy"]):
         assert module.alike_limit(load_config(None, others)) == module.ALIKE_OTHER
-
-
-def test_nearest_against_numpy():
     vectors = module._unit_rows(np.random.default_rng(0).normal(size=(1100, 6)))
     indices, distances = module._nearest(vectors, 7)
     scores = vectors @ vectors.T

@@ -1,7 +1,5 @@
 """Learning again after labels changed: what is trained, what is taken, and what can be brought back."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

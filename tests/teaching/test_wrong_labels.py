@@ -67,7 +67,7 @@ def test_a_wrong_label_beside_right_ones_has_the_highest_score():
     assert set(zip(judged.images[worst].tolist(), judged.labels[worst].tolist(), strict=True)) == {(7, 1), (30, 0)}
 
 
-def test_what_cannot_be_judged_is_left_out():
+def test_what_cannot_be_judged_is_left_out_and_folds_share_the_images_of_a_label():
     X, y = of_classes(12)
     assert not len(judge_labels(X, np.zeros(12, int)).images)
     assert not len(judge_labels(X, np.arange(12)).images)
@@ -76,6 +76,14 @@ def test_what_cannot_be_judged_is_left_out():
     assert 5 not in judge_labels(X, alone).images
     two = judge_labels(X[:4], np.array(["a", "a", "b", "b"]))
     assert sorted(two.images) == [0, 1, 2, 3]
+    rng = np.random.default_rng(0)
+    own = np.zeros((200, 4), bool)
+    own[np.arange(200), rng.integers(0, 3, 200)] = True
+    own[[3, 90], 3] = True
+    folds = _folds(own)
+    for label in range(3):
+        assert np.ptp(np.bincount(folds[own[:, label]], minlength=5)) <= 2
+    assert folds[3] != folds[90]
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -101,17 +109,6 @@ def test_probabilities_are_those_of_a_regression_with_a_row_for_each_label(spars
         expected[folds == fold] = regression.predict_proba(X[folds == fold])
     np.testing.assert_allclose(probabilities, expected, atol=0.05)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-
-
-def test_the_images_of_a_label_are_spread_over_the_folds():
-    rng = np.random.default_rng(0)
-    own = np.zeros((200, 4), bool)
-    own[np.arange(200), rng.integers(0, 3, 200)] = True
-    own[[3, 90], 3] = True
-    folds = _folds(own)
-    for label in range(3):
-        assert np.ptp(np.bincount(folds[own[:, label]], minlength=5)) <= 2
-    assert folds[3] != folds[90]
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from running import CLASSES, json_of, refused, set_all, visterm
 
-from visterm.features import efficientnet
 from visterm.plugins.choosing import try_photos as module
+from visterm.plugins.vectors import efficientnet
 
 SPATIAL = dict(module.SPATIAL)
 QUICK = set_all(

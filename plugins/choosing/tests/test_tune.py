@@ -1,7 +1,5 @@
 """`visterm tune`: what it chooses, what it reads, what it refuses, and how it resumes."""
 
-from __future__ import annotations
-
 import functools
 import json
 import signal
@@ -256,7 +254,7 @@ def test_same_weights_as_from_scratch(mine, write_images):
 # -- the search --------------------------------------------------------------------------------------------------------
 
 
-def test_every_learner_has_a_space_of_valid_values():
+def test_every_learner_has_a_space_of_valid_values_and_one_step_for_all_folds():
     for name in TABLE:
         space = search_space(name, Config(), visterms=True)
         assert set(WEIGHTS) < set(space)
@@ -264,11 +262,24 @@ def test_every_learner_has_a_space_of_valid_values():
             assert len(values) > 1
             for value in values:
                 with_settings(Config(), {key: value})
-
-
-def test_own_value_is_always_tried():
     config = with_settings(Config(), {"oasis.C": 0.07})
     assert search_space("oasis", config, visterms=False, given=["C=1,2"]) == {"oasis.C": [1, 2, 0.07]}
+    curves = [
+        {"steps": [0, 10, 20, 30], "values": [9.0, 0.3, 0.2, 0.1]},
+        {"steps": [0, 10, 20], "values": [9.0, 0.1, 0.4]},
+    ]
+    assert best_step(curves) == ([0.2, 0.4], 20)
+    assert best_step([{"steps": [0], "values": [0.5]}]) == ([0.5], None)
+    from visterm.plugins.choosing.trials import Trial
+
+    own = Trial(0, {"oasis.C": 0.1}, [0.5, 0.6, 0.7], 100, 1.0, "complete")
+    lucky = Trial(1, {"oasis.C": 1.0}, [0.8, 0.55, 0.5], 200, 1.0, "complete")
+    clear = Trial(2, {"oasis.C": 0.3}, [0.55, 0.66, 0.75], 300, 1.0, "complete")
+    assert stage._chosen(Config(), "oasis", [own, lucky])["best"] == {}
+    assert stage._chosen(Config(), "oasis", [own, clear])["best"] == {"oasis.C": 0.3}
+    best = {"oasis.C": 0.3, "oasis.n_steps": 300, "oasis.validation_fraction": None}
+    fixed = with_settings(Config(), {"train.learned_weight": 1})  # there is no share to choose
+    assert stage._chosen(fixed, "oasis", [own, clear])["best"] == best
 
 
 SPACE = {"a": [1, 2, 3, 4, 5, 6], "b": ["x", "y", None], "c": [[1], [2, 3]]}
@@ -353,28 +364,6 @@ def test_refused_settings_do_not_end_the_search(tmp_path):
     states = {trial.state for trial in trials if trial.settings["b"] is None or trial.settings["a"] == 6}
     assert states == {"refused"}
     assert {trial.reason for trial in trials} == {"", "b must be given", "the measure is not finite"}
-
-
-def test_one_step_for_all_folds():
-    curves = [
-        {"steps": [0, 10, 20, 30], "values": [9.0, 0.3, 0.2, 0.1]},
-        {"steps": [0, 10, 20], "values": [9.0, 0.1, 0.4]},
-    ]
-    assert best_step(curves) == ([0.2, 0.4], 20)
-    assert best_step([{"steps": [0], "values": [0.5]}]) == ([0.5], None)
-
-
-def test_keeps_the_settings_at_the_start_without_a_clear_gain():
-    from visterm.plugins.choosing.trials import Trial
-
-    own = Trial(0, {"oasis.C": 0.1}, [0.5, 0.6, 0.7], 100, 1.0, "complete")
-    lucky = Trial(1, {"oasis.C": 1.0}, [0.8, 0.55, 0.5], 200, 1.0, "complete")
-    clear = Trial(2, {"oasis.C": 0.3}, [0.55, 0.66, 0.75], 300, 1.0, "complete")
-    assert stage._chosen(Config(), "oasis", [own, lucky])["best"] == {}
-    assert stage._chosen(Config(), "oasis", [own, clear])["best"] == {"oasis.C": 0.3}
-    best = {"oasis.C": 0.3, "oasis.n_steps": 300, "oasis.validation_fraction": None}
-    fixed = with_settings(Config(), {"train.learned_weight": 1})  # there is no share to choose
-    assert stage._chosen(fixed, "oasis", [own, clear])["best"] == best
 
 
 def test_tunes_for_the_world_that_the_learner_is_for(mine, monkeypatch):

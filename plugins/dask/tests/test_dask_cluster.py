@@ -1,7 +1,5 @@
 """Work on a Dask cluster, with a real scheduler and real workers: the same bytes as on this machine alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

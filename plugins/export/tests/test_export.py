@@ -201,9 +201,15 @@ def test_bad_input(arguments, line, trained):
     assert sorted(trained.iterdir()) == before
 
 
-def test_a_learner_without_export_says_so(finished):
+def test_what_cannot_be_exported_is_one_line(finished, trained, tmp_path):
     line = refused("export", "--to", "onnx", "--learner", "musl", cwd=finished)
     assert line == "visterm: musl: MuSL compares by metrics that the label of each gallery image chooses: no export"
+    line = refused("export", "--to", "pixels", "--run", "made", "--learner", "cosine", cwd=trained)
+    assert "run made has no network" in line
+    options = ("--to", "npz", "--learner", "oasis", "--precision", "int8", "--output", tmp_path / "out")
+    line = refused("export", *options, cwd=finished)
+    assert line == "visterm: --precision int8: for dense galleries, and that of run fruit is sparse"
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -269,11 +275,6 @@ def test_pixels_give_the_results_of_a_search(repository, write_images, write_mod
     np.testing.assert_allclose(
         [row["score"] for row in answer["results"]], told["scores"][told["best"]], rtol=1e-4, atol=1e-5
     )
-
-
-def test_pixels_of_a_run_without_network_are_refused(trained):
-    line = refused("export", "--to", "pixels", "--run", "made", "--learner", "cosine", cwd=trained)
-    assert "run made has no network" in line
 
 
 def origins(folder):
@@ -402,13 +403,6 @@ def test_an_export_since_another_holds_what_changed(finished, mine, write_images
     assert sorted(path.name for path in (mine / "none").iterdir()) == ["export.json", "removed.csv"]
     line = refused(*arguments, "--precision", "float16", "--since", "all", cwd=mine)
     assert line.endswith("--since all: made with another precision, so that every vector changed: export all")
-
-
-def test_a_sparse_gallery_has_one_precision(finished, tmp_path):
-    options = ("--to", "npz", "--learner", "oasis", "--precision", "int8", "--output", tmp_path / "out")
-    line = refused("export", *options, cwd=finished)
-    assert line == "visterm: --precision int8: for dense galleries, and that of run fruit is sparse"
-    assert not (tmp_path / "out").exists()
 
 
 ENGINES = {  # headings of README.md, and what they install

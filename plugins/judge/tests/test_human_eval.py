@@ -26,40 +26,25 @@ NAN = np.nan
 CLASSES = ("apple", "pear", "plum")
 
 
-def test_precision_at_k_by_hand():
+def test_precision_spread_and_coherence_by_hand():
     decisions = np.array([[[1, 0, 1, 1], [0, 0, 0, 0]], [[NAN, 1, 0, NAN], [NAN, NAN, NAN, NAN]]])
     expected = [[[1, 1 / 2, 2 / 3, 3 / 4], [0, 0, 0, 0]], [[NAN, 1 / 1, 1 / 2, 1 / 2], [NAN] * 4]]
     np.testing.assert_allclose(precision_curves(decisions), expected)
-
-
-def test_spread_by_hand():
-    # Average precision by judge a: 1, 0; by judge b: 1/2, 1/2. Deviations (n - 1) over queries sqrt(1/2) and 0, over
-    # judges sqrt(1/8) for either query.
     decisions = np.array([[[1.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
     over_queries, over_judges = spread(decisions)
     assert over_queries == pytest.approx(np.sqrt(1 / 2) / 2)
     assert over_judges == pytest.approx(np.sqrt(1 / 8))
     assert np.isnan(spread(decisions[:1])[1])  # one judge
     assert np.isnan(spread(decisions[:0])).all()  # no judge
-
-
-def test_coherence_by_hand():
-    # One query, four images, three judges; the first two images are the ranked ones.
     decisions = np.array([[[1, 0, 1, 0]], [[1, 1, 0, 0]], [[0, NAN, 1, 0]]])
     # a found images 1 and 3: of the others 1/2 (b) and 1/2 (c). b found 1 and 2: 1/2 (a) and 0/1 (a, as c cannot say).
     # c found image 3: 1/2 (a).
     expected = [[(1 / 2 + 1 / 2) / 2], [(1 / 2 + 0) / 2], [1 / 2]]
     np.testing.assert_allclose(judge_coherence(decisions), expected)
     np.testing.assert_allclose(ranking_coherence(decisions[:, :, :2]), [(2 / 3 + 1 / 2) / 2])
-
-
-def test_the_coherence_of_a_ranking_is_the_mean_with_one_judge_left_out():
     decisions = np.random.default_rng(0).integers(0, 2, (4, 5, 6)).astype(float)
     without = [ranking_coherence(np.delete(decisions, judge, axis=0)) for judge in range(4)]
     np.testing.assert_allclose(ranking_coherence(decisions), np.mean(without, axis=0))
-
-
-def test_a_single_judge_has_no_coherence_and_nothing_is_no_error():
     assert np.isnan(judge_coherence(np.array([[[1.0, 0.0]]]))).all()
     assert np.isnan(judge_coherence(np.zeros((2, 1, 2)))).all()  # who found nothing relevant cannot be confirmed
     assert np.isnan(ranking_coherence(np.full((2, 3, 4), NAN))).all()

@@ -70,7 +70,7 @@ def labels_in(folder, tmp_path, *tags):
     return {name: [*read.labels(name)] for name in names}, read.fields, read.warnings
 
 
-def test_hierarchies_of_lightroom_and_digikam():
+def test_hierarchies_names_ratings_and_texts():
     tags = read_tags(
         xmp(
             bag("dc:subject", "Places", "Europe", "Paris", "sunset")
@@ -82,9 +82,6 @@ def test_hierarchies_of_lightroom_and_digikam():
     assert read_tags(xmp(bag("digiKam:TagsList", "People/Anna", "dog"))).keywords == [["People", "Anna"], ["dog"]]
     assert read_tags(xmp("<xmp:Rating>4</xmp:Rating>")).keywords is None, "it says nothing of keywords"
     assert read_tags(xmp(bag("dc:subject"))).keywords == [], "it says that there are none"
-
-
-def test_names_ratings_and_texts_are_fields():
     region = '<rdf:li rdf:parseType="Resource"><mwg-rs:Name>{}</mwg-rs:Name><mwg-rs:Type>{}</mwg-rs:Type></rdf:li>'
     tags = read_tags(
         xmp(
@@ -102,6 +99,10 @@ def test_names_ratings_and_texts_are_fields():
     assert tags.fields == {"title": "At the sea", "rating": "4"}
     for rating, kept in (("-1", "-1"), ("0", None), ("3.0", "3"), ("99", None), ("good", None)):
         assert read_tags(xmp(f"<xmp:Rating>{rating}</xmp:Rating>")).fields.get("rating") == kept
+    tags = read_tags(xmp(bag("dc:subject", "a&#9;b", "x" * 201, "", " good ", *(f"k{i:04}" for i in range(5000)))))
+    assert len(tags.keywords) == MOST_KEYWORDS
+    assert tags.keywords[0] == ["good"]
+    assert [n for _, _, n in tags.problems] == [2, 5001 - MOST_KEYWORDS]
 
 
 @pytest.mark.parametrize(
@@ -140,13 +141,6 @@ def test_tags_of_windows(photos):
     )
     image.writeMetadata()
     assert read_tags(file).keywords == [["Köln"], ["sea"]]
-
-
-def test_keywords_that_cannot_be_labels():
-    tags = read_tags(xmp(bag("dc:subject", "a&#9;b", "x" * 201, "", " good ", *(f"k{i:04}" for i in range(5000)))))
-    assert len(tags.keywords) == MOST_KEYWORDS
-    assert tags.keywords[0] == ["good"]
-    assert [n for _, _, n in tags.problems] == [2, 5001 - MOST_KEYWORDS]
 
 
 @pytest.mark.parametrize(
@@ -229,19 +223,23 @@ def test_sidecar_and_photo(photos, tmp_path):
     (folder / "b.jpg.xmp").write_bytes(xmp("<xmp:Rating>2</xmp:Rating>"))
     embed(folder / "b.jpg", dc_subject=["sea"])
     (folder / "c.jpg.json").write_text(
-        json.dumps({"title": "c.jpg", "photoTakenTime": {}, "people": [{"name": "Anna"}, {"name": "Ben"}]})
+        json.dumps({"title": "c.jpg", "photoTakenTime": {}, "people": [{"name": "Anna"}, {"name": "BjÃ¶rn"}]})
     )
     os.utime(folder / "a.xmp", (1, 1))
     labels, fields, warnings = labels_in(folder, tmp_path)
     assert labels == {"a.jpg": ["cat"], "b.jpg": ["sea"], "c.jpg": []}
-    assert fields == {"a.jpg": {"rating": "5"}, "b.jpg": {"rating": "2"}, "c.jpg": {"people": "Anna; Ben"}}
+    assert fields == {"a.jpg": {"rating": "5"}, "b.jpg": {"rating": "2"}, "c.jpg": {"people": "Anna; BjÃ¶rn"}}
     assert any("written after its sidecar" in line for line in warnings)
     assert any(line.startswith("1 image without keywords, such as c.jpg") for line in warnings)
+    assert (
+        "1 value that an earlier tool probably garbled, such as Anna; BjÃ¶rn (Anna; Björn?); kept as written"
+        in warnings
+    )
     (folder / "a.xmp").write_bytes(xmp(bag("dc:subject", "cow")))  # the photo itself is as it was
     assert labels_in(folder, tmp_path, "keywords", "people")[0] == {
         "a.jpg": ["cow"],
         "b.jpg": ["sea"],
-        "c.jpg": ["Anna", "Ben"],
+        "c.jpg": ["Anna", "BjÃ¶rn"],
     }
 
 
@@ -370,11 +368,16 @@ def test_filters_know_the_hierarchy_ratings_and_names(tagged):
     assert "did you mean Europe?" in line
 
 
-def test_hier_takes_the_hierarchy(tagged, tmp_path):
+def test_hier_takes_the_hierarchy_and_a_run_of_clicks_has_none(tagged, tmp_path):
     mine = copy_run(tagged, tmp_path)
     is_a = "runs/photos/collection/is_a.csv"
     assert (tagged / is_a).read_text() == "label,parent\nParis,Europe\nRome,Europe\n"
     visterm("train", "--learner", "hier", "--set", f"hier.is_a={is_a}", "--set", "hier.n_steps=200", cwd=mine)
+    (mine / "clicks.csv").write_text("query,path,count\nsea,1.jpg,2\n")
+    both = ("--set", "collection.labels=auto", "--set", "collection.clicks=clicks.csv")
+    visterm("features", "photos", *both, cwd=mine)
+    assert "clicked for, not labels" in refused("label", "export", "--xmp", cwd=mine)
+    assert not (mine / "runs/photos/collection/is_a.csv").exists(), "clicks have no hierarchy"
 
 
 def test_a_round_trip_through_sidecars(mine):
@@ -418,15 +421,6 @@ def test_strange_names_of_photos(photos, tmp_path):
     assert write_sidecars(folder, names, dict.fromkeys(names, ["x"]), {}, tmp_path, []).written == 2
     read = read_keywords(["keywords"], folder, names, tmp_path, whole=True)
     assert [read.labels(name) for name in names] == [{"dog": 1.0, "x": 1.0}] * 2
-
-
-def test_a_run_of_clicks_has_no_labels_to_write(tagged, tmp_path):
-    mine = copy_run(tagged, tmp_path)
-    (mine / "clicks.csv").write_text("query,path,count\nsea,1.jpg,2\n")
-    both = ("--set", "collection.labels=auto", "--set", "collection.clicks=clicks.csv")
-    visterm("features", "photos", *both, cwd=mine)
-    assert "clicked for, not labels" in refused("label", "export", "--xmp", cwd=mine)
-    assert not (mine / "runs/photos/collection/is_a.csv").exists(), "clicks have no hierarchy"
 
 
 def test_a_folder_that_cannot_be_written(photos, tmp_path):

@@ -279,14 +279,14 @@ def test_a_file_that_is_none_of_milvus_is_left_alone_and_without_pymilvus_the_ex
 
 
 @pytest.mark.slow
-def test_while_others_write_to_the_run_search_is_exact(mine):
+def test_while_others_write_to_an_index_search_is_exact(mine):
     results, _ = search("id:3", mine, k=2)
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
-    with Run(mine / "runs/fruit").locked():
+    with Run(mine / "runs/fruit").saving("index"):
         found, told = search("id:3", mine, k=2)
         assert refused("index", cwd=mine).startswith("visterm: the Milvus index of oasis is out of date; re-run ")
     assert "the index of oasis in Milvus is out of date, using exact search for now: " in told
-    assert "another visterm is at work in this run" in told
+    assert "another visterm writes to it; wait for it to end" in told
     older = Searcher(mine / "runs/fruit")
     visterm("remove", "more/pear/new0.jpg", cwd=mine)
     assert type(older.index("oasis")) is ExactIndex  # what it holds is no longer what the run holds
@@ -312,7 +312,7 @@ def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
     assert index.n_gallery == 47
     assert index.is_synchronized()
     visterm("remove", "more/pear/new0.jpg", cwd=mine)
-    with Run(mine / "runs/fruit").locked():
+    with Run(mine / "runs/fruit").saving("index"):
         third = state.refresh()
         assert type(third.searcher.index("oasis")) is ExactIndex  # it stands in
         assert state.refresh() is third
@@ -336,7 +336,7 @@ def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
     assert "oasis: 45 images; exact search needs no index" in visterm("index", cwd=mine).stderr
 
 
-def test_addresses_are_checked_before_anything_is_done(tmp_path):
+def test_addresses_and_names_of_collections(tmp_path):
     file = tmp_path / "photos.yaml"
     file.write_text("index: {kind: milvus, uri: vectors.db}")
     assert load_config(file).index.uri == os.fspath(tmp_path / "vectors.db")
@@ -351,9 +351,6 @@ def test_addresses_are_checked_before_anything_is_done(tmp_path):
     assert load_config(None, ["index.kind=milvus", "index.uri=http://me:s@cret@host"]).index.uri.endswith("cret@host")
     with pytest.raises(UserError, match="uri is used with kind: milvus only"):
         load_config(None, ["index.uri=milvus.db"])
-
-
-def test_collections_of_runs_have_names_of_their_own():
     names = [collection_name(Run(Path(name)), "oasis") for name in ("photos", "my photos", "my-photos", "x" * 300)]
     assert names[0] == "visterm_photos_oasis"
     assert len(set(names)) == 4

@@ -1,7 +1,5 @@
 """Commands without enough memory: one line, however early it ends."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Signals before a command has begun, and after its work is done; handlers of a program that calls a command."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What commands import: what they use, and not what learns."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -105,24 +103,18 @@ def test_idle_threads_of_openblas_sleep_at_once(chosen):
     assert ended.stdout.splitlines()[-1] == (chosen or "20")
 
 
-def test_the_list_of_commands_says_what_their_own_help_begins_with():
+def test_what_is_known_without_importing():
+    unfinished = {"ranker_W_", "best_W_", "best_teachers_"}
+    assert set(OASIS().get_params()) == BilinearSimilarity.settings
+    assert set(OASIS._state) - unfinished == BilinearSimilarity.state
+    assert BilinearSimilarity.linear == OASIS.linear
+    assert {name for name in LEARNERS if LEARNERS[name].ranks_labels} == ANNOTATORS
     group = typer.main.get_command(app)
     context = typer.Context(group)
     listed = _built({name: _without_options(command) for name, command in _all_commands().items()})
     assert list(listed) == group.list_commands(context)
     for name, command in listed.items():
         assert command.get_short_help_str(60) == group.get_command(context, name).get_short_help_str(60)
-
-
-def test_all_of_an_oasis_is_known_to_its_similarity():
-    unfinished = {"ranker_W_", "best_W_", "best_teachers_"}
-    assert set(OASIS().get_params()) == BilinearSimilarity.settings
-    assert set(OASIS._state) - unfinished == BilinearSimilarity.state
-    assert BilinearSimilarity.linear == OASIS.linear
-
-
-def test_learners_that_rank_labels_are_known_without_them():
-    assert {name for name in LEARNERS if LEARNERS[name].ranks_labels} == ANNOTATORS
 
 
 def test_lines_of_standard_input_are_queries(searched):

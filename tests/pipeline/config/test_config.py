@@ -1,7 +1,5 @@
 """The configuration is strict, and says what is wrong in one line."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 
@@ -14,23 +12,19 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 
-def test_defaults_survive_a_round_trip(tmp_path):
+def test_settings_lie_on_top_of_the_file_and_defaults_survive(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text(Config().to_yaml())
     assert load_config(file) == Config()
-
-
-def test_settings_lie_on_top_of_the_file(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("features: {n_visterms: 1000}\nsplit: {train: 40, test: 25}\n")
     config = load_config(file, ["split.test=10", "seed=3"])
     assert (config.features.n_visterms, config.split.train, config.split.test, config.seed) == (1000, 40, 10, 3)
-
-
-def test_none_is_null():
     assert load_config(None, ["oasis.validation_fraction=None"]) == load_config(
         None, ["oasis.validation_fraction=null"]
     )
+    file.write_text("collection: {labels: labels.csv}\n")
+    assert load_config(file).collection.labels == str(tmp_path / "labels.csv")
 
 
 @pytest.mark.parametrize(
@@ -100,23 +94,22 @@ def test_a_wrong_file_is_one_clear_line(tmp_path, text, message):
     assert "\n" not in str(error.value)
 
 
-def test_paths_in_a_file_are_relative_to_it(tmp_path):
-    file = tmp_path / "a.yaml"
-    file.write_text("collection: {labels: labels.csv}\n")
-    assert load_config(file).collection.labels == str(tmp_path / "labels.csv")
-
-
-def test_every_shipped_configuration_is_valid(repository):
+def test_every_shipped_configuration_is_valid_and_the_page_holds_the_defaults(repository):
     files = sorted((repository / "configs").glob("*.yaml"))
     assert files
     for file in files:
         load_config(file)
-
-
-def test_the_page_of_the_configuration_holds_the_defaults(repository):
     page = (repository / "docs/configuration.md").read_text()
     written = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
     assert written == Config().model_dump()
+    rows = [
+        f"| `{section}.{key}` | {_shown(field.default)} | {_shown(constructor(section)[key])} | {field.description} |"
+        for section in CONSTRUCTORS
+        for key, field in model_of(section).model_fields.items()
+        if field.description is not None
+    ]
+    missing = [row for row in rows if row not in page]
+    assert not missing, "docs/configuration.md lacks:\n" + "\n".join(missing)
 
 
 def test_an_exponent_makes_a_number_and_words_stay_words(tmp_path):
@@ -134,7 +127,7 @@ CONSTRUCTORS = {
     "features.weighting": ("features.visterms", "VistermWeighting"),
     "features.deep": ("features", "deep_embedder"),
     "features.onnx": ("features", "OnnxEmbedder"),
-    "features.codebook": ("features.forest", "ForestCodebook"),
+    "features.codebook": ("features", "ForestCodebook"),
 }
 
 
@@ -175,18 +168,6 @@ def test_a_dozen_defaults_of_learners_at_most_differ():
         *(f"{name}.validation_fraction" for name in stopping),
         *(f"{name}.click_cutoff" for name in ("oasis", "aroma", "lego")),
     }
-
-
-def test_the_page_shows_both_defaults_where_they_differ(repository):
-    rows = [
-        f"| `{section}.{key}` | {_shown(field.default)} | {_shown(constructor(section)[key])} | {field.description} |"
-        for section in CONSTRUCTORS
-        for key, field in model_of(section).model_fields.items()
-        if field.description is not None
-    ]
-    page = (repository / "docs/configuration.md").read_text()
-    missing = [row for row in rows if row not in page]
-    assert not missing, "docs/configuration.md lacks:\n" + "\n".join(missing)
 
 
 def _shown(value):

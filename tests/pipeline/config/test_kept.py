@@ -1,7 +1,5 @@
 """The configuration of a run as it was kept: the same values, until its file or its models change."""
 
-from __future__ import annotations
-
 import copy
 import json
 

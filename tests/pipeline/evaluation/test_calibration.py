@@ -100,11 +100,19 @@ def test_first_results_are_no_surer_than_their_queries_tell():
     assert (low, high) == pytest.approx((0.5, 0.5), abs=0.2)
 
 
-def test_a_calibration_of_an_older_record_gives_what_it_gave():
+def test_no_calibration_where_little_was_held_out_and_an_older_one_as_it_was():
     older = read_calibration(
         {"calibration": {"weights": [2.0, 3.0, 1.0], "intercept": -1.0, "base_rate": 0.1, "n_queries": 98}}
     )
     assert older.of([0.9, 0.4], [0.9, 0.8, 0.7]).round(3).tolist() == [0.858, 0.711]
+    ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=9)
+    everyone = np.ones(relevant.shape[1], bool)
+    assert "of their label: 9; 10 are needed" in calibrate(ranking, relevant, everyone)
+    ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=20)
+    assert "all held-out" in calibrate(ranking, np.ones_like(relevant), everyone)
+    assert read_calibration({}) == "no labelled images were held out"
+    older = {"scores": [0.0, 1.0], "probabilities": [0.1, 0.9], "base_rate": 0.2, "n_pairs": 10}
+    assert "train again" in read_calibration({"calibration": older})
 
 
 def test_images_without_labels_are_ranked_and_not_counted():
@@ -117,17 +125,6 @@ def test_images_without_labels_are_ranked_and_not_counted():
     likely = [one.of(best, best).mean() for one in (half, every)]
     assert likely[0] == pytest.approx(likely[1], abs=0.05)
     assert half.base_rate == pytest.approx(every.base_rate, abs=0.01)
-
-
-def test_there_is_none_where_too_little_was_held_out_or_an_older_version_measured():
-    ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=9)
-    everyone = np.ones(relevant.shape[1], bool)
-    assert "of their label: 9; 10 are needed" in calibrate(ranking, relevant, everyone)
-    ranking, relevant, *_ = rankings(np.random.default_rng(0), n_queries=20)
-    assert "all held-out" in calibrate(ranking, np.ones_like(relevant), everyone)
-    assert read_calibration({}) == "no labelled images were held out"
-    older = {"scores": [0.0, 1.0], "probabilities": [0.1, 0.9], "base_rate": 0.2, "n_pairs": 10}
-    assert "train again" in read_calibration({"calibration": older})
 
 
 def test_search_shows_probabilities_and_leaves_out_what_is_less_likely(finished):

@@ -1,7 +1,5 @@
 """Which test images decide whether a model is taken."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from visterm.pipeline.evaluation import held_out

@@ -1,15 +1,13 @@
 """What evaluate measures of one learner, and what it lets the learner see."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
 
 from visterm.pipeline.config.loading import load_config
-from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.pipeline.evaluation.measure import EvalTask, measure
 from visterm.pipeline.store.images import Image
+from visterm.plugins.figures.is_a import siblings_of
 from visterm.retrieval import relevance_from_labels
 
 
@@ -68,19 +66,13 @@ def config_of(*settings):
     return load_config(None, list(settings))
 
 
-def test_labels_that_are_measured_are_not_shown():
+def test_labels_of_training_images_are_shown_unless_an_image_has_several():
     spy = Spy()
     measure(spy, {}, task_of(["a", "a", "b", "b"], ["a", "b"], own=True), config_of())
     assert spy.seen == [None, ["a", "b"]]  # the test images without labels; the training images, which vote, with
-
-
-def test_labels_of_training_images_are_shown():
     spy = Spy()
     measure(spy, {}, task_of(["a", "b"], ["a", "b", "b"], own=False), config_of())
     assert spy.seen == [["a", "b", "b"]]
-
-
-def test_labels_are_not_shown_where_an_image_has_several():
     spy = Spy()
     found = measure(spy, {}, task_of(["a", "b"], [("a", "b"), "b"], own=False), config_of())
     assert spy.seen == [None]

@@ -1,7 +1,5 @@
 """Figures of classes that were trained on and of others, and learners that are compared by them."""
 
-from __future__ import annotations
-
 from visterm.pipeline.evaluation.worlds import below_cosine, held_out_of
 
 
@@ -19,19 +17,13 @@ def test_figures_come_from_the_record():
     assert found["unseen"] == unseen | {"below_cosine": True}  # as the figures read: an older training
     assert list(held_out_of(result_of([0.9], [0.6]))) == ["seen"]  # no class was held out
     assert held_out_of({"steps": 3}) == {}
-
-
-def test_what_chose_the_weight_says_what_is_below_cosine():
-    """A share that passed the test is not warned of, however the figures read."""
+    # A share that passed the test is not warned of, however the figures read.
     result = result_of([0.9, 0.8, 0.7], [0.6, 0.85, 0.75])
     result["worlds"]["clearly_below"] = [False, False, True]
     found = held_out_of(result)
     assert [row["below_cosine"] for row in found.values()] == [False, False, True]
     (line,) = below_cosine({"oasis": {"held_out": found}})
     assert "other classes" not in line
-
-
-def test_whole_classes_that_validate_alone_are_one_world():
     result = result_of([0.0, 0.8, 0.8], [0.0, 0.7, 0.7])
     result["worlds"]["n_images"] = [0, 20, 20]
     assert list(held_out_of(result)) == ["unseen"]
@@ -49,10 +41,7 @@ def test_a_learner_below_cosine_is_named_once():
         "wsabie is below cosine on held-out images for other classes (mAP 0.750, cosine 0.850) and for both in one "
         "gallery (mAP 0.450, cosine 0.500): "
     )
-
-
-def test_a_learner_below_cosine_on_test_images_is_named():
-    """By mAP and by precision at 1, each with its figures."""
+    # By mAP and by precision at 1, each with its figures.
     systems = {
         "oasis": {"map": 0.199, "precision_at": {"1": 0.28}},
         "aroma": {"map": 0.19, "precision_at": {"1": 0.4}},

@@ -118,7 +118,7 @@ def test_an_interval_says_what_it_speaks_of(tmp_path):
     assert "only 6 classes" not in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_all_sections_are_there(tmp_path):
+def test_a_whole_report(tmp_path):
     page = page_of(tmp_path, some_data())
     assert page.all("html", lang="en")
     ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
@@ -152,17 +152,6 @@ def test_all_sections_are_there(tmp_path):
         "Side by side",
     ):
         assert words not in page.text, words  # what does not apply
-
-
-@pytest.mark.slow
-def test_the_closing_line_is_last(tmp_path):
-    page = page_of(tmp_path, some_data(closing="Take cells <next>."))
-    assert page.text.rstrip().endswith("Take cells <next>.")
-    assert not page_of(tmp_path, some_data()).all("p", id="closing")
-
-
-def test_every_picture_says_what_it_is_and_is_stored_once(tmp_path):
-    page = page_of(tmp_path, some_data())
     alternatives = [attributes["aria-label"] for attributes in page.all("svg", role="img")]
     assert "Result 4, beach/img_3.jpg, label beach, relevant" in alternatives
     assert "Result 2, watch/img_1.jpg, label watch, not relevant" in alternatives
@@ -174,6 +163,25 @@ def test_every_picture_says_what_it_is_and_is_stored_once(tmp_path):
     assert len(stored) == len(set(stored))
     assert set(used) == set(stored)
     assert len(used) > 3 * len(stored)
+    html = (tmp_path / "report.html").read_text("utf-8")
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "url(" not in html
+    assert "@import" not in html
+    for tag, attributes in page.elements:
+        for name in ("src", "href"):
+            place = attributes.get(name, "#")
+            beside = tag == "a" and place in report_data.FILES_BESIDE
+            assert place.startswith(("#", "data:")) or beside, (tag, place)
+    policy = page.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
+    assert policy.startswith("default-src 'none'")
+
+
+@pytest.mark.slow
+def test_the_closing_line_is_last(tmp_path):
+    page = page_of(tmp_path, some_data(closing="Take cells <next>."))
+    assert page.text.rstrip().endswith("Take cells <next>.")
+    assert not page_of(tmp_path, some_data()).all("p", id="closing")
 
 
 def test_worst_queries_come_first_and_the_table_is_capped(tmp_path, monkeypatch):
@@ -204,9 +212,6 @@ def test_verdict():
     ):
         systems = System("oasis", a, comparison=Comparison(a - b, p_value, 1, 2, 3)), System("cosine", b)
         assert verdict(some_data(systems=systems)).startswith(expected)
-
-
-def test_the_verdict_crowns_no_learner_by_luck():
     for p_values, expected in (
         ((0.3, 0.05), "(0.300); knn, ovr are not distinguishable from it (paired test, p >= 0.05). oasis ranks better"),
         ((0.049, 0.3), "(0.300); knn is not distinguishable from it (paired test, p >= 0.05). oasis ranks better"),
@@ -216,9 +221,6 @@ def test_the_verdict_crowns_no_learner_by_luck():
         oasis = System("oasis", 0.30, comparison=Comparison(0.1, 0.01, 1, 2, 3))
         told = verdict(some_data(systems=(ovr, oasis, knn, System("cosine", 0.2))))
         assert told.startswith(f"Of 3 learners oasis has the highest mAP {expected}")
-
-
-def test_small_p_values():
     assert [report_text.p_value_text(p) for p in (0.5, 0.0123, 0.001, 0.0001)] == ["0.5", "0.012", "0.001", "< 0.001"]
 
 
@@ -246,7 +248,7 @@ def several_learners(n=9):
 
 
 @pytest.mark.slow
-def test_several_learners_come_in_one_table_and_one_plot(tmp_path):
+def test_several_learners_come_in_one_table_one_plot_and_side_by_side(tmp_path):
     data = several_learners()
     page = page_of(tmp_path, data)
     assert verdict(data).startswith(
@@ -264,12 +266,6 @@ def test_several_learners_come_in_one_table_and_one_plot(tmp_path):
     assert "2watch" in groups
     assert "3none" in groups
     write_precision_curve(tmp_path, data)
-
-
-@pytest.mark.slow
-def test_side_by_side(tmp_path):
-    data = several_learners()
-    page = page_of(tmp_path, data)
     assert page.all("label", **{"for": "tab-sides"})
     assert len(page.all("h5")) == 2 * (len(data.systems) - 1)
     assert not page_of(tmp_path, some_data()).all("label", **{"for": "tab-sides"})
@@ -289,10 +285,26 @@ def test_the_drawing_needs_no_style_and_nothing_from_elsewhere(tmp_path):
     assert not set(re.findall(r' id="(.*?)"', drawing)) & set(re.findall(r' id="(.*?)"', other))
 
 
-def test_the_page_has_the_colours_of_the_picture():
+def test_colours_are_those_of_the_picture_and_have_contrast():
     css = (report_page.files("visterm.pipeline.report") / "templates/shared.html.jinja").read_text("utf-8")
     assert re.findall(r"--other\d: (#\w+);", css)[: len(charts.OTHERS)] == [color for color, *_ in charts.OTHERS]
     assert len({color for color, *_ in charts.OTHERS}) == len(charts.OTHERS)
+    # Text 4.5:1 on its ground, in both colour schemes (WCAG 2.1, relative luminance).
+    schemes = re.findall(r":root \{(.*?--warn-rule: #\w+;)", css, re.DOTALL)
+    assert len(schemes) == 2
+
+    def luminance(color):
+        color = color if len(color) == 6 else "".join(2 * c for c in color)
+        parts = [int(color[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for scheme in schemes:
+        colors = dict(re.findall(r"--([\w-]+): #(\w+)", scheme))
+        others = [f"other{i}" for i in range(len(charts.OTHERS))]
+        for text in ("text", "quiet", "learner", "baseline", "chance", "right", "wrong", *others):
+            low, high = sorted((luminance(colors[text]), luminance(colors["ground"])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, text
 
 
 def worlds_of(*figures):
@@ -361,9 +373,6 @@ def test_the_worlds_of_class_splits(tmp_path):
     assert rows[4] == ["chance", "0.100 ± 0.010", "0.900", "0.100 ± 0.010", "0.900", "0.050 ± 0.010", "0.900"]
     assert "Means of 5 class splits ± the standard deviation." in page.text
     assert page.text.count("▼: below cosine.") == 1
-
-
-def test_one_class_split_beside_held_out_images(tmp_path):
     oasis, *others = some_data().systems
     oasis = dataclasses.replace(oasis, held_out=worlds_of((0.9, 0.8), (0.9, 0.8), (0.9, 0.8)))
     one = {name: dict.fromkeys(("seen", "unseen", "both"), OpenFigures(0.8, 0.9)) for name in ("oasis", "cosine")}
@@ -375,7 +384,7 @@ def test_one_class_split_beside_held_out_images(tmp_path):
     assert "A dash" not in page.text
 
 
-def test_one_system_no_history_few_queries(tmp_path):
+def test_one_system_no_history_few_queries_or_nothing_to_measure(tmp_path):
     queries = tuple(dataclasses.replace(query, baseline=None) for query in some_data(3).queries)
     data = some_data(systems=(System("cosine", 0.146),), queries=queries, n_queries=3, histories=())
     page = page_of(tmp_path, data)
@@ -383,9 +392,6 @@ def test_one_system_no_history_few_queries(tmp_path):
     assert "trained without validation images" in page.text
     assert "Most improved" not in page.text
     assert len(page.all("input", name="gallery")) == 3
-
-
-def test_nothing_to_measure(tmp_path):
     nan = float("nan")
     none = {"learner": Hits(nan, 0), "baseline": Hits(nan, 0)}
     queries = tuple(dataclasses.replace(query, **none) for query in some_data(2).queries)
@@ -396,16 +402,10 @@ def test_nothing_to_measure(tmp_path):
     assert "2 queries without any relevant image" in page.text
     assert "nan" not in page.text.lower()
     assert page_of(tmp_path, some_data(queries=(), n_queries=0)).all("script") == []
-
-
-def test_short_curves_and_flat_zero(tmp_path):
     systems = (System("oasis", 0.0, None, {1: 0.0}, (0.0,)), System("cosine", 0.0, None, {}, (0.0,)))
     history = History((0,), (0.0,), 0, 0.0)
     page_of(tmp_path, some_data(systems=systems, histories=(history,)))
     write_precision_curve(tmp_path, some_data(systems=systems))
-
-
-def test_no_system():
     with pytest.raises(ValueError, match="at least one system"):
         render_report(some_data(systems=()), read_image)
 
@@ -441,42 +441,6 @@ def test_hostile_names_are_text(tmp_path):
     assert evil in page.text
     assert r"\n\x1b[31m\u202e\xff\ud800 tree 11.jpg" in page.text
     write_precision_curve(tmp_path, hostile)
-
-
-def test_nothing_is_loaded_from_elsewhere(tmp_path):
-    page = page_of(tmp_path, some_data())
-    html = (tmp_path / "report.html").read_text("utf-8")
-    assert "http:" not in html
-    assert "https:" not in html
-    assert "url(" not in html
-    assert "@import" not in html
-    for tag, attributes in page.elements:
-        for name in ("src", "href"):
-            place = attributes.get(name, "#")
-            beside = tag == "a" and place in report_data.FILES_BESIDE
-            assert place.startswith(("#", "data:")) or beside, (tag, place)
-    policy = page.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
-    assert policy.startswith("default-src 'none'")
-
-
-def test_contrast():
-    """Text 4.5:1 on its ground, in both colour schemes (WCAG 2.1, relative luminance)."""
-    css = (report_page.files("visterm.pipeline.report") / "templates/shared.html.jinja").read_text("utf-8")
-    schemes = re.findall(r":root \{(.*?--warn-rule: #\w+;)", css, re.DOTALL)
-    assert len(schemes) == 2
-
-    def luminance(color):
-        color = color if len(color) == 6 else "".join(2 * c for c in color)
-        parts = [int(color[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    for scheme in schemes:
-        colors = dict(re.findall(r"--([\w-]+): #(\w+)", scheme))
-        others = [f"other{i}" for i in range(len(charts.OTHERS))]
-        for text in ("text", "quiet", "learner", "baseline", "chance", "right", "wrong", *others):
-            low, high = sorted((luminance(colors[text]), luminance(colors["ground"])))
-            assert (high + 0.05) / (low + 0.05) >= 4.5, text
 
 
 def test_size_of_a_full_report(tmp_path):

@@ -47,10 +47,13 @@ def test_a_search_with_a_sum_of_images_is_that_of_the_sum_and_leaves_them_out(se
     assert names[2] not in found
 
 
-def test_the_region_of_the_whole_image_is_the_image(searcher):
+def test_the_region_of_the_whole_image_is_the_image_and_other_examples_are_refused(searcher):
     row = searcher.row_named("apple/1.jpg")
     whole = region_vector(searcher, searcher.root / "apple/1.jpg", Rectangle(0, 0, 1, 1))
     np.testing.assert_allclose(whole.toarray(), searcher.X[row].toarray(), atol=1e-5)
+    for example in ("none.jpg", "id:999999", str(searcher.root)):
+        with pytest.raises(UserError, match=f"example {re.escape(example)}: "):
+            searcher.search("id:1", learner="cosine", example=["id:2", example])
 
 
 def test_only_the_blocks_of_a_region_count(searcher, tmp_path):
@@ -77,12 +80,6 @@ def test_only_the_blocks_of_a_region_count(searcher, tmp_path):
 def test_a_region_lies_within_the_image(region):
     with pytest.raises(UserError, match="region"):
         Rectangle.of(region)
-
-
-def test_examples_that_cannot_be_read_are_refused(searcher):
-    for example in ("none.jpg", "id:999999", str(searcher.root)):
-        with pytest.raises(UserError, match=f"example {re.escape(example)}: "):
-            searcher.search("id:1", learner="cosine", example=["id:2", example])
 
 
 def test_a_query_without_a_sum_or_a_region_is_reported_and_the_others_are_answered(searcher, tmp_path):

@@ -75,11 +75,21 @@ def test_conditions(where, expected):
     assert rows(filter_of(where=where)) == expected
 
 
-def test_dates():
+def test_dates_albums_and_covers():
     assert rows(filter_of(after="2024-05")) == [0, 3]
     assert rows(filter_of(before="2024-05")) == [1, 2]
     assert rows(filter_of(after="2024-4-30", before="2024-05-31T08:15:00")) == [0, 1]
     assert rows(filter_of(after="2024-05-31T08:15")) == [3]
+    albums = AlbumRows(IMAGES)
+    assert albums.labels == {"x": [2, 3, 4], "y": [1, 4]}
+    assert list(albums.labels) == ["x", "y"]
+    assert albums.folders == {"a": [2, 3], "": [0], "a-b": [1], "a/b": [4]}
+    assert not albums.are_alike
+    assert AlbumRows([IMAGES[2]._replace(path="x/1.jpg"), IMAGES[1]._replace(path="y/1.jpg")]).are_alike
+    assert covers(range(100)) == [0, 25, 50, 75]
+    assert covers([3, 4]) == [3, 4]
+    with pytest.raises(InvalidFilter, match="no image has the field 'camera'; the images have none"):
+        Fields([None, None]).passes(Condition("camera", "=", "X100"))
 
 
 @pytest.mark.parametrize(
@@ -99,22 +109,3 @@ def test_what_no_image_has_is_refused(options, message):
     with pytest.raises(InvalidFilter) as error:
         rows(filter_of(**options))
     assert str(error.value).startswith(message)
-
-
-def test_a_collection_without_fields():
-    with pytest.raises(InvalidFilter, match="no image has the field 'camera'; the images have none"):
-        Fields([None, None]).passes(Condition("camera", "=", "X100"))
-
-
-def test_albums_are_the_largest_first():
-    albums = AlbumRows(IMAGES)
-    assert albums.labels == {"x": [2, 3, 4], "y": [1, 4]}
-    assert list(albums.labels) == ["x", "y"]
-    assert albums.folders == {"a": [2, 3], "": [0], "a-b": [1], "a/b": [4]}
-    assert not albums.are_alike
-    assert AlbumRows([IMAGES[2]._replace(path="x/1.jpg"), IMAGES[1]._replace(path="y/1.jpg")]).are_alike
-
-
-def test_covers_are_spread():
-    assert covers(range(100)) == [0, 25, 50, 75]
-    assert covers([3, 4]) == [3, 4]

@@ -26,7 +26,7 @@ def test_it_holds_the_images_and_their_vectors(searcher):
     assert searcher.default_learner() == "oasis"
 
 
-def test_the_image_itself_is_known_through_links_and_other_names(searcher, finished, tmp_path, monkeypatch):
+def test_the_image_itself_is_known_through_links_names_and_copies(searcher, finished, tmp_path, monkeypatch):
     os.symlink(finished / "fruit", tmp_path / "linked")
     os.symlink(finished / "fruit/pear/0.jpg", tmp_path / "other.jpg")
     shutil.copy(finished / "fruit/pear/0.jpg", tmp_path / "copy.jpg")
@@ -36,9 +36,6 @@ def test_the_image_itself_is_known_through_links_and_other_names(searcher, finis
         assert "pear/0.jpg" not in paths_of(answer)
     (answer,) = searcher.search(tmp_path / "copy.jpg", learner="cosine")
     assert paths_of(answer)[0] == "pear/0.jpg"  # a copy is another file
-
-
-def test_a_copy_of_an_image_is_compared_with_those_of_its_content_alone(searcher, finished, tmp_path, monkeypatch):
     shutil.copy(finished / "fruit/apple/0.jpg", tmp_path / "copy.jpg")
     searcher.gallery.rows_by_sha256  # noqa: B018 - made once for all queries
     rows, read = [], Images.__getitem__

@@ -124,7 +124,7 @@ def test_an_index_that_does_not_fit_is_built_again_with_one_line(of_vectors, dam
 
 
 def test_an_index_that_cannot_be_saved_is_used(of_vectors):
-    with Run(of_vectors / "runs/fruit").locked():  # another visterm is at work
+    with Run(of_vectors / "runs/fruit").saving("index"):  # another visterm saves one
         answer = visterm("search", "id:3", "--json", "--learner", "cosine", cwd=of_vectors)
     assert "the index for cosine cannot be saved" in answer.stderr
     assert json.loads(answer.stdout)[0]["results"]

@@ -1,14 +1,17 @@
 """Neighbours in a run: made once, kept up to date, explained, and left out where they are not asked for."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 from running import SMALL, json_of, refused, visterm
 
 from visterm.pipeline import Searcher
-from visterm.pipeline.search.explanation import explain_pair
-from visterm.pipeline.search.neighbours import explain_neighbours
+from visterm.pipeline.search import neighbours
+from visterm.pipeline.store.run import Run
+from visterm.plugins.explanation.explanation import explain_pair
+from visterm.plugins.explanation.shared_neighbours import explain_neighbours
 from visterm.retrieval import Neighbours
 
 pytestmark = pytest.mark.usefixtures("few_suffice")
@@ -51,6 +54,22 @@ def test_a_graph_is_made_once_and_follows_the_photos(mine, said, write_images):
     visterm("features", "fruit", cwd=mine)
     assert [path for path, _ in results_of(Searcher(mine / "runs/fruit"))] == [path for path, _ in first]
     assert said == [("updated", 31), ("updated", 30)]
+
+
+def test_the_run_is_free_for_a_training_while_a_graph_is_saved(mine, monkeypatch):
+    folder, write, trained = mine / "runs/fruit/neighbours/oasis", neighbours._write, []
+
+    def meanwhile(*arguments):
+        trained.append(visterm("train", "--learner", "oasis", "--set", "oasis.n_steps=400", cwd=mine))
+        write(*arguments)
+
+    shutil.rmtree(folder, ignore_errors=True)
+    with Run(mine / "runs/fruit").saving("neighbours"):
+        expected = results_of(Searcher(mine / "runs/fruit"))  # by a graph that another process is saving
+    assert not folder.exists()
+    monkeypatch.setattr(neighbours, "_write", meanwhile)
+    assert results_of(Searcher(mine / "runs/fruit")) == expected
+    assert (len(trained), [path.name for path in folder.parent.glob("[!.]*")]) == (1, ["oasis"])
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK no archive", None])
@@ -104,7 +123,7 @@ def test_a_score_is_the_sum_of_its_parts(searcher, outside, learner):
             assert shared == json.loads(json.dumps(shared))
 
 
-def test_the_command_lists_the_photos_that_both_are_like(finished):
+def test_the_command_lists_the_photos_that_both_are_like_and_filters_leave_them(finished, searcher):
     shared = json_of("explain", "pear/3.jpg", "pear/4.jpg", "--neighbours", cwd=finished)
     lines = visterm("explain", "pear/3.jpg", "pear/4.jpg", "--neighbours", cwd=finished).stdout.splitlines()
     assert lines[0] == shared["sentence"]
@@ -113,10 +132,7 @@ def test_the_command_lists_the_photos_that_both_are_like(finished):
     assert whole[0] == shared["sentence"]
     told = refused("explain", "pear/3.jpg", "pear/4.jpg", "--neighbours", "-o", "why.png", cwd=finished)
     assert "print the neighbours without --output" in told
-
-
-def test_a_filter_leaves_the_neighbours_as_they_are(searcher):
-    """They are of the whole gallery; only results are filtered."""
+    # They are of the whole gallery; only results are filtered.
     whole = results_of(searcher)
     for condition in ({"label": "pear"}, {"not_label": "pear"}, {"folder": "plum"}):
         rows = {searcher.images[i].path for i in searcher.gallery.rows_of(searcher.filter(**condition))}

@@ -61,20 +61,20 @@ def test_images_of_pillow_contents_and_numbers_are_queries(searcher, finished):
     assert [answer["error"] for answer in refused] == ["not an image", "run fruit has no image of this id"]
 
 
-def test_one_query_needs_no_list(searcher, finished):
+def test_many_kinds_of_queries_need_no_list_and_can_be_used_again(searcher, finished, outside):
     file = finished / "fruit/plum/1.jpg"
     (answer,) = searcher.search(str(file), k=3)
     assert searcher.search([file], k=3) == [answer] == searcher.search(file, k=3)
     assert paths_of(searcher.search(read_image(file), k=1, learner="cosine")[0]) == ["plum/1.jpg"]
     assert searcher.search([]) == []
-
-
-def test_a_folder_is_all_images_below_it(searcher, outside):
     (outside / "pear/notes.txt").write_text("no image")
     found = searcher.search([outside, "id:1"], k=2)
     assert [answer["query"] for answer in found] == [*(str(outside / c / "new.jpg") for c in CLASSES), "id:1"]
     for answer, label in zip(found, CLASSES, strict=False):
         assert answer["results"][0]["labels"] == [label]
+    queries = searcher.queries(outside)
+    assert searcher.search(queries, k=4) == searcher.search(outside, k=4)
+    assert searcher.annotate(queries, k=1) == searcher.annotate(outside, k=1)
 
 
 def test_many_queries_in_threads_are_as_one_after_the_other(finished, outside, monkeypatch):
@@ -91,12 +91,6 @@ def test_many_queries_in_threads_are_as_one_after_the_other(finished, outside, m
     assert together.rows == [*range(30), *range(30), *range(30), *range(30)]
     np.testing.assert_array_equal(together.Q.toarray(), one_by_one.Q.toarray())
     np.testing.assert_array_equal(together.Q[:30].toarray(), searcher.X.toarray())
-
-
-def test_queries_can_be_used_again(searcher, outside):
-    queries = searcher.queries(outside)
-    assert searcher.search(queries, k=4) == searcher.search(outside, k=4)
-    assert searcher.annotate(queries, k=1) == searcher.annotate(outside, k=1)
 
 
 def test_what_cannot_be_read_is_told_beside_the_others(searcher, outside, tmp_path):

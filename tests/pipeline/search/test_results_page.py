@@ -1,7 +1,5 @@
 """The HTML page of search results."""
 
-from __future__ import annotations
-
 import html
 import json
 import os
@@ -13,7 +11,7 @@ from running import refused, visterm
 
 from visterm.features import read_image
 from visterm.pipeline.report import page as report_page
-from visterm.pipeline.search import results_page
+from visterm.plugins.page import results_page
 
 
 def page_of(folder, *arguments, cwd=None, check=0):
@@ -41,14 +39,11 @@ def test_a_page_of_answers(mine, outside):
     assert set(re.findall(r'href="#(t\d+)"', page)) == set(pictures)
 
 
-def test_a_page_beside_other_formats(finished, tmp_path):
+def test_a_page_beside_other_formats_and_for_labels(finished, tmp_path):
     result, page = page_of(tmp_path, "id:1", "--json", cwd=finished)
     assert json.loads(result.stdout)[0]["query"] == "id:1"
     assert "pictures in " in result.stderr
     assert "Nearest to id:1" in page
-
-
-def test_a_page_for_labels(finished, tmp_path):
     _, page = page_of(tmp_path, "--label", "pear", "--label", "plum", "-k", "3", cwd=finished)
     assert "ranked by wsabie" in page
     assert page.count('<span class="label">') == 1
@@ -89,7 +84,7 @@ def test_the_page_stays_small(finished, tmp_path, monkeypatch):
     assert 1 <= page.count('<article class="row"') < 30
 
 
-def test_a_page_does_not_take_the_place_of_something_else(mine):
+def test_a_page_takes_no_place_of_something_else_and_shows_placeholders(mine):
     (mine / "folder.html").mkdir()
     before = (mine / "fruit/pear/0.jpg").read_bytes()
     for name, message in (
@@ -99,9 +94,6 @@ def test_a_page_does_not_take_the_place_of_something_else(mine):
     ):
         assert message in refused("search", "id:1", "--html", name, cwd=mine)
     assert (mine / "fruit/pear/0.jpg").read_bytes() == before
-
-
-def test_a_picture_that_cannot_be_read_is_a_placeholder(mine):
     (mine / "fruit/pear/5.jpg").write_bytes(b"no picture")
     _, page = page_of(mine, "pear/0.jpg", "-k", "29")
     assert page.count("cannot be read</span>") == 1

@@ -26,16 +26,22 @@ from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.run import run_at
 
 
-def test_as_many_results_as_there_are(searcher):
+def test_as_many_results_as_there_are_or_none(searcher, finished):
     (answer,) = searcher.search("id:1", k=1_000_000)
     assert len(answer["results"]) == 29
     (answer,) = searcher.search_label("pear", k=1_000_000)
     assert len(answer["results"]) == 30
     with pytest.raises(UserError, match="k 0: give a number of at least 1"):
         searcher.annotate("id:1", k=0)
+    said = visterm("search", "id:1", "--offset", "29", "--run", "fruit", cwd=finished)
+    assert said.stdout.splitlines()[1:] == ["no results"]
 
 
-def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
+def test_a_run_is_opened_by_its_name_or_its_folder_also_in_another_process(searcher, finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(finished)
+    data = pickle.dumps(Searcher("fruit"))
+    monkeypatch.chdir(tmp_path)
+    assert pickle.loads(data).search("id:1", k=3) == searcher.search("id:1", k=3)  # as joblib sends it
     monkeypatch.chdir(finished)
     for run in ("fruit", "runs/fruit", finished / "runs/fruit"):
         assert len(Searcher(run).images) == len(open_run(run).paths) == 30
@@ -48,19 +54,6 @@ def test_a_run_is_opened_by_its_name_or_its_folder(finished, monkeypatch):
     for opener in (Searcher, open_run, LabelEditor):
         with pytest.raises(UserError, match=r"no run fruits in \.\./runs \(did you mean fruit\?\)"):
             opener("fruits")
-
-
-def test_a_searcher_is_sent_to_another_process(searcher, finished, tmp_path, monkeypatch):
-    """As joblib does."""
-    monkeypatch.chdir(finished)
-    data = pickle.dumps(Searcher("fruit"))
-    monkeypatch.chdir(tmp_path)
-    assert pickle.loads(data).search("id:1", k=3) == searcher.search("id:1", k=3)
-
-
-def test_a_query_without_results_says_so(finished):
-    said = visterm("search", "id:1", "--offset", "29", "--run", "fruit", cwd=finished)
-    assert said.stdout.splitlines()[1:] == ["no results"]
 
 
 def test_a_query_that_compiles_kernels_says_so(finished, outside, monkeypatch, capsys):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from running import set_all, visterm
 
-from visterm.features import efficientnet
 from visterm.pipeline import Searcher, find_duplicates
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.search.explanation import explain_pair
 from visterm.pipeline.store import vectors
+from visterm.plugins.explanation.explanation import explain_pair
 from visterm.plugins.judge.tasks import draw_tasks
+from visterm.plugins.vectors import efficientnet
 from visterm.retrieval import StoredVectors
 from visterm.teaching import overview
 from visterm.teaching.wrong_labels import find_wrong_labels

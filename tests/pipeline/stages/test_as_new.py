@@ -1,7 +1,5 @@
 """Early stopping sees held-out images as new photos, which have made no centre of the codebook."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

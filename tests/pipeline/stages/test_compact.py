@@ -1,7 +1,5 @@
 """Compacting made-up collections of many small segments: nothing that can be read changes, whatever happens."""
 
-from __future__ import annotations
-
 import os
 from contextlib import closing
 from signal import SIGKILL

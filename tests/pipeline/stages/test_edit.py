@@ -1,7 +1,5 @@
 """Adding, removing and compacting: searches find added images, removed ones stay away, a kill leaves no half."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -72,11 +70,24 @@ def test_a_folder_below_the_root_is_added_as_a_scan_would_do_it(mine, tmp_path_f
     assert (again["added"], again["changed"], again["removed"], again["relabelled"], again["extracted"]) == (0,) * 5
 
 
-def test_what_is_no_image_of_a_folder_is_counted(mine):
+def test_copies_links_and_names_of_any_bytes_are_added(mine):
     (mine / "more/apple/@eaDir").mkdir()
     (mine / "more/apple/notes.txt").touch()
     said = visterm("add", "more/apple", cwd=mine).stderr
     assert "2 other entries of the folders skipped, such as more/apple/@eaDir: folder of previews" in said
+    shutil.copy(mine / "fruit/pear/0.jpg", mine / "copy.jpg")
+    result = visterm("add", "copy.jpg", cwd=mine)
+    assert f"{mine}/copy.jpg is a copy of pear/0.jpg" in result.stderr.replace("\n", " ")
+    name = os.fsdecode(b"it's \xff\n.jpg")
+    shutil.copy(mine / "more/pear/new0.jpg", mine / "more" / name)
+    visterm("add", mine / "more" / name, cwd=mine)
+    assert str(mine / "more" / name) in counts_by_path(mine)
+    assert visterm("remove", mine / "more" / name, cwd=mine).stdout.endswith("/more/it's \\xff\\n.jpg\n")
+    (mine / "link").symlink_to(mine / "fruit/pear")
+    shutil.copy(mine / "more/pear/new0.jpg", mine / "fruit/pear/new0.jpg")
+    done = json_of("add", "link", cwd=mine)
+    assert (done["added"], done["present"]) == (1, 10)
+    assert json_of("features", "fruit", cwd=mine)["added"] == 0
 
 
 def test_images_from_outside_stay_until_their_files_are_gone(mine):
@@ -105,16 +116,13 @@ def test_a_root_that_encloses_what_was_outside_takes_it_in(mine):
     assert len(after) == 30 + 6
 
 
-def test_adding_again_does_nothing_and_a_changed_file_is_read_again(mine):
+def test_adding_again_does_nothing_but_changed_files_and_labels_by_hand_count(mine):
     visterm("add", "more/apple", cwd=mine)
     done = json_of("add", "more/apple", "more/apple/new0.jpg", "more/../more/apple", cwd=mine)
     assert (done["added"], done["changed"], done["present"], done["extracted"]) == (0, 0, 2, 0)
     shutil.copy(mine / "more/plum/new0.jpg", mine / "more/apple/new0.jpg")
     done = json_of("add", "more/apple", cwd=mine)
     assert (done["added"], done["changed"], done["present"], done["extracted"], done["n_images"]) == (0, 1, 1, 1, 32)
-
-
-def test_labels_by_hand_win_and_outlive_a_scan(mine):
     done = json_of("add", "fruit/pear/0.jpg", "--label", "green", cwd=mine)
     assert (done["present"], done["relabelled"], done["extracted"]) == (1, 1, 0)
     assert json_of("features", "fruit", cwd=mine)["relabelled"] == 0
@@ -137,28 +145,6 @@ def test_labels_of_a_table_reach_what_is_added(tmp_path, write_images):
     assert labels["6.jpg"] == labels[str(tmp_path / "more/x.jpg")] == '{"round": 1.0}'
     assert labels["7.jpg"] is None
     assert json_of("features", "fruit", cwd=tmp_path)["relabelled"] == 0
-
-
-def test_a_copy_of_what_is_there_is_warned_of(mine):
-    shutil.copy(mine / "fruit/pear/0.jpg", mine / "copy.jpg")
-    result = visterm("add", "copy.jpg", cwd=mine)
-    assert f"{mine}/copy.jpg is a copy of pear/0.jpg" in result.stderr.replace("\n", " ")
-
-
-def test_links_lead_to_the_names_of_a_scan(mine):
-    (mine / "link").symlink_to(mine / "fruit/pear")
-    shutil.copy(mine / "more/pear/new0.jpg", mine / "fruit/pear/new0.jpg")
-    done = json_of("add", "link", cwd=mine)
-    assert (done["added"], done["present"]) == (1, 10)
-    assert json_of("features", "fruit", cwd=mine)["added"] == 0
-
-
-def test_names_of_any_bytes(mine):
-    name = os.fsdecode(b"it's \xff\n.jpg")
-    shutil.copy(mine / "more/pear/new0.jpg", mine / "more" / name)
-    visterm("add", mine / "more" / name, cwd=mine)
-    assert str(mine / "more" / name) in counts_by_path(mine)
-    assert visterm("remove", mine / "more" / name, cwd=mine).stdout.endswith("/more/it's \\xff\\n.jpg\n")
 
 
 def test_what_cannot_be_read_is_reported_and_the_rest_is_added(mine):
@@ -366,15 +352,6 @@ def test_no_room_for_the_catalogue(mine):
     assert json_of("add", "more", cwd=mine)["n_images"] == 36
 
 
-def test_from_python_a_full_disk_is_the_same_error(mine, run, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("visterm.pipeline.stages.extraction.write_segment", full)
-    with pytest.raises(UserError, match="No space left on device; fix this"):
-        edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
-
-
 @pytest.mark.slow
 def test_info_tells_when_learning_again_pays(mine, write_images):
     assert json_of("info", cwd=mine)["drift"] == {"images": 0, "mean_cosine": None, "refit": False}
@@ -409,11 +386,18 @@ def test_the_cosine_is_that_of_the_vectors_of_all_images(mine, write_images):
     assert json_of("info", cwd=mine)["drift"]["mean_cosine"] == pytest.approx(cosines.mean(), abs=1e-4)
 
 
-def test_configurations_are_those_of_the_run(mine, run):
+def test_configurations_are_those_of_the_run_and_a_full_disk_is_the_same_error(mine, run, monkeypatch):
     """What add is given as configuration must not matter for what stands."""
     done = edit_stage.add(run, load_config(None, ["features.n_visterms=7"]), [mine / "more/plum"], Console(quiet=True))
     assert done["extracted"] == 2
     assert {len(row) for row in counts_by_path(mine).values()} == {40}
+
+    def full(*_, **__):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("visterm.pipeline.stages.extraction.write_segment", full)
+    with pytest.raises(UserError, match="No space left on device; fix this"):
+        edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
 
 def test_tables_of_vectors_grow_in_their_own_files(tmp_path):

@@ -1,7 +1,5 @@
 """Networks that PyTorch exported: inspected, embedded and searched, with PyTorch's own vectors."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

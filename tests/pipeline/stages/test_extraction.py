@@ -1,7 +1,5 @@
 """Reading one image for extraction."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The stage features with a codebook that is a forest, up to a search."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -90,11 +88,6 @@ def test_a_folder_of_validation_images_takes_precedence(fruit, write_images):
     assert len(load_learner(run.learner("oasis") / "files").held_out_) == 12
 
 
-def test_a_forest_needs_labels(fruit, write_images):
-    write_images(fruit / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(3)])
-    assert "a forest codebook learns from labels: sort" in refused(*by_forest(images="flat"), cwd=fruit)
-
-
 @pytest.mark.parametrize("table", ["labels", "clicks"])
 def test_a_forest_refuses_several_labels_and_clicks(fruit, table):
     name = {"labels": "label", "clicks": "query"}[table]
@@ -115,8 +108,10 @@ def test_a_forest_skips_images_without_a_label(fruit):
     assert extractor.weighting_.n_images_ == 15  # 0.6 of 8 images, rounded, three times
 
 
-def test_a_forest_needs_visterms_for_its_leaves(fruit):
+def test_a_forest_needs_labels_and_visterms_for_its_leaves(fruit, write_images):
     assert "n_visterms must be at least 12" in refused(*by_forest("features.n_visterms=11"), cwd=fruit)
+    write_images(fruit / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(3)])
+    assert "a forest codebook learns from labels: sort" in refused(*by_forest(images="flat"), cwd=fruit)
 
 
 @pytest.mark.slow

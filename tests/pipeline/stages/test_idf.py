@@ -1,7 +1,5 @@
 """idf is that of all training images, also where palette and codebook are learned from a sample of them."""
 
-from __future__ import annotations
-
 import numpy as np
 from running import visterm
 

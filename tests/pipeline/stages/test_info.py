@@ -1,7 +1,5 @@
 """The description of a run: what of its tables is not used, and which files are damaged."""
 
-from __future__ import annotations
-
 import pytest
 from running import CLASSES, SMALL, json_of, refused, visterm
 

@@ -1,7 +1,5 @@
 """kill -9, Ctrl-C and SIGTERM in the middle: the next run ends with the same bytes as an uninterrupted one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

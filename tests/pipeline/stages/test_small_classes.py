@@ -1,7 +1,5 @@
 """Many classes of few images, from vectors to the learner that is recommended."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

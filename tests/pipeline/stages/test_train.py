@@ -1,7 +1,5 @@
 """Every learner on the command line: trained, evaluated in one report with the others, and searched with."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -20,10 +18,10 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.pipeline.stages import checkpoints, fitting, training_report
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.models import TRAINED
+from visterm.plugins.figures.is_a import siblings_of
 
 CLASSES = ("apple", "pear", "plum", "quince")
 ANNOTATORS = [name for name in TRAINED if LEARNERS[TRAINED[name]].ranks_labels]
@@ -62,9 +60,18 @@ def finished(tmp_path_factory, write_images):
     return folder
 
 
-def test_every_learner_has_a_section_and_a_class():
+def test_every_learner_has_a_section_and_a_class_and_estimates_what_it_takes():
     assert set(TRAINED) <= set(Config.model_fields)
     assert set(TRAINED.values()) == set(LEARNERS) - {"Cosine", "RCA", "LabelRidge", "Xing"}
+    for kind in (LEGO, MCML):
+        small, large = (kind().estimate(1000, d, 30_000) for d in (1000, 10_000))
+        assert large[0] > 30 * small[0]
+        assert large[1] > 10 * small[1]
+    assert MCML().estimate(1000, 10_000, 30_000)[0] > 32e9
+    config = Config()
+    for n_images, expected in ((100, 4_000_000), (20_000, 20_000_000)):
+        found = fitting.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images, np.empty(0), [])
+        assert found["n_steps"] == expected
 
 
 @pytest.mark.slow
@@ -331,13 +338,8 @@ def test_labels_near_a_label(finished):
     assert "knn has no label vectors to compare; wsabie, pamir, warp, ovr, hier have them" in line
     with_vectors = [name for name in ANNOTATORS if LEARNERS[TRAINED[name]].labels_have_vectors]
     assert with_vectors == ["wsabie", "pamir", "warp", "ovr", "hier"]
-
-
-def test_names_are_checked_before_anything_is_trained(mine):
-    shutil.rmtree(mine / "runs/fruit/learners")
-    line = refused("train", "--learner", "knn", "--learner", "wsabi", cwd=mine)
-    assert "did you mean wsabie?" in line
-    assert not (mine / "runs/fruit/learners").exists()
+    line = refused("annotate", "--label", "pear", "--learner", "oasis", cwd=finished)
+    assert "oasis ranks images, not labels; wsabie, pamir, warp" in line
 
 
 @pytest.mark.slow
@@ -357,7 +359,7 @@ def test_several_learners_by_one_option(mine):
     assert [summary["learner"] for summary in json.loads(result.stdout)] == ["pamir", "knn"]  # as in TRAINED
 
 
-def test_a_refused_learner_does_not_stop_the_others(mine):
+def test_names_are_checked_and_a_refused_learner_does_not_stop_the_others(mine):
     options = ["--learner", "musl,knn", "--set", "musl.n_metrics=9"]
     result = visterm("train", *options, "--json", cwd=mine, check=2)
     assert "visterm: musl: n_metrics=9 is more than the 4 categories" in result.stderr
@@ -365,6 +367,10 @@ def test_a_refused_learner_does_not_stop_the_others(mine):
     refusal, summary = json.loads(result.stdout)
     assert "n_metrics=9" in refusal["error"]
     assert summary["learner"] == "knn"
+    shutil.rmtree(mine / "runs/fruit/learners")
+    line = refused("train", "--learner", "knn", "--learner", "wsabi", cwd=mine)
+    assert "did you mean wsabie?" in line
+    assert not (mine / "runs/fruit/learners").exists()
 
 
 def test_a_label_of_every_image(mine):
@@ -447,11 +453,6 @@ def test_mistakes_are_one_line(finished, arguments, message):
         assert message in refused(command, *arguments, cwd=finished)
 
 
-def test_a_learner_of_images_has_no_similar_labels(finished):
-    line = refused("annotate", "--label", "pear", "--learner", "oasis", cwd=finished)
-    assert "oasis ranks images, not labels; wsabie, pamir, warp" in line
-
-
 @pytest.mark.parametrize(("command", "key"), [("search", "results"), ("annotate", "labels")])
 def test_one_bad_query_does_not_stop_the_others(finished, tmp_path, command, key):
     bad = tmp_path / "bad\n.jpg"
@@ -494,13 +495,20 @@ def test_mapped_vectors_teach_and_measure_the_same(mine, monkeypatch):
     assert set(os.listdir(mine / "runs/fruit")) == there
 
 
-def test_a_cut_file_is_made_again(mine):
+def test_a_cut_file_is_made_again_and_force_ignores_a_damaged_checkpoint(mine):
     file = max((mine / "runs/fruit/learners/oasis/files").glob("*.npy"), key=lambda path: path.stat().st_size)
     os.truncate(file, file.stat().st_size - 8)
     result = visterm("train", "--json", cwd=mine)
     assert not json.loads(result.stdout)["up_to_date"]
     assert "missing or damaged" in result.stderr
     assert json_of("train", cwd=mine)["up_to_date"]
+    checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "record.json").write_text("{")
+    line = refused("train", "--set", "oasis.C=0.05", cwd=mine)
+    assert "damaged record; run 'visterm train --learner oasis --force --run fruit' to start again" in line
+    assert not json_of("train", "--force", cwd=mine)["up_to_date"]
+    assert not checkpoint.exists()
 
 
 @pytest.mark.slow
@@ -533,14 +541,6 @@ def test_what_cannot_end_is_refused(mine, monkeypatch):
     assert line.endswith("--set features.codebook.kind=forest")
 
 
-def test_estimates_grow_with_the_vectors():
-    for kind in (LEGO, MCML):
-        small, large = (kind().estimate(1000, d, 30_000) for d in (1000, 10_000))
-        assert large[0] > 30 * small[0]
-        assert large[1] > 10 * small[1]
-    assert MCML().estimate(1000, 10_000, 30_000)[0] > 32e9
-
-
 @pytest.mark.slow
 def test_the_learner_that_validated_best_is_recommended(finished):
     metrics = json_of("evaluate", "--learner", "all", cwd=finished)
@@ -567,7 +567,7 @@ def test_labels_come_from_the_annotator_that_validated_best(mine):
     assert default == from_pamir
 
 
-def test_precision_and_recall_of_each_label(finished):
+def test_precision_and_recall_of_each_label_in_a_table_of_the_report(finished):
     folder = finished / "runs/fruit/evaluations" / EVERY_ONE
     with open(folder / "labels.csv", newline="") as stream:
         table = list(csv.DictReader(stream))
@@ -579,9 +579,6 @@ def test_precision_and_recall_of_each_label(finished):
     expected = {"labels_per_image": 1, "precision": precision, "recall": recall, "n_labels": 4}
     assert {key: figures[key] for key in expected} == pytest.approx(expected, abs=1e-5)
     assert figures["f1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)
-
-
-def test_the_report_has_a_table_of_labels(finished):
     page = (finished / "runs/fruit/evaluations" / EVERY_ONE / "report.html").read_text()
     assert "Each test image is annotated with 1 label." in page
     metrics = json.loads((finished / "runs/fruit/evaluations" / EVERY_ONE / "metrics.json").read_text())
@@ -612,6 +609,21 @@ def test_training_says_what_held_out_images_advise():
         start + "vectors of a network (visterm features IMAGES --deep), or other settings (visterm tune)",
         start + "other settings (visterm tune)",  # its vectors are those of a network
     ]
+    assert (
+        training_report._why_no_class(np.array([*"aabbccddefg"]))
+        == "4 classes with two training images or more, and 5 are needed"
+    )
+    assert training_report._why_no_class(np.array([*"aabbccddee"])) == "too few images would be left"
+    assert training_report._why_no_class(sp.csr_array(np.eye(3))).startswith("too few labels")
+    found = {"shares": [1.0], "learner": [0.9, 0.3, 0.5996], "cosine": [0.5, 0.6, 0.6], "n_images": [9, 9, 18]}
+    found |= {"chance": [0.1, 0.1, 0.1], "clearly_below": [False, True, False]}
+    learner = Mock(learned_weight_=1.0, world_="open", worlds_=found)
+    training_report._say_worlds("oasis", learner, None, console)
+    (warning,) = [call.args[0] for call in console.warn.call_args_list]
+    assert warning == (
+        "oasis is below cosine on held-out images for other classes: mAP 0.300, cosine 0.600; a smaller --set "
+        "train.learned_weight, or --learner cosine, is better for these"
+    )
 
 
 def test_time_limit(mine):
@@ -622,13 +634,6 @@ def test_time_limit(mine):
     for text in ("0", "2 weeks", "-1s", "m"):
         line = refused("train", f"--time-limit={text}", cwd=mine)
         assert line == f"visterm: --time-limit {text}: expected a time such as 90s, 5m or 1h"
-
-
-def test_steps_by_number_of_images():
-    config = Config()
-    for n_images, expected in ((100, 4_000_000), (20_000, 20_000_000)):
-        found = fitting.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images, np.empty(0), [])
-        assert found["n_steps"] == expected
 
 
 @pytest.mark.slow
@@ -758,28 +763,6 @@ def test_too_few_classes_leave_the_cautious_share_and_one_line_says_so(finished,
     assert trained(mine, "oasis")[0].learned_weight_ == CAUTIOUS_SPARSE
 
 
-def test_why_no_class_is_held_out():
-    assert (
-        training_report._why_no_class(np.array([*"aabbccddefg"]))
-        == "4 classes with two training images or more, and 5 are needed"
-    )
-    assert training_report._why_no_class(np.array([*"aabbccddee"])) == "too few images would be left"
-    assert training_report._why_no_class(sp.csr_array(np.eye(3))).startswith("too few labels")
-
-
-def test_a_learner_below_cosine_is_warned_of():
-    console = Mock()
-    found = {"shares": [1.0], "learner": [0.9, 0.3, 0.5996], "cosine": [0.5, 0.6, 0.6], "n_images": [9, 9, 18]}
-    found |= {"chance": [0.1, 0.1, 0.1], "clearly_below": [False, True, False]}
-    learner = Mock(learned_weight_=1.0, world_="open", worlds_=found)
-    training_report._say_worlds("oasis", learner, None, console)
-    (warning,) = [call.args[0] for call in console.warn.call_args_list]
-    assert warning == (
-        "oasis is below cosine on held-out images for other classes: mAP 0.300, cosine 0.600; a smaller --set "
-        "train.learned_weight, or --learner cosine, is better for these"
-    )
-
-
 def test_an_interrupted_training_for_another_world_is_named(work, monkeypatch):
     """Its checkpoint is resumed for the same world alone."""
 
@@ -809,13 +792,3 @@ def test_what_is_measured_is_the_share_that_counts(work):
     at[0.0] = json_of("evaluate", "--learner", "wsabie", cwd=work)["systems"]
     assert at[0.0]["wsabie"]["map"] == pytest.approx(at[0.0]["cosine"]["map"], abs=1e-6)
     assert at[0.3]["wsabie"]["map"] != at[0.3]["cosine"]["map"]
-
-
-def test_force_ignores_a_damaged_checkpoint(mine):
-    checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"
-    checkpoint.mkdir()
-    (checkpoint / "record.json").write_text("{")
-    line = refused("train", "--set", "oasis.C=0.05", cwd=mine)
-    assert "damaged record; run 'visterm train --learner oasis --force --run fruit' to start again" in line
-    assert not json_of("train", "--force", cwd=mine)["up_to_date"]
-    assert not checkpoint.exists()

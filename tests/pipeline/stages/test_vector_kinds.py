@@ -1,7 +1,5 @@
 """Runs on vectors of one's own: those of an ONNX model, and tables of vectors that were made elsewhere."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -104,7 +102,7 @@ def finished(tmp_path_factory, write_images, write_model):
     return folder
 
 
-def test_the_collection_holds_the_vectors_of_the_model(finished):
+def test_the_collection_holds_the_vectors_of_the_model(finished, monkeypatch):
     embedder = OnnxEmbedder(finished / "model.onnx", keep=0.9).fit()
     found = rows_by_path(finished / "runs/fruit")
     assert list(found) == sorted(NAMES)
@@ -118,9 +116,6 @@ def test_the_collection_holds_the_vectors_of_the_model(finished):
     record = json.loads((finished / "runs/fruit/extractor/record.json").read_text())
     assert record["inputs"] == {"model": embedder.sha256_}
     assert record["n_features"] == 16
-
-
-def test_mapped_vectors_are_those_in_memory(finished, monkeypatch):
     run = Run(finished / "runs/fruit")
     with closing(Collection(run.collection)) as collection:
         images = collection.images()
@@ -132,7 +127,7 @@ def test_mapped_vectors_are_those_in_memory(finished, monkeypatch):
     assert not mapped.flags.writeable
 
 
-def test_every_learner_is_measured_in_one_report(finished):
+def test_every_learner_is_measured_in_one_report_and_annotates(finished):
     folder = finished / "runs/fruit/evaluations" / "+".join(LEARNERS)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert list(metrics["systems"]) == [*LEARNERS, "cosine", "chance"]
@@ -143,6 +138,10 @@ def test_every_learner_is_measured_in_one_report(finished):
     report = (folder / "report.html").read_text()
     assert "data:image/webp" in report
     assert "model: " in report
+    assert len(json_of("annotate", "fruit/plum/1.jpg", "-k", 2, cwd=finished)[0]["labels"]) == 2
+    assert len(json_of("search", "--label", "plum", "-k", 3, cwd=finished)[0]["results"]) == 3
+    line = refused("explain", "fruit/pear/1.jpg", "pear/2.jpg", "--learner", "oasis", cwd=finished)
+    assert "its vectors are not the mean over the cells of a map, which explanations need" in line
 
 
 @pytest.mark.usefixtures("alone")
@@ -173,11 +172,6 @@ def test_search_embeds_the_query_with_the_same_model(finished, tmp_path, learner
             assert row["score"] == pytest.approx(expected[row["path"]], abs=1e-4)
     bad = visterm("search", tmp_path / "bad.jpg", "--learner", learner, cwd=finished, check=2)
     assert "bad.jpg: not an image" in bad.stderr
-
-
-def test_labels_are_found_and_their_images(finished):
-    assert len(json_of("annotate", "fruit/plum/1.jpg", "-k", 2, cwd=finished)[0]["labels"]) == 2
-    assert len(json_of("search", "--label", "plum", "-k", 3, cwd=finished)[0]["results"]) == 3
 
 
 def test_a_second_run_does_nothing_and_new_images_are_embedded(mine, write_images):
@@ -349,11 +343,6 @@ def test_workers_give_the_same_vectors(mine, finished):
         np.testing.assert_array_equal(two[path], row)
 
 
-def test_a_model_without_cells_cannot_be_explained(finished):
-    line = refused("explain", "fruit/pear/1.jpg", "pear/2.jpg", "--learner", "oasis", cwd=finished)
-    assert "its vectors are not the mean over the cells of a map, which explanations need" in line
-
-
 def test_adding_removing_and_compacting(mine, tmp_path, write_images):
     write_images(mine / "elsewhere", ["quince/new.jpg"])
     added = json_of("add", "elsewhere/quince/new.jpg", "--run", "fruit", "--label", "quince", cwd=mine)
@@ -501,17 +490,13 @@ def test_relevance_feedback_keeps_whitening_and_share(table, monkeypatch, learne
     assert found.learned_weight_ == base.learned_weight_
 
 
-def test_vectors_as_queries(table):
+def test_vectors_as_queries_and_those_that_cannot_be_answered(table, write_images):
     take(table)
     np.save(table / "one.npy", made_up()[13] * 7)
     np.save(table / "two.npy", made_up()[[0, 39]].astype(np.float32))
     found = json_of("search", "two.npy", "one.npy", "quince/2.jpg", "--learner", "cosine", cwd=table)
     assert [answer["query"] for answer in found] == ["two.npy[0]", "two.npy[1]", "one.npy", "quince/2.jpg"]
     assert [answer["results"][0]["path"] for answer in found[:3]] == [NAMES[0], NAMES[39], NAMES[13]]
-
-
-def test_queries_that_cannot_be_answered(table, write_images):
-    take(table)
     write_images(table, ["other.jpg"])
     np.save(table / "long.npy", np.ones(13))
     queries = ("other.jpg", "long.npy", "id:999", "pear/none.jpg")
@@ -631,6 +616,7 @@ def test_sparse_vectors_stay_sparse(table):
 
 def test_labels_of_the_table_and_of_a_file(table):
     labels = [f"{name[0]}|{i % 3}" if i != 39 else "nan" for i, name in enumerate(NAMES)]
+    labels[38] = "KÃ¤fer"
     with open(table / "ids.csv", "w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerows([("path", "kind"), *zip([f"<{i}>" for i in range(40)], labels, strict=True)])
@@ -638,6 +624,7 @@ def test_labels_of_the_table_and_of_a_file(table):
     arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(collection=columns))
     said = visterm(*arguments, cwd=table).stderr
     assert "1 label without a value, such as nan; skipped" in said
+    assert "1 label that an earlier tool probably garbled, such as KÃ¤fer (Käfer?); kept as written" in said
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
     assert found == {f"<{i}>": {label: 1.0} if i != 39 else {} for i, label in enumerate(labels)}
     (table / "labels.csv").write_text("path,label\n<0>,x\n<0>,y\n<1>,x\n")
@@ -775,7 +762,7 @@ def test_settings_of_tables_that_do_not_fit(table):
 def test_taking_over_that_was_killed_goes_on(table):
     """A kill between two segments: what is in the catalogue stays, the rest comes with the next call."""
     program = (
-        "import sys, os; from pathlib import Path; import visterm.pipeline.stages.imported_vectors as e; "
+        "import sys, os; from pathlib import Path; import visterm.plugins.vectors.imported_vectors as e; "
         "from visterm.pipeline.store.catalogue import Collection as C; from visterm.pipeline.store.run import Run; "
         "from visterm.pipeline.stages.features import features; from visterm.pipeline.console import Console\n"
         "e.SEGMENT_BYTES = 4 * 12 * 8; n = 0; old = C.enter_segment\n"

@@ -1,7 +1,5 @@
 """A collection of made-up images, and their extraction."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

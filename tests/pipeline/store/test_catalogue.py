@@ -1,7 +1,5 @@
 """Opening and reading the catalogue, and its transactions."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import subprocess

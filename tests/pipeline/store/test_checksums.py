@@ -1,7 +1,5 @@
 """Damage that keeps the size of a file, and what tells it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import zlib

@@ -1,7 +1,5 @@
 """Atomic writes and locks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -14,7 +12,7 @@ from visterm.pipeline.store.run import Run
 
 HOLD = """
 import sys; from pathlib import Path; from visterm.pipeline.store.files import locked
-with locked(Path(sys.argv[1]), wait=True):
+with locked(Path(sys.argv[1]), wait=None):
     print("held", flush=True); sys.stdin.read()
 """
 
@@ -73,20 +71,17 @@ def test_who_takes_the_lock_leaves_what_is_written_without_it(tmp_path):
     assert sorted(path.name for path in run.folder.iterdir() if path.name != ".lock") == ["overview"]
 
 
-def test_a_lock_excludes_others_until_its_process_is_killed(tmp_path):
+def test_a_lock_excludes_others_until_its_process_is_killed_and_else_is_one_line(tmp_path):
     file = tmp_path / "new/.lock"
     command = [sys.executable, "-c", HOLD, file]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
-        with locked(file, wait=False) as free:
+        with locked(file, wait=0) as free:
             assert not free
         holder.kill()
-        with locked(file, wait=True) as free, locked(file, wait=False) as again:
+        with locked(file, wait=None) as free, locked(file, wait=0) as again:
             assert (free, again) == (True, False)
-
-
-def test_a_lock_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     refused = pytest.raises(UserError, match=r"file: cannot be written \(.*\); search still works$")
-    with refused, locked(tmp_path / "file/.lock", wait=True, advice="search still works"):
+    with refused, locked(tmp_path / "file/.lock", wait=None, advice="search still works"):
         pass

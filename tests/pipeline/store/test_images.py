@@ -30,7 +30,7 @@ def collection(tmp_path, monkeypatch):
         yield collection
 
 
-def test_they_are_those_of_the_list(collection):
+def test_they_are_those_of_the_list_known_by_id_and_path(collection):
     living, images = collection.living(), collection.images()
     assert len(living) == len(images) == len(PATHS)
     assert list(living) == images
@@ -42,9 +42,6 @@ def test_they_are_those_of_the_list(collection):
     for row in (len(images), -len(images) - 1):
         with pytest.raises(IndexError):
             living[row]
-
-
-def test_an_image_is_known_by_id_and_path(collection):
     living = collection.living()
     for row, image in enumerate(living):
         assert living.place[image.id] == row == living.row_of_path(image.path)
@@ -54,10 +51,6 @@ def test_an_image_is_known_by_id_and_path(collection):
         assert unknown not in living.place
     for unknown in ("gone.jpg", "", "zebra", "waits.jpg", "\ud800"):
         assert living.row_of_path(unknown) is None
-
-
-def test_what_is_counted_and_chosen(collection):
-    living = collection.living()
     assert living.count_labels() == {"pear": 2, "apple": 2, "red": 1}
     assert living.labelled("train", "validation") == collection.images("train", "validation", labelled=True)
     assert living.sizes.tolist() == [[10 + image.row, 20] for image in living]

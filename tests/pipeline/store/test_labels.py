@@ -1,7 +1,5 @@
 """Labels and clicks from tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from visterm.pipeline.errors import UserError

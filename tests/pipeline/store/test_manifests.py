@@ -45,7 +45,7 @@ def read(tmp_path):
     return write_and_read
 
 
-def test_a_table_of_labels(read):
+def test_a_table_with_and_without_labels(read):
     table, lines = read("labels.csv", "path,label\n3.jpg,x\n3.jpg,y\ngone.jpg,x\nnotes.txt,x\n")
     assert table.labels == {"3.jpg": {"x": 1.0, "y": 1.0}}
     assert (table.fields, table.example) == ({"3.jpg": {}}, "gone.jpg")
@@ -53,6 +53,8 @@ def test_a_table_of_labels(read):
         "1 row of a file that is no image of the collection, such as notes.txt; skipped",
         "1 row without an image of the collection, such as gone.jpg; skipped",
     ]
+    table, _ = read("metadata.csv", "file_name,camera\n3.jpg,X100\n", label_column="none")
+    assert (table.labels, table.fields) == (None, {"3.jpg": {"camera": "X100"}})
 
 
 def test_metadata_of_hugging_face(read):
@@ -70,12 +72,10 @@ def test_metadata_of_hugging_face(read):
     table, told = read("train/metadata.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
     assert table.labels == {"train/1.jpg": {"3": 1.0}, "train/2.jpg": {"x": 1.0, "y": 1.0}}
     assert table.fields["train/1.jpg"] == {"iso": "200", "flash": "true"}
-    assert told == ["1 column of lists, such as objects; no fields of the images"]
-
-
-def test_a_table_without_labels_leaves_them_to_the_folders_if_asked(read):
-    table, _ = read("metadata.csv", "file_name,camera\n3.jpg,X100\n", label_column="none")
-    assert (table.labels, table.fields) == (None, {"3.jpg": {"camera": "X100"}})
+    assert told == [
+        "1 column beside label, such as labels; used where label is empty",
+        "1 column of lists, such as objects; no fields of the images",
+    ]
 
 
 def test_annotations_of_coco(read):

@@ -1,7 +1,5 @@
 """Files whose tags change keep their ids, marks, label edits and vectors; a turned picture does not."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 
@@ -12,9 +10,9 @@ from running import SMALL, catalogue_rows, counts_by_path, json_of, visterm
 from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.marks import RelevanceMarks
-from visterm.pipeline.store.restore import restore_catalogue
 from visterm.pipeline.store.run import Run
+from visterm.plugins.repair.restore import restore_catalogue
+from visterm.teaching.marks import RelevanceMarks
 
 IDENTITY = "path, id, sha256, labels, split, status"
 

@@ -1,7 +1,5 @@
 """Scanning: what a scan of the root finds changed."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -37,7 +35,7 @@ def test_images_from_outside_can_be_added_while_the_root_is_away(collection, tmp
     assert collection.add([str(tmp_path / "new.jpg")], [], load_config()).added == 1
 
 
-def test_files_that_are_no_images_are_ignored_and_links_to_nothing_have_a_reason(collection, tmp_path, scan):
+def test_files_that_are_no_images_are_ignored_and_only_classes_asked_for_taken(collection, tmp_path, scan):
     (tmp_path / "images/a").mkdir(parents=True)
     (tmp_path / "images/a/3.jpg").symlink_to("nowhere.jpg")
     for _ in range(2):
@@ -73,6 +71,7 @@ def test_names_of_any_bytes(scan, extract):
 
 def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection, tmp_path, scan):
     names = ["a/1.jpg", "b/1.jpg", "a/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "#recycle/1.jpg"]
+    names += [".thumbnails/1.jpg", "a/._1.jpg"]
     assert scan(*names) == (2, 0, 0, 0)
     assert set(collection.labels()) == {"a/1.jpg", "b/1.jpg"}
     assert collection.skipped() == []
@@ -82,6 +81,7 @@ def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection,
     assert collection.label_source()[1] == [
         "1 raw file beside their photos skipped",
         "2 folders of previews or deleted files skipped, such as #recycle",
+        "2 hidden names skipped, such as .thumbnails",
     ]
 
     config = load_config(None, ["collection.exclude=['*_THUMB.jpg', 'b/old*', small, no such]"])

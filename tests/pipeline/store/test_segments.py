@@ -1,7 +1,5 @@
 """Segments: numbers, and the remains of a killed run."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Train/test split, from folders or by share."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 import pytest
@@ -126,21 +124,51 @@ def test_folders_that_name_no_label_are_said(collection, tmp_path, scan):
         ),
         (
             [f"{name}/{kind}/{i}.png" for name in ("cat", "dog") for kind in ("images", "masks") for i in range(3)],
-            "6 images in folders of masks or annotations, such as cat/masks, with the names of others: taken for",
+            "6 images in folders of masks, annotations or previews, such as cat/masks, with the names of others: taken",
             "collection.exclude=[masks]",
             {"cat": 3, "dog": 3},
         ),
         (
             ["JPEGImages/a.jpg", "JPEGImages/b.jpg", "SegmentationClass/a.png", "SegmentationClass/b_mask.png"],
-            "2 images in folders of masks or annotations, such as SegmentationClass, with the names of others",
+            "2 images in folders of masks, annotations or previews, such as SegmentationClass, with the names of",
             "collection.exclude=[SegmentationClass]",
             {},
         ),
         (
+            ["cat/1.jpg", "dog/2.jpg", "cat/_Thumbs/1_thumb.jpg", "dog/_Thumbs/2.jpg"],
+            "2 images in folders of masks, annotations or previews, such as cat/_Thumbs, with the names of others",
+            "collection.exclude=[_Thumbs]",
+            {"cat": 1, "dog": 1},
+        ),
+        (
+            ["train/cat.1.jpg", "train/dog.1.jpg", "test1/1.jpg"],  # of Kaggle's cats and dogs
+            "folders test1 (test?), train look like a split: all are taken for classes; name them",
+            None,
+            {"train": 2, "test1": 1},
+        ),
+        (
+            ["default/1.jpg", "cat/2.jpg"],
+            "1 label that may say that there is none, such as default; kept",
+            None,
+            {"default": 1, "cat": 1},
+        ),
+        (
+            ["val/1.jpg", "test/1.jpg"],
+            "folders test, val look like a split: all are taken for classes; name them",
+            None,
+            {"val": 1, "test": 1},
+        ),
+        (
             ["Cat/1.jpg", "cat/2.jpg", "dog/3.jpg"],
-            "1 label in different capitals, spaces or hyphens, such as Cat and cat; different labels",
+            "1 label in different capitals, spaces, hyphens or digits, such as Cat and cat; different labels",
             None,
             {"Cat": 1, "cat": 1, "dog": 1},
+        ),
+        (
+            ["KÃ¤fer/1.jpg", "Käfer/2.jpg", "Caf√©/3.jpg"],
+            "2 labels that an earlier tool probably garbled, such as Caf√© (Café?); kept as written",
+            None,
+            {"KÃ¤fer": 1, "Käfer": 1, "Caf√©": 1},
         ),
         (
             ["New folder/1.jpg", "cat/2.jpg", "dog/3.jpg"],
@@ -245,3 +273,16 @@ def test_whole_classes_are_drawn_where_they_are_small_or_asked_for(scan, extract
 def test_runs_from_before_whole_classes_keep_their_split():
     assert split_key(load_config(None, [])) == '[{"train": 0.6, "test": 0.4, "seed": 0}, null, "auto"]'
     assert split_key(load_config(None, ["split.by=class"])) != split_key(load_config(None, []))
+
+
+@pytest.mark.parametrize(
+    ("photos", "table"),
+    [
+        (["1.jpg", "2.jpg"], "labels.csv"),
+        (["batch1/1.jpg", "batch2/2.jpg"], "Train.csv"),  # the folders of scans name labels
+        (["batch1/1.jpg", "batch2/2.jpg"], "batch1/_annotations.coco.json"),
+    ],
+)
+def test_a_table_beside_photos_that_is_not_read_is_said(collection, scan, photos, table):
+    scan(*photos, table)
+    assert any(f"{table} is not read; --set collection.labels=" in line for line in collection.label_source()[1])

@@ -82,18 +82,15 @@ def test_bad_triplets_are_one_line(flat, triplets, row, message):
     assert message in refused("train", "--force", *triplets(row), cwd=flat)
 
 
-def test_rows_with_an_empty_cell_are_skipped_if_asked_for(flat, triplets):
-    given = triplets(*ROWS, ("apple0.jpg", "", "pear0.jpg"))
-    said = visterm("train", *given, "--set", "collection.skip_bad_rows=true", cwd=flat).stderr
-    assert "1 row that cannot be used, such as line 42: an empty relevant" in said
-
-
-def test_who_does_not_learn_from_triplets_says_so(flat, triplets):
+def test_rows_with_an_empty_cell_are_skipped_if_asked_for_and_others_learn_from_no_triplets(flat, triplets):
     given = triplets(*ROWS)
     assert "wsabie learns from labels, not from triplets" in refused("train", "--learner", "wsabie", *given, cwd=flat)
     assert "use oasis or aroma" in refused("train", "--learner", "hier", *given, cwd=flat)
     assert "tune learns from labels, not from triplets" in refused("tune", *given, cwd=flat)
     assert "not both" in refused("train", *given, "--set", "collection.clicks=clicks.csv", cwd=flat)
+    given = triplets(*ROWS, ("apple0.jpg", "", "pear0.jpg"))
+    said = visterm("train", *given, "--set", "collection.skip_bad_rows=true", cwd=flat).stderr
+    assert "1 row that cannot be used, such as line 42: an empty relevant" in said
 
 
 def test_test_images_are_not_learned_from(mine):

@@ -1,7 +1,5 @@
 """Tables as people and other programs write them: used right, or counted in a line."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -94,6 +92,12 @@ def test_a_table_is_read_as_it_is_meant(read, kind):
     assert read(name, content, *settings)[0] == RED_AND_BLUE
 
 
+def test_a_table_of_windows(read):
+    labels, lines = read("t.csv", "path,label\na/1.jpg,Käfer\na/2.jpg,Käfer\n".encode("cp1252"))
+    assert labels == {"a/1.jpg": ["Käfer"], "a/2.jpg": ["Käfer"], "b/3.jpg": [], "b/4.jpg": []}
+    assert any("2 cells not in UTF-8, such as Käfer; read as Windows-1252" in line for line in lines)
+
+
 def test_labels_and_names_of_a_mac(read):
     """The files' names have an accent of its own, those of the table a single character."""
     names = ["e\u0301/1.jpg", "e\u0301/2.jpg"]
@@ -101,12 +105,6 @@ def test_labels_and_names_of_a_mac(read):
     assert labels == dict.fromkeys(names, ["caf\u00e9"])
     assert "2 names in another Unicode form" in lines[0]
     assert read("t.csv", "", "collection.labels=auto", photos=names)[0] == dict.fromkeys(names, ["\u00e9"])
-
-
-def test_a_table_of_windows(read):
-    labels, lines = read("t.csv", "path,label\na/1.jpg,Käfer\na/2.jpg,Käfer\n".encode("cp1252"))
-    assert labels == {"a/1.jpg": ["Käfer"], "a/2.jpg": ["Käfer"], "b/3.jpg": [], "b/4.jpg": []}
-    assert any("2 cells not in UTF-8, such as Käfer; read as Windows-1252" in line for line in lines)
 
 
 def test_what_is_not_used_is_counted(read):
@@ -152,17 +150,14 @@ def test_labels_that_are_probably_one_or_several_are_said(read):
     assert labels["a/1.jpg"] == ["red,round"]
     text = "\n".join(lines)
     assert (
-        "1 label in different capitals, spaces or hyphens, such as Salt, pepper and salt, pepper; different labels"
+        "1 label in different capitals, spaces, hyphens or digits, such as Salt, pepper and salt, pepper; different"
         in text
     )
     assert "4 labels with a comma, such as Salt, pepper; kept whole; --set \"collection.label_separator=','\"" in text
     labels, lines = read("t.csv", table.rpartition("b/4")[0], "collection.label_separator=','")
     assert (labels["a/1.jpg"], any("comma" in line for line in lines)) == (["red", "round"], False)
     assert not any("comma" in line for line in read("t.csv", 'path,label\na/1.jpg,"salt, pepper"\na/2.jpg,a\n')[1])
-
-
-def test_words_of_a_column_of_tags_are_said(read):
-    """As of Planet's photos of the Amazon."""
+    # As of Planet's photos of the Amazon.
     table = "image_name,tags\n1,haze primary\n2,clear primary\n3,clear\n"
     labels, lines = read("t.csv", table)
     assert labels["a/1.jpg"] == ["haze primary"]
@@ -172,11 +167,39 @@ def test_words_of_a_column_of_tags_are_said(read):
     assert read("t.csv", table, "collection.label_separator=' '")[0]["a/1.jpg"] == ["haze", "primary"]
 
 
-@pytest.mark.parametrize("other", ["Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple"])
-def test_labels_that_are_written_in_two_ways_are_said(read, other):
-    labels, lines = read("t.csv", f"path,label\na/1.jpg,red apple\na/2.jpg,{other}\nb/3.jpg,plum\n")
+@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman", "cp437", "cp850", "&auml;", "%C3%A4", "\\u00e4"])
+def test_labels_and_values_that_an_earlier_tool_garbled_are_said(read, encoding):
+    garbled = "Käfer".encode().decode(encoding) if encoding.isalnum() or "_" in encoding else f"K{encoding}fer"
+    labels, lines = read("t.csv", f"path,label,title\na/1.jpg,{garbled},Ein {garbled}\na/2.jpg,Käfer,\nb/3.jpg,a,\n")
+    assert (labels["a/1.jpg"], labels["a/2.jpg"]) == ([garbled], ["Käfer"])
+    for noun, text in (("label", ""), ("value", "Ein ")):
+        told = (
+            f"1 {noun} that an earlier tool probably garbled, such as {text}{garbled} ({text}Käfer?); kept as written"
+        )
+        assert any(told in line for line in lines), lines
+
+
+def test_labels_that_are_written_as_they_are_meant(read):
+    """Words of several languages, which could be text in another encoding were it not for their letters."""
+    words = "l’école,«École»,São,NÃO,CORAÇÃO,РЁВ,Кошка,联通,AT&T,50% off,100%,A&B;,Ærø,œuf,½,25 °C,Â,Žluť,Γάτα,x%ff"
+    rows = "".join(f"a/1.jpg,{word}\n" for word in words.split(","))
+    assert not any("garbled" in line for line in read("t.csv", f"path,label\n{rows}")[1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(
+            ("red apple", other)
+            for other in ("Red apple", "red\u00a0apple", "red_apple", "red apple\u200b", "red-apple")
+        ),
+        *(("1", other) for other in ("1.0", "01")),
+    ],
+)
+def test_labels_that_are_written_in_two_ways_are_said(read, one, other):
+    labels, lines = read("t.csv", f"path,label\na/1.jpg,{one}\na/2.jpg,{other}\nb/3.jpg,plum\n")
     assert labels["a/2.jpg"] == [other]
-    assert any("1 label in different capitals, spaces or hyphens, such as" in line for line in lines)
+    assert any("1 label in different capitals, spaces, hyphens or digits, such as" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -210,9 +233,29 @@ def test_labels_that_may_mean_none_are_said(read):
     assert any(told in line for line in lines)
 
 
-def test_a_column_of_splits_that_names_none_is_said(read):
-    lines = read("t.csv", "path,label,split\n" + ROWS.replace("\n", ",1\n"))[1]
-    assert any("1 column that names neither train, test nor validation, such as split (1)" in line for line in lines)
+@pytest.mark.parametrize(
+    ("column", "values", "line"),
+    [
+        (
+            "split",
+            "11",
+            "1 column that names neither train, test nor validation, such as split (1); a field; the split",
+        ),
+        (
+            "data_split",
+            ("Train", "Valid"),
+            "1 column that may name the split, such as data_split; a field; called split",
+        ),
+        ("Usage", ("Training", "PublicTest"), "1 column that may name the split, such as Usage; a field; called split"),
+        ("is_train", "01", "1 column that may name the split, such as is_train; a field; called split, it is taken"),
+        ("vehicle", ("train", "bus"), None),
+        ("labels", ("a", "b"), "1 column beside label, such as labels; used where label is empty"),
+    ],
+)
+def test_a_column_that_is_not_used_as_it_may_be_meant_is_said(read, column, values, line):
+    rows = "".join(f"{row},{values[i % 2]}\n" for i, row in enumerate(ROWS.splitlines()))
+    lines = read("t.csv", f"path,label,{column}\n{rows}")[1]
+    assert [told.partition("t.csv: ")[2][: len(line or "")] for told in lines] == ([line] if line else [])
 
 
 def test_a_row_per_object(read):
@@ -244,11 +287,15 @@ def test_a_column_per_label(read):
     assert list(labels.values()) == [["red", "round"], ["red"], ["round"], ["round"]]
 
 
-def test_annotations_of_no_image_are_counted(read):
+def test_annotations_of_no_image_are_counted_and_names_of_categories_whole(read):
     labels, lines = read("t.json", coco(BATCHES, [*ALTERNATING, (77, 0), (77, 1)]))
     assert labels == RED_AND_BLUE
     assert "2 annotations of no image in the file, such as" in lines[0]
     assert "image_id 77" in lines[0]
+    assert read("t.json", coco(BATCHES, ALTERNATING, ["a|b", "c;d"]))[0]["a/2.jpg"] == ["c;d"]
+    assert read("t.jsonl", '{"path": "a/2.jpg", "labels": ["c;d"]}\n')[0]["a/2.jpg"] == ["c;d"]
+    labels, _ = read("t.json", coco(BATCHES, ALTERNATING, [7, 8]))
+    assert labels == {"a/1.jpg": ["7"], "a/2.jpg": ["8"], "b/3.jpg": ["7"], "b/4.jpg": ["8"]}
 
 
 @pytest.mark.parametrize(
@@ -279,12 +326,6 @@ def test_a_column_that_coco_has_not_is_refused(read, setting, message):
         read("t.json", supercategories(), f"collection.{setting}")
 
 
-def test_base_names_that_several_images_have_are_counted(read):
-    labels, lines = read("t.csv", "path,label\n1.jpg,red\n2.jpg,blue\n", photos=("a/1.jpg", "b/1.jpg", "b/2.jpg"))
-    assert labels == {"a/1.jpg": [], "b/1.jpg": [], "b/2.jpg": ["blue"]}
-    assert "1 name of several images, such as 1.jpg; skipped" in lines[0]
-
-
 def test_a_missing_photo_gives_its_label_to_no_other(read):
     labels, _ = read("t.csv", "path,label\na/1.jpg,red\ngone/2.jpg,blue\n")
     assert labels["a/2.jpg"] == []
@@ -292,6 +333,12 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
     labels, lines = read("images/a/metadata.csv", table, photos=(*PHOTOS, "5.jpg"))
     assert [path for path, own in labels.items() if own] == ["a/1.jpg"]
     assert "2 rows without an image of the collection, such as 3.jpg" in lines[0]
+
+
+def test_base_names_that_several_images_have_are_counted(read):
+    labels, lines = read("t.csv", "path,label\n1.jpg,red\n2.jpg,blue\n", photos=("a/1.jpg", "b/1.jpg", "b/2.jpg"))
+    assert labels == {"a/1.jpg": [], "b/1.jpg": [], "b/2.jpg": ["blue"]}
+    assert "1 name of several images, such as 1.jpg; skipped" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -322,6 +369,21 @@ def test_a_missing_photo_gives_its_label_to_no_other(read):
         ("t.txt", "path|label\na/1.jpg|red\n", "its first line has no comma, semicolon or tab"),
         ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
         ("t.csv.gz", b"\x1f\x8b\x08\0", "t.csv.gz: compressed tables are not read; unpack it"),
+        (
+            "t.csv",
+            'path,label\na/1.jpg,"red\na/2.jpg,blue\n',
+            "line 2: a quote that is not closed, so that the rows up to",
+        ),
+        (
+            "t.json",
+            coco(BATCHES, ALTERNATING) | {"categories": [{"id": 0, "name": n} for n in "ab"]},
+            "category 0: stands",
+        ),
+        (
+            "t.json",
+            coco(BATCHES, []) | {"images": [{"id": 7, "file_name": n} for n in PHOTOS]},
+            "image 7: stands here for",
+        ),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
 )
@@ -344,16 +406,6 @@ def test_bad_rows_are_skipped_if_asked_for(read, name, content):
     labels, lines = read(name, content, "collection.skip_bad_rows=true")
     assert labels == RED_AND_BLUE
     assert "1 row that cannot be used, such as" in "".join(lines)
-
-
-def test_names_of_categories_and_of_lists_are_whole(read):
-    assert read("t.json", coco(BATCHES, ALTERNATING, ["a|b", "c;d"]))[0]["a/2.jpg"] == ["c;d"]
-    assert read("t.jsonl", '{"path": "a/2.jpg", "labels": ["c;d"]}\n')[0]["a/2.jpg"] == ["c;d"]
-
-
-def test_a_category_with_a_number_for_a_name(read):
-    labels, _ = read("t.json", coco(BATCHES, ALTERNATING, [7, 8]))
-    assert labels == {"a/1.jpg": ["7"], "a/2.jpg": ["8"], "b/3.jpg": ["7"], "b/4.jpg": ["8"]}
 
 
 def test_parquet(read, tmp_path):
@@ -507,3 +559,20 @@ def test_a_folder_of_img2dataset_has_fields_and_no_labels(collection, tmp_path, 
     assert any("1 row without an image of the collection, such as 000000002" in line for line in lines)
     fields = read_fields(collection)
     assert [fields[image.id].given["caption"] for image in images] == [f"a photo {path[6:15]}" for path in photos]
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "setting", "expected"),
+    [
+        ("#filename,region_attributes", "{}.jpg", "region_attributes.class", "red"),  # of the VGG Image Annotator
+        ("#filename,region_attributes", "{}.jpg", "region_attributes", '{"class":"red"}'),
+        ("SourceFile,Subject", "./photos/{}.jpg", "Subject.class", "red"),  # of ExifTool
+        ("path ,Subject", "{}.jpg ", "Subject.class", "red"),
+    ],
+)
+def test_tables_of_annotation_tools(read, head, name, setting, expected):
+    row = name.format("a/1") + ',"{""class"":""red""}"'
+    labels, lines = read("t.csv", f"{head}\n{row}\n", f"collection.label_column={setting}")
+    assert labels["a/1.jpg"] == [expected]
+    told = '1 label written as an object, such as {"class":"red"}; kept; set collection.label_column=COLUMN.KEY'
+    assert any(told in line for line in lines) == (expected != "red")

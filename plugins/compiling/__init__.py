@@ -1,0 +1,1 @@
+"""Compiling the kernels ahead of the first command, and again where they changed."""

@@ -1,0 +1,1 @@
+"""When, with what and where photos were taken, from EXIF: fields of the photos, for filters."""

@@ -1,0 +1,1 @@
+"""A codebook of random trees, which learn from labels: `visterm.features.ForestCodebook`."""

@@ -1,0 +1,1 @@
+"""The answers to a search as one HTML page: ``visterm search --page``."""

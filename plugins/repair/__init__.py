@@ -1,0 +1,1 @@
+"""What is damaged in a run is named and rebuilt: ``visterm repair``. See docs/reliability.md."""

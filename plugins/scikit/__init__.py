@@ -1,0 +1,1 @@
+"""Learners in pipelines of scikit-learn: `Embedding` and `SimilarityNeighbors` of `visterm.learners`."""
