@@ -74,8 +74,8 @@ def moments(runs: Path, page: Any, until: str) -> dict[str, float]:
 
 def processor_seconds(service: int) -> float:
     """Processor time of the service and of the process that it started."""
-    times = 0
-    for process in (service, *Path(f"/proc/{service}/task/{service}/children").read_text().split()):
+    times, started = 0, Path(f"/proc/{service}/task").glob("*/children")
+    for process in (service, *(child for file in started for child in file.read_text().split())):
         times += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
     return times / os.sysconf("SC_CLK_TCK")
 
