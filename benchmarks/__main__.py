@@ -26,8 +26,10 @@ MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "forest", "incremental", "edit", "filters"),
     *("catalogue", "columns", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison", "annotators", "wsabie"),
     *("musl", "search", "dense", "two_stage", "milvus", "milvus_dense", "service", "label_edits", "checks", "webpage"),
+    "first_screen",
     *("feedback", "growth", "scale", "teachers", "million", "small_classes", "neighbours", "wrong_labels", "keywords"),
 )
+STUDIES = ("alike", "one_ground")  # of experiments.studies, run by this command, too, when named
 LONG = ("scale", "million")  # take long: run only when named
 # Without the photos of $VISTERM_DATA they have nothing to measure.
 PHOTOS = (
@@ -36,6 +38,7 @@ PHOTOS = (
     "dense",
     "milvus_dense",
     "webpage",
+    "first_screen",
     "feedback",
     "million",
     "small_classes",
@@ -50,13 +53,16 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="smaller inputs, fewer repetitions; prints, writes nothing"
     )
-    names = f"some of: {', '.join(MODULES)}; default: all but {', '.join(LONG)}"
-    parser.add_argument("modules", nargs="*", metavar="NAME", help=names)
+    listed = f"some of: {', '.join((*MODULES, *STUDIES))}; default: all but {', '.join((*LONG, *STUDIES))}"
+    parser.add_argument("modules", nargs="*", metavar="NAME", help=listed)
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.modules if name not in MODULES]
+    unknown = [name for name in arguments.modules if name not in (*MODULES, *STUDIES)]
     if unknown:
-        parser.error(f"no benchmark {unknown[0]}; there are {', '.join(MODULES)}")
-    run_modules(arguments.modules or [name for name in MODULES if name not in LONG], arguments.quick)
+        parser.error(f"no benchmark {unknown[0]}; there are {', '.join((*MODULES, *STUDIES))}")
+    names = arguments.modules or [name for name in MODULES if name not in LONG]
+    for package, of_package in (("benchmarks", MODULES), ("experiments.studies", STUDIES)):
+        if chosen := [name for name in names if name in of_package]:
+            run_modules(chosen, arguments.quick, package)
 
 
 def run_modules(names: Sequence[str], quick: bool, package: str = "benchmarks") -> None:

@@ -37,6 +37,7 @@ from .processes import serving, set_options, visterm
 from .records import compared, record
 from .vectors import DATA
 
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 AIM = 150.0  # ms to the first results
 AIM_MAP = 180.0  # s
 AIM_FRAME = 50.0  # ms
@@ -72,8 +73,7 @@ def browser(*arguments: str) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        program = shutil.which("chromium")
-        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", *arguments])
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *arguments])
         yield chromium.new_page(viewport={"width": 1280, "height": 860})
         chromium.close()
 
@@ -240,7 +240,7 @@ def many(folder: Path, quick: bool) -> list[dict]:
 
 
 def run(quick: bool = False) -> list[dict]:
-    if shutil.which("chromium") is None:
+    if CHROMIUM is None:
         print("    left out: no chromium", file=sys.stderr)
         return []
     with tempfile.TemporaryDirectory(prefix="visterm-bench-") as name:

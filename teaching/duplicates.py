@@ -114,11 +114,14 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
             return read_picture(os.path.join(root, images[place].path), max_side=side, max_pixels=max_pixels)
         return None
 
-    def small(place: int) -> tuple[SmallVersions | None, float] | None:
-        if (picture := read(place, 64)) is None:
+    def small(place: int) -> tuple[SmallVersions | None, bytes, float] | None:
+        # A JPEG that is read at an eighth of its size lacks up to an eighth of its last pixels: its mirror image has
+        # them at the other side.
+        if (picture := read(place, 4 * FINE)) is None:
             return None
-        versions = None if is_blank(picture.pixels) else small_versions(picture.pixels)
-        return versions, picture.width / picture.height
+        pixels = picture.pixels
+        blank = is_blank(resize(pixels, *(max(1, side // 2) for side in pixels.shape[:2])))
+        return None if blank else small_versions(pixels), _inner_cells(pixels), picture.width / picture.height
 
     def grey(place: int) -> np.ndarray | None:
         if (picture := read(place, 4 * ALIGNED)) is None:
@@ -137,13 +140,13 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
 
     with ThreadPoolExecutor(4) as pool:
         seen = {place: of for place, of in zip(firsts, pool.map(small, firsts), strict=True) if of is not None}
-        empty = {images[place].sha256 for place, (versions, _) in seen.items() if versions is None}
+        empty = {images[place].sha256 for place, (versions, *_) in seen.items() if versions is None}
         blank = [place for place, image in enumerate(images) if image.sha256 in empty]
-        of_place = {place: (versions, ratio) for place, (versions, ratio) in seen.items() if versions is not None}
+        of_place = {place: of for place, of in seen.items() if of[0] is not None}
         if not of_place:
             return SamePictures({}, blank)
         places = np.array(list(of_place))
-        versions, shapes = zip(*of_place.values(), strict=True)
+        versions, inner, shapes = zip(*of_place.values(), strict=True)
         cells, ratios = _as_rows([version.cells for version in versions]), np.array(shapes)
         candidates = set(find_pairs(cells, ratios))
         able = np.flatnonzero(cells.std(axis=1) >= _LEAST_CONTRAST)
@@ -153,15 +156,18 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
         calls = [(int(places[i]), int(places[j]), turned) for i, j, turned in framed]
         of_calls = zip(calls, pool.map(lambda call: compare(*call), calls), strict=True)
         same = {(i, j): value for (i, j, _), value in of_calls if value}
-        near = [(int(places[i]), int(places[j])) for i, j in _nearest_pairs(cells, ratios)]
+        near = [(int(places[i]), int(places[j])) for i, j in _nearest_pairs(cells, _as_rows(inner), ratios)]
         near = [pair for pair in near if pair not in same]
         of_near = sorted({place for pair in near for place in pair})
         greys = dict(zip(of_near, pool.map(grey, of_near), strict=True))
 
         def crop(pair: tuple[int, int]) -> float:
-            one, other = greys[pair[0]], greys[pair[1]]
-            warp = None if one is None or other is None else _aligned(one, other)
-            return 0.0 if warp is None else compare(*pair, False, warp)
+            for i, j in (pair, pair[::-1]):  # an alignment may succeed one way alone
+                one, other = greys[i], greys[j]
+                warp = None if one is None or other is None else _aligned(one, other)
+                if warp is not None and (value := compare(i, j, False, warp)):
+                    return value
+            return 0.0
 
         same |= {pair: value for pair, value in zip(near, pool.map(crop, near), strict=True) if value}
     return SamePictures(same, blank)
@@ -215,16 +221,30 @@ def _n_agreeing(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.
     return int(inliers.sum())
 
 
-def _nearest_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int]]:
-    """Pairs whose cells are nearly equal, of each picture with the nearest ones by their projections."""
+def _inner_cells(pixels: np.ndarray) -> bytes:
+    """Cells of a picture without a fortieth of each side, which those of a crop resemble more than its own."""
+    from visterm.features.resizing import resize
+
+    y, x = (round(side / 40) for side in pixels.shape[:2])
+    return resize(pixels[y : pixels.shape[0] - y, x : pixels.shape[1] - x], GRID, GRID).tobytes()
+
+
+def _nearest_pairs(cells: np.ndarray, inner: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int]]:
+    """Pairs whose cells are nearly equal, of each picture with the nearest ones by their projections.
+
+    It, or what is within its margins (`inner`), is near them.
+    """
     import numpy as np
     from scipy.spatial import cKDTree
 
     if len(cells) < 2:
         return []
     points = cells.astype(np.float32)
-    projected = points @ _main_directions(points)
-    near_by = cKDTree(projected).query(projected, min(_CROP_NEIGHBORS + 1, len(cells)))[1]
+    basis = _main_directions(points)
+    tree, k = cKDTree(points @ basis), min(_CROP_NEIGHBORS + 1, len(cells))
+    (apart, near_by), (inner_apart, inner_near_by) = (tree.query(own @ basis, k) for own in (points, inner))
+    order = np.argsort(np.hstack([apart, inner_apart]), axis=1)[:, : k + 1]  # itself twice
+    near_by = np.take_along_axis(np.hstack([near_by, inner_near_by]), order, axis=1)
     i, j = np.repeat(np.arange(len(cells)), near_by.shape[1]), near_by.ravel()
     i, j = np.unique(np.sort(np.column_stack([i, j])[i != j], axis=1), axis=0).T
     pairs: list[tuple[int, int]] = []

@@ -1,8 +1,9 @@
 """Copies among photos, as ``visterm duplicates`` and the page find them.
 
-To photos of each set, copies of some of them are added: of half the sides, of JPEG quality 50, without a fortieth of
-each side (a crop of 5 % of width and height), and mirrored. Pairs of originals that are found, too, are real copies in
-the sets, or errors: they are counted apart, and their names are printed, to be looked at.
+To the photos of each set, copies of some of them are added: of half the sides, of JPEG quality 50, without a fortieth
+of each side (a crop of 5 % of width and height), and mirrored. Groups of originals are real copies in the sets, or
+errors: all of them were looked at, and `alike.json` lists them. A group that it does not list, and that joins more than
+a photo with its copies, counts as wrong; its names are printed, to be looked at.
 
 The cosine from which photos look alike is chosen for each kind of vectors: the smallest one at which, of the pairs that
 do not show the same picture, 0.99 are of one class, and at most one photo in twenty looks like another one.
@@ -14,13 +15,16 @@ likeness by deep vectors, that are said to be of one scene.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
 import cv2
 import numpy as np
+import PIL.Image
 
 from benchmarks.photos import extracted, to_dense
 from benchmarks.processes import temporary_folder
@@ -34,10 +38,12 @@ from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import vectors
 from visterm.teaching.duplicates import find_same_pictures, find_same_scenes
+from visterm.teaching.groups import stars_of
 from visterm.teaching.overview import ALIKE
 
 SETS = {"flowers": "flowers", "textures": "textures", "corel5k": "Corel-5K", "caltech101": "Caltech-101"}
-PHOTOS = 400
+COPIES = 200  # of each set
+LOOKED_AT = Path(__file__).with_suffix(".json")
 MARK = " copy"  # in the names of copies
 WAYS = ("scaled", "JPEG 50", "cropped", "mirrored")
 RECALL = 0.95  # asked, and a precision of 0.99
@@ -59,56 +65,101 @@ def copied(pixels: np.ndarray, way: str) -> np.ndarray:
     return pixels[:, ::-1] if way == "mirrored" else pixels
 
 
+class Groups(NamedTuple):
+    """Groups of one picture: those of a set as it is, those with planted copies, and what is wrong in them."""
+
+    of_set: int
+    planted: int
+    wrong: int  # groups
+    offered: int  # photos, for removal
+    wrongly_offered: int
+
+
 def plant(name: str, folder: Path, n: int) -> list[tuple[str, str, str]]:
-    """Write n photos of a set, and a copy of every second of them; return the pairs with the way of the copy."""
-    paths = sorted(path for path in (DATA / name).rglob("*") if path.suffix in (".jpg", ".jpeg"))
-    chosen = np.random.default_rng(0).permutation(len(paths))[:n]
+    """Link the photos of a set, and write copies of n of them; return the pairs of paths with the way of the copy."""
+    paths = sorted(path for path in (DATA / name).rglob("*") if path.is_file() and path.suffix != ".csv")
+    for path in paths:
+        link = folder / path.relative_to(DATA / name)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path.resolve())
     pairs = []
-    for number, path in enumerate(paths[i] for i in sorted(chosen)):
-        own = folder / f"{number:03}{path.suffix}"
-        shutil.copy(path, own)
-        if number % 2:
-            way = WAYS[number // 2 % len(WAYS)]
-            copy = folder / f"{number:03}{MARK}.jpg"
-            quality = 50 if way == "JPEG 50" else 90
-            cv2.imwrite(str(copy), copied(cv2.imread(str(path)), way), [cv2.IMWRITE_JPEG_QUALITY, quality])
-            pairs.append((own.name, copy.name, way))
+    for number, i in enumerate(np.random.default_rng(0).permutation(len(paths))[:n].tolist()):
+        own, way = paths[i].relative_to(DATA / name), WAYS[number % len(WAYS)]
+        copy = own.with_name(f"{own.name}{MARK}.jpg")
+        quality = 50 if way == "JPEG 50" else 90
+        cv2.imwrite(str(folder / copy), copied(cv2.imread(str(paths[i])), way), [cv2.IMWRITE_JPEG_QUALITY, quality])
+        pairs.append((own.as_posix(), copy.as_posix(), way))
     return pairs
 
 
-def measure(name: str, n: int) -> dict:
-    """One record: recall, also of each way, and the precision among pairs of which one is a planted copy."""
+def measure(name: str, n: int) -> tuple[list[dict], Groups]:
+    """Recall of n planted copies, a record; and the groups of one picture."""
     with temporary_folder() as folder:
         planted = {tuple(sorted((own, copy))): way for own, copy, way in plant(name, folder, n)}
-        paths = sorted(path.name for path in folder.iterdir())
+        paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         images = [Image(i, path, path, {}, None, 0, i) for i, path in enumerate(paths)]
         same, took = timed(find_same_pictures, folder, images, 100_000_000, clock=ELAPSED)
+        sizes = {place: pixels_of(folder / paths[place]) for pair in same.pairs for place in pair}
     pairs = {tuple(sorted((paths[i], paths[j]))) for i, j in same.pairs}
-    originals = {pair for pair in pairs if not any(MARK in path for path in pair)}
-    for pair in sorted(originals):
-        print(f"    {name}, originals of one picture: {', '.join(pair)}", flush=True)
-    # A copy of one of two originals that show the same picture is a copy of the other, too.
-    of_originals = {sources(pair) for pair in originals}
-    judged = {pair for pair in pairs - originals if sources(pair) not in of_originals}
+    stars = stars_of([(i, j, value) for (i, j), value in same.pairs.items()], {}, sizes)
+    groups = judged(name, [[paths[kept], *(paths[other] for other in others)] for kept, others in stars.items()])
+    if not planted:
+        return [], groups
     hits = {pair: pair in pairs for pair in planted}
     ways = {way: np.mean([hit for pair, hit in hits.items() if planted[pair] == way]).item() for way in WAYS}
     recall = sum(hits.values()) / len(hits)
-    return record(
+    of_recall = record(
         f"alike-{name}",
         f"{SETS[name]}: planted copies that are found to show the same picture",
         f"{RECALL} asked",
         "1.0: all of them",
         {"ours": recall, "peer": RECALL, "ratio": recall / RECALL, "unit": "recall", "n": len(hits)},
-        measured=f"once, {len(paths)} photos in {took:.0f} s; "
-        + ", ".join(f"{way} {share:.3f}" for way, share in ways.items())
-        + f"; precision {len(judged & planted.keys()) / max(len(judged), 1):.3f}",
-        originals=len(originals),
+        measured=f"once, {len(paths):,} photos in {took:.0f} s; "
+        + ", ".join(f"{way} {share:.3f}" for way, share in ways.items()),
     )
+    return [of_recall], groups
 
 
-def sources(pair: tuple[str, ...]) -> frozenset[str]:
-    """Numbers of the originals of two files."""
-    return frozenset(path[:3] for path in pair)
+def pixels_of(path: Path) -> int:
+    with PIL.Image.open(path) as picture:
+        return picture.width * picture.height
+
+
+def judged(name: str, groups: list[list[str]]) -> Groups:
+    """Compare groups of one picture with those that were looked at; print the others that join several photos."""
+    right = {pair for group in json.loads(LOOKED_AT.read_text())["right"][name] for pair in permutations(group, 2)}
+    wrong, wrongly_offered, of_set = 0, 0, 0
+    for kept, *others in groups:
+        source = source_of(kept)
+        of_set += any(source_of(other) != source for other in others)
+        errors = [other for other in others if source_of(other) != source and (source, source_of(other)) not in right]
+        if errors:
+            print(f"    {name}, not listed as one picture: {', '.join([kept, *errors])}", flush=True)
+        wrong, wrongly_offered = wrong + bool(errors), wrongly_offered + len(errors)
+    offered = sum(len(group) - 1 for group in groups)
+    return Groups(of_set, len(groups) - of_set, wrong, offered, wrongly_offered)
+
+
+def source_of(path: str) -> str:
+    """The photo that a file is a copy of, or itself."""
+    return path.removesuffix(f"{MARK}.jpg")
+
+
+def of_groups(parts: list[Groups]) -> dict:
+    """The record of all groups."""
+    total = Groups(*(sum(values) for values in zip(*parts, strict=True)))
+    n = total.of_set + total.planted
+    return record(
+        "alike-groups",
+        "groups of degree picture, of flowers, textures, objects, scenes and of files in many formats, that show one "
+        "picture",
+        f"{PRECISION} asked",
+        "1.0: all of them",
+        compared(1 - total.wrong / n, PRECISION, "of the groups", n, higher=True),
+        measured=f"all {total.of_set} groups of the sets as they are, each looked at (experiments/studies/alike.json), "
+        f"and {total.planted} of a photo and its planted copies; {total.wrongly_offered} of the {total.offered} photos "
+        "that are offered for removal are not the same picture",
+    )
 
 
 class Near(NamedTuple):
@@ -258,11 +309,13 @@ def scenes(names: tuple[str, ...], classes: tuple[str, ...], n: int) -> list[dic
 
 
 def run(quick: bool = False) -> list[dict]:
-    """One record per set, one per kind of vectors, and two of scenes."""
+    """One record per set, one of groups, one per kind of vectors, and two of scenes."""
     names = ["flowers"] if quick else SETS
     classes = OF_CLASS[: 1 if quick else None]
+    measured = [measure(name, 20 if quick else COPIES) for name in names] + [measure("odd", 0)]
     return [
-        *(measure(name, 60 if quick else PHOTOS) for name in names),
+        *(one for records, _ in measured for one in records),
+        of_groups([groups for _, groups in measured]),
         *limits(classes),
         *scenes(tuple(names), classes, 20 if quick else SHOTS),
     ]

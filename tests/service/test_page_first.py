@@ -9,6 +9,7 @@ pytest.importorskip("playwright.sync_api", reason="the browser tests need playwr
 
 from playwright.sync_api import expect
 
+from benchmarks.first_screen import LOOK
 from visterm.service import routes_pages
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mapped")]
@@ -88,13 +89,19 @@ def test_the_first_screen_shows_photos_and_what_can_be_asked(page):
 def test_what_becomes_known_appears_without_loading_the_page_again(page, site):
     home = site.get("/api/home").json()
     known = {key: home["map"][key] for key in ("ready", "version", "images", "n_alike", "n_check")}
-    home["map"] |= {"ready": False, "making": True, "current": False, "phase": "judging", "share": 0.3}
+    home["map"] |= {"ready": False, "making": False, "current": False, "phase": None, "share": 0.0}
     home["map"] |= {"version": None, "images": 0, "n_alike": None, "n_check": None}
+    page.clock.install()
     page.route("**/api/home", lambda route: route.fulfill(json=home))
     page.route("**/api/map", lambda route: route.fulfill(json=home["map"]))
     page.goto("")
     cards = page.locator("#home .ways")
-    expect(cards).to_contain_text("The photos in rows")
+    expect(cards).to_contain_text("The photos in rows; no map yet")
+    for _ in range(12):  # on a busy machine it takes a while until the service begins
+        with page.expect_response("**/api/map"):
+            page.clock.fast_forward(10_000)
+    home["map"] |= {"making": True, "phase": "judging", "share": 0.3}
+    page.clock.fast_forward(10_000)
     expect_photos(page, "#home canvas", 0.9)
     expect(cards.get_by_role("progressbar")).to_be_visible()
     expect(cards.locator("li", has_text="Check these labels")).to_contain_text("Looking for them")
@@ -105,6 +112,19 @@ def test_what_becomes_known_appears_without_loading_the_page_again(page, site):
     home["map"] |= known | {"making": False, "current": True}
     expect(cards).to_contain_text("76 photos, the similar ones together")
     expect(cards.get_by_role("progressbar")).to_have_count(0)
+
+
+def test_pages_that_need_the_overview_show_that_the_service_begins_with_it(page, site):
+    state = site.get("/api/map").json() | {"ready": False, "current": False, "n_alike": None, "n_check": None}
+    page.clock.install()
+    page.route("**/api/map", lambda route: route.fulfill(json=state))
+    for view in ("check", "alike", "map"):
+        state["making"] = False
+        page.goto(f"?view={view}")
+        expect(page.get_by_role("button", name="Look now")).to_be_visible()
+        state["making"] = True
+        page.clock.fast_forward(10_000)
+        expect(page.locator("main").get_by_role("progressbar")).to_be_visible()
 
 
 @BOTH
@@ -284,3 +304,15 @@ def test_a_label_that_is_not_kept_goes_again_with_words(page, pear):
     page.refuse(held[0], "the disk is full; nothing was changed", 507)
     expect(page.locator(".toast")).to_contain_text("The label was not changed: the disk is full")
     expect(labels).to_have_text(["pear"])
+
+
+def test_photos_come_first_then_the_queue_and_the_map_without_loading_the_page_again(page, own_shown, serving):
+    """A collection that nothing is known of yet, and the service's own process."""
+    page.add_init_script(LOOK)
+    with serving(own_shown, settings={"overview": True}) as client:
+        page.goto(str(client.base_url))
+        opened = page.evaluate("performance.timeOrigin")
+        page.wait_until("['queue', 'alike', 'map'].every((part) => part in seen)")
+        seen = page.evaluate("seen")
+        assert page.evaluate("performance.timeOrigin") == opened
+    assert max(seen["photos"], seen["progress"]) < seen["queue"] <= seen["alike"] <= seen["map"], seen

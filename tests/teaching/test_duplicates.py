@@ -5,11 +5,15 @@ import numpy as np
 import pytest
 import skimage.data
 
+from experiments.studies.one_ground import form
 from visterm.pipeline.search.rank import without_duplicates
 from visterm.pipeline.store.images import Image
 from visterm.teaching.duplicates import (
     GRID,
+    _as_rows,
+    _inner_cells,
     _n_agreeing,
+    _nearest_pairs,
     find_pairs,
     find_same_pictures,
     find_same_scenes,
@@ -247,3 +251,18 @@ def test_of_many_pictures_that_are_nearly_equal_few_are_compared(monkeypatch):
     pairs = find_pairs(many, np.ones(700))
     assert 700 < len(pairs) <= 700 * 20
     assert len({i for pair in pairs for i in pair[:2]}) == 700
+
+
+def test_a_crop_and_a_mirrored_copy_are_compared_though_many_forms_are_alike(tmp_path):
+    """A crop resembles other forms less than its own; JPEGs whose sides are no multiple of 8 are read exactly."""
+    rng = np.random.default_rng(0)
+    unused = np.zeros(0)
+    forms = [form(rng, unused, unused) for _ in range(40)]
+    pictures = [*forms, *(one[15:-15, 11:-11] for one in forms[:4])]
+    rows = (_as_rows([small_versions(one).cells for one in pictures]), _as_rows(list(map(_inner_cells, pictures))))
+    pairs = _nearest_pairs(*rows, np.array([one.shape[1] / one.shape[0] for one in pictures]))
+    assert {(number, 40 + number) for number in range(4)} <= set(pairs)
+    for name, pixels in {"form.jpg": forms[0], "mirrored.jpg": forms[0][:, ::-1], "other.jpg": forms[1]}.items():
+        cv2.imwrite(str(tmp_path / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, 92])
+    listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(("form.jpg", "mirrored.jpg", "other.jpg"))]
+    assert find_same_pictures(tmp_path, listed, 10_000_000).pairs.keys() == {(0, 1)}

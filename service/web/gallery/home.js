@@ -344,21 +344,20 @@ export async function withOverview(section, title, part, draw) {
  * @param {(map: MapState) => boolean} isThere
  */
 export function notDrawn(map, isThere) {
-  if (map.making) {
-    const turn = state.turn;
-    followMap(map, (next) => {
-      if (state.turn !== turn) return false;
-      showProgress(next);
-      if (isThere(next) || !next.making) void redraw();
-      return true;
-    });
+  const turn = state.turn;
+  followMap(map, (next) => {
+    if (state.turn !== turn) return false;
+    showProgress(next);
+    if (isThere(next) || next.making !== map.making) void redraw();
+    return true;
+  });
+  if (map.making)
     return el(
       "div.panel.making",
       el("p", "Looking for what belongs together …"),
       progress(map),
       el("p.quiet", "It runs in the background. You can go on searching."),
     );
-  }
   const button = el("button.primary", "Look now");
   button.addEventListener("click", () =>
     drawMap()
@@ -379,25 +378,29 @@ export function notDrawn(map, isThere) {
 
 export const drawMap = () => post("api/map", {});
 
-const [EVERY, PATIENCE] = [1000, 5]; // milliseconds; looks at a map that nobody draws
+const [EVERY, PATIENCE, SELDOM] = [1000, 10, 10_000]; // milliseconds; looks at a map nobody draws
 
 /** @type {number | undefined} */
 let waiting; // timer of the next look at the map
 
 /**
- * Look at the map every second while it is drawn; after a change it may be in a moment.
+ * Look at the map every second while it is drawn. It may be soon, after a start of the service or a
+ * change: seldom, if that takes long.
  * @param {MapState} map
  * @param {(map: MapState) => boolean | Promise<boolean>} tell returns whether to go on
  * @param {number} [idle] looks so far at a map that was not being drawn
  */
 export function followMap(map, tell, idle = 0) {
   clearTimeout(waiting);
-  if (!map.making && (map.current || idle > PATIENCE)) return;
-  waiting = setTimeout(async () => {
-    const next = await get("api/map").catch(() => map);
-    if (await Promise.resolve(tell(next)).catch(() => true))
-      followMap(next, tell, next.making ? 0 : idle + 1);
-  }, EVERY);
+  if (!map.making && map.current) return;
+  waiting = setTimeout(
+    async () => {
+      const next = await get("api/map").catch(() => map);
+      if (await Promise.resolve(tell(next)).catch(() => true))
+        followMap(next, tell, next.making ? 0 : idle + 1);
+    },
+    idle < PATIENCE ? EVERY : SELDOM,
+  );
 }
 
 /**

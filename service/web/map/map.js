@@ -520,11 +520,12 @@ async function showMap(section, request) {
   );
   bind();
   const { turn } = state;
-  if (map.making)
-    followMap(map, (next) => {
-      if (!next.making && state.turn === turn) showMap(section, state.request).catch(failure);
-      return next.making && state.turn === turn;
-    });
+  followMap(map, (next) => {
+    if (state.turn !== turn) return false;
+    const same = next.making === map.making;
+    if (!same) showMap(section, state.request).catch(failure);
+    return same;
+  });
   sizes?.disconnect();
   const [x, y, zoom] = (request.at ?? "").split(",").map(Number);
   view = zoom ? { x, y, zoom } : { x: 0.5, y: 0.5, zoom: 1 };

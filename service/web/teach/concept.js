@@ -11,6 +11,7 @@ import { askToAccept, growing, percent } from "./growing.js";
 import { editLabels, undoLabels } from "./labels.js";
 import { bindLetters, bindSwipe, oneByOne } from "./onebyone.js";
 import { ratioOf } from "../gallery/details.js";
+import { did, undid } from "../core/undo.js";
 import { asList, state } from "../core/state.js";
 import { addView } from "../core/views.js";
 
@@ -59,7 +60,7 @@ async function showConcept(section, request) {
     );
   };
   if (!label) return drawNothing();
-  /** @type {number[]} */
+  /** @type {(number | (() => Promise<unknown>))[]} */
   const acts = []; // since the page was opened: photos skipped, by id; below 0: steps of an edit
 
   const grown = (await growing()).find((one) => one.label === label);
@@ -68,7 +69,7 @@ async function showConcept(section, request) {
     : [];
 
   const next = async () => {
-    const skipped = acts.filter((id) => id >= 0).join(",") || undefined;
+    const skipped = acts.filter((id) => Number(id) >= 0).join(",") || undefined;
     const concept = await get("api/concept", { label, skip: skipped }).catch((error) => {
       if (error.status === 404) return null; // the first step was undone
       throw error;
@@ -91,7 +92,8 @@ async function showConcept(section, request) {
   const undo = () =>
     void step(async () => {
       const last = acts.pop() ?? -1;
-      if (last < 0) await undoLabels(-last);
+      if (typeof last === "function") await last();
+      else if (last < 0) await undoLabels(-last);
     }, true);
   /** @param {number[]} ids */
   const addTo = (ids) =>
@@ -138,16 +140,18 @@ async function showConcept(section, request) {
   };
 
   /** @param {boolean} offered */
+  const send = (offered) => post("api/concept/offer", { label, offered });
+  /** @param {boolean} offered */
   const offer = (offered) =>
     step(async () => {
-      await post("api/concept/offer", { label, offered });
-      if (offered) toast(`Photos that are added will be offered for ${label}.`);
-      else
-        toast(
-          `Photos that are added are no longer offered for ${label}.`,
-          "Undo",
-          () => void offer(true),
-        );
+      await send(offered);
+      did("offer", () => send(!offered));
+      acts.push(() => {
+        undid("offer");
+        return send(!offered);
+      });
+      const words = offered ? "will be" : "are no longer";
+      toast(`Photos that are added ${words} offered for ${label}.`, "Undo", undo);
     });
   /** @param {boolean} offered */
   const offerButton = (offered) =>
