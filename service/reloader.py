@@ -89,29 +89,34 @@ class SnapshotReloader:
                 break
         return new
 
-    def start(self, clean_up: Callable[[Snapshot], None]) -> None:
-        """Warm the first snapshot in the background, while requests are answered; then check for changes.
+    def start(
+        self, begin: Callable[[Snapshot], None], is_urgent: Callable[[], bool], clean_up: Callable[[Snapshot], None]
+    ) -> None:
+        """Check for changes in the background, twice a second, while requests are answered.
 
-        Twice a second; clean up when images change, and once an hour.
+        When images change, and once an hour, `begin` starts jobs; cleaning up and warming wait while one is urgent.
         """
         self._stop.clear()
-        self._thread = threading.Thread(target=self._watch, args=(clean_up,), name="visterm-reloader", daemon=True)
+        arguments = begin, is_urgent, clean_up
+        self._thread = threading.Thread(target=self._watch, args=arguments, name="visterm-reloader", daemon=True)
         self._thread.start()
 
-    def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
-        wait, cleaned_images, cleaned_at = POLL_SECONDS, None, 0.0
-        try:
-            self.snapshot.warm({self.snapshot.default_learner})
-        except Exception:  # a search says what is wrong
-            _log.exception("cannot prepare searches of %s", self.run.folder)
+    def _watch(
+        self, begin: Callable[[Snapshot], None], is_urgent: Callable[[], bool], clean_up: Callable[[Snapshot], None]
+    ) -> None:
+        wait, followed, followed_at, settled = 0.0, None, 0.0, False
         while not self._stop.wait(wait):
             started = time.monotonic()
             try:
                 snapshot = self.refresh()
                 images = snapshot.searcher.images
-                if images is not cleaned_images or started > cleaned_at + CLEAN_UP_SECONDS:
-                    cleaned_images, cleaned_at = images, started
+                if images is not followed or started > followed_at + CLEAN_UP_SECONDS:
+                    followed, followed_at, settled = images, started, False
+                    begin(snapshot)
+                if not settled and not is_urgent():
+                    settled = True
                     clean_up(snapshot)
+                    snapshot.warm({snapshot.default_learner})
             except Exception:  # the next check may succeed
                 _log.exception("cannot check %s for changes", self.run.folder)
             # While a run grows by a segment every few seconds, reloading takes at most a sixth of a core.
