@@ -309,7 +309,9 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     kept = 3 if sparse.issparse(X) else 10  # steps that are remembered: of many features they cost most of the time
     options = {"maxiter": _MOST_STEPS, "maxcor": kept, "ftol": _TOLERANCE, "gtol": 0}
-    return sides(minimize(loss, np.zeros((d + 1) * n_labels), jac=True, method="L-BFGS-B", options=options).x)
+    start = np.zeros((d + 1) * n_labels)
+    start[:n_labels] = np.log(targets.sum(axis=0)) / scale_of_bias  # how frequent each label is: fewer steps
+    return sides(minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def _shares_of_nearest(X: Any, own: np.ndarray) -> np.ndarray:
