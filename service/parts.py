@@ -163,16 +163,7 @@ class ServiceParts:
 
     def start(self) -> None:
         """Start checking the run for changes."""
-        self.reloader.start(self.begin_jobs, self.is_urgent, self.clean_up)
-
-    def begin_jobs(self, snapshot: Snapshot) -> None:
-        """Begin the jobs that a snapshot needs."""
-        for job in self._jobs:
-            job.images_changed(snapshot)
-
-    def is_urgent(self) -> bool:
-        """Whether a job comes before all else in the background."""
-        return any(job.is_urgent() for job in self._jobs)
+        self.reloader.start(self._jobs, self.clean_up)
 
     def clean_up(self, snapshot: Snapshot) -> None:
         """Remove expired uploads and thumbnails of removed images; read the looks of new ones."""

@@ -15,6 +15,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.run import Run
 
+from .jobs import Job
 from .snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -89,21 +90,16 @@ class SnapshotReloader:
                 break
         return new
 
-    def start(
-        self, begin: Callable[[Snapshot], None], is_urgent: Callable[[], bool], clean_up: Callable[[Snapshot], None]
-    ) -> None:
+    def start(self, jobs: list[Job], clean_up: Callable[[Snapshot], None]) -> None:
         """Check for changes in the background, twice a second, while requests are answered.
 
-        When images change, and once an hour, `begin` starts jobs; cleaning up and warming wait while one is urgent.
+        When images change, and once an hour, jobs begin; cleaning up and warming wait while one of them is urgent.
         """
         self._stop.clear()
-        arguments = begin, is_urgent, clean_up
-        self._thread = threading.Thread(target=self._watch, args=arguments, name="visterm-reloader", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=(jobs, clean_up), name="visterm-reloader", daemon=True)
         self._thread.start()
 
-    def _watch(
-        self, begin: Callable[[Snapshot], None], is_urgent: Callable[[], bool], clean_up: Callable[[Snapshot], None]
-    ) -> None:
+    def _watch(self, jobs: list[Job], clean_up: Callable[[Snapshot], None]) -> None:
         wait, followed, followed_at, settled = 0.0, None, 0.0, False
         while not self._stop.wait(wait):
             started = time.monotonic()
@@ -112,8 +108,9 @@ class SnapshotReloader:
                 images = snapshot.searcher.images
                 if images is not followed or started > followed_at + CLEAN_UP_SECONDS:
                     followed, followed_at, settled = images, started, False
-                    begin(snapshot)
-                if not settled and not is_urgent():
+                    for job in jobs:
+                        job.images_changed(snapshot)
+                if not settled and not any(job.is_urgent() for job in jobs):
                     settled = True
                     clean_up(snapshot)
                     snapshot.warm({snapshot.default_learner})
