@@ -74,6 +74,10 @@ class Job:
     def images_changed(self, snapshot: Snapshot) -> None:
         """Called in the background when the images of the collection have changed, and once an hour."""
 
+    def is_urgent(self) -> bool:
+        """Whether other work in the background waits for this one."""
+        return False
+
     def finish(self, result: Any) -> Any:
         """Make the result to keep of the printed one (None without); until it returns, the job counts as running."""
         return result

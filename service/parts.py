@@ -163,15 +163,13 @@ class ServiceParts:
 
     def start(self) -> None:
         """Start checking the run for changes."""
-        self.reloader.start(self.clean_up)
+        self.reloader.start(self._jobs, self.clean_up)
 
     def clean_up(self, snapshot: Snapshot) -> None:
         """Remove expired uploads and thumbnails of removed images; read the looks of new ones."""
         self.uploads.sweep()
         self.thumbnails.sweep(None if snapshot.is_imported else snapshot.searcher.images)
         self.looks.follow(snapshot)
-        for job in self._jobs:
-            job.images_changed(snapshot)
 
     def close(self) -> None:
         """Stop checking the run and close the files."""

@@ -15,6 +15,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.run import Run
 
+from .jobs import Job
 from .snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -89,29 +90,30 @@ class SnapshotReloader:
                 break
         return new
 
-    def start(self, clean_up: Callable[[Snapshot], None]) -> None:
-        """Warm the first snapshot in the background, while requests are answered; then check for changes.
+    def start(self, jobs: list[Job], clean_up: Callable[[Snapshot], None]) -> None:
+        """Check for changes in the background, twice a second, while requests are answered.
 
-        Twice a second; clean up when images change, and once an hour.
+        When images change, and once an hour, jobs begin; cleaning up and warming wait while one of them is urgent.
         """
         self._stop.clear()
-        self._thread = threading.Thread(target=self._watch, args=(clean_up,), name="visterm-reloader", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=(jobs, clean_up), name="visterm-reloader", daemon=True)
         self._thread.start()
 
-    def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
-        wait, cleaned_images, cleaned_at = POLL_SECONDS, None, 0.0
-        try:
-            self.snapshot.warm({self.snapshot.default_learner})
-        except Exception:  # a search says what is wrong
-            _log.exception("cannot prepare searches of %s", self.run.folder)
+    def _watch(self, jobs: list[Job], clean_up: Callable[[Snapshot], None]) -> None:
+        wait, followed, followed_at, settled = 0.0, None, 0.0, False
         while not self._stop.wait(wait):
             started = time.monotonic()
             try:
                 snapshot = self.refresh()
                 images = snapshot.searcher.images
-                if images is not cleaned_images or started > cleaned_at + CLEAN_UP_SECONDS:
-                    cleaned_images, cleaned_at = images, started
+                if images is not followed or started > followed_at + CLEAN_UP_SECONDS:
+                    followed, followed_at, settled = images, started, False
+                    for job in jobs:
+                        job.images_changed(snapshot)
+                if not settled and not any(job.is_urgent() for job in jobs):
+                    settled = True
                     clean_up(snapshot)
+                    snapshot.warm({snapshot.default_learner})
             except Exception:  # the next check may succeed
                 _log.exception("cannot check %s for changes", self.run.folder)
             # While a run grows by a segment every few seconds, reloading takes at most a sixth of a core.

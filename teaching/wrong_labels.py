@@ -180,10 +180,11 @@ def labels_to_check(searcher: Searcher, neighbors: np.ndarray, n_listed: int) ->
         return []
     clear = np.flatnonzero(judged.suggested_fit >= BETTER * judged.fit)
     check: list[dict[str, Any]] = []
+    names = searcher.images.label_names()
     for place in clear[np.argsort(-judged.score[clear], kind="stable")][:n_listed].tolist():
         row = int(judged.images[place])
         entry: dict[str, Any] = {"id": searcher.images[row].id}
-        votes, n = _votes(searcher, neighbors[row])
+        votes, n = _votes(names, neighbors[row])
         for which, labels, probabilities in (
             ("", judged.labels, judged.probability),
             ("suggested_", judged.suggested, judged.suggested_probability),
@@ -196,19 +197,19 @@ def labels_to_check(searcher: Searcher, neighbors: np.ndarray, n_listed: int) ->
     return check
 
 
-def _votes(searcher: Searcher, neighbors: np.ndarray) -> tuple[Counter[str], int]:
-    """How many of some images have each label, and any."""
-    near = [searcher.images[other].labels for other in neighbors.tolist()]
+def _votes(names: list[tuple[str, ...]], neighbors: np.ndarray) -> tuple[Counter[str], int]:
+    """How many of some images have each label, and any; `names` are those of all images."""
+    near = [names[other] for other in neighbors.tolist()]
     return Counter(label for labels in near for label in labels), sum(bool(labels) for labels in near)
 
 
 def _unlike_neighbors(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
     """Labels that the nearest images seldom have, the worst first."""
-    images = searcher.images
-    sizes = Counter(label for image in images for label in image.labels)
+    images, names = searcher.images, searcher.images.label_names()
+    sizes = Counter(label for labels in names for label in labels)
     check: list[dict[str, Any]] = []
     for row, image in enumerate(images):
-        votes, n = _votes(searcher, neighbors[row])
+        votes, n = _votes(names, neighbors[row])
         if n < MIN_LABEL:
             continue
         best, n_best = min(votes.items(), key=lambda vote: (-vote[1], vote[0]))
@@ -308,7 +309,9 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     kept = 3 if sparse.issparse(X) else 10  # steps that are remembered: of many features they cost most of the time
     options = {"maxiter": _MOST_STEPS, "maxcor": kept, "ftol": _TOLERANCE, "gtol": 0}
-    return sides(minimize(loss, np.zeros((d + 1) * n_labels), jac=True, method="L-BFGS-B", options=options).x)
+    start = np.zeros((d + 1) * n_labels)
+    start[:n_labels] = np.log(targets.sum(axis=0)) / scale_of_bias  # how frequent each label is: fewer steps
+    return sides(minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def _shares_of_nearest(X: Any, own: np.ndarray) -> np.ndarray:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from visterm.retrieval import Comparison
+if TYPE_CHECKING:
+    from visterm.retrieval import Comparison
 
 T = TypeVar("T")
 FILES_BESIDE = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
@@ -30,6 +31,7 @@ from .labels import LabelSubject
 
 NO_LABEL = 2**16 - 1
 _GROUP = 60  # images of a group that are sent
+_PATIENCE = 60.0  # seconds: in a very large collection, searches are made ready before the labels are judged
 
 
 class MapState(TypedDict):
@@ -141,6 +143,7 @@ class OverviewMaker(Job):
     def __init__(self, service: ServiceParts):
         super().__init__(service.run)
         self._keeps_up = service.settings.overview
+        self._begun = 0.0
         self._next: Snapshot | None = None  # what `start` was called with while a process ran
         self._kept: tuple[Any, Overview | None] = (None, None)
 
@@ -177,6 +180,7 @@ class OverviewMaker(Job):
                 self._next = snapshot
             else:
                 self.launch({"phase": "starting", "share": 0.0})
+                self._begun = time.monotonic()
 
     def ended(self, succeeded: bool) -> None:
         """Start again for what `start` was called with meanwhile: the run may have changed after it was read."""
@@ -189,6 +193,12 @@ class OverviewMaker(Job):
         """Draw the map again, if the service keeps it up to date."""
         if self._keeps_up:
             self.start(snapshot)
+
+    def is_urgent(self) -> bool:
+        """Whether there are no labels to check yet."""
+        overview = self.overview()
+        known = overview is not None and overview.check is not None
+        return self.process is not None and not known and time.monotonic() < self._begun + _PATIENCE
 
 
 class MapSubject(Subject):

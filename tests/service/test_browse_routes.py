@@ -13,9 +13,12 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import publish
+from visterm.service import reloader
+from visterm.service.looks import Looks
 from visterm.service.schemas import MAX_LISTED_LABELS
+from visterm.service.snapshot import Snapshot
 from visterm.service.subjects.map import MapSubject, OverviewMaker
-from visterm.teaching.overview import overview_folder, overview_record
+from visterm.teaching.overview import Overview, overview_folder, overview_record
 
 MARKUP = "<img src=x onerror=alert(1)>"
 
@@ -296,6 +299,22 @@ def test_a_removal_that_is_undone_while_its_map_is_drawn_leaves_the_map_of_all(m
     maker.start(snapshot)  # the removal is undone
     wait.touch()
     mapped.wait_until(lambda: started.read_text() == "xx")
+
+
+def test_the_labels_to_check_come_before_other_work_in_the_background(own, serving, monkeypatch, tmp_path):
+    begun, judged, calls = tmp_path / "begun", tmp_path / "judged", []
+    code = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
+    monkeypatch.setattr(OverviewMaker, "command", (sys.executable, "-c", code))
+    known = Overview(np.zeros(0, np.int64), None, None, [], {"created": "", "config": {}, "inputs": {}})
+    monkeypatch.setattr(OverviewMaker, "overview", lambda maker: known if judged.exists() else None)
+    monkeypatch.setattr(Looks, "follow", lambda looks, snapshot: calls.append(("looks", judged.exists())))
+    monkeypatch.setattr(Snapshot, "warm", lambda snapshot, learners: calls.append(("warm", judged.exists())))
+    with serving(own, settings={"overview": True}) as client:
+        client.wait_until(begun.exists)
+        time.sleep(3 * reloader.POLL_SECONDS)  # it looks again, and still waits
+        judged.touch()
+        client.wait_until(lambda: len(calls) == 2)
+    assert calls == [("looks", True), ("warm", True)]
 
 
 def test_figures_of_evaluations_and_trainings(client):
