@@ -24,7 +24,7 @@ LISTED = 20
 N_FOLDS = 5
 N_NEIGHBORS = 15
 _INVERSE_REGULARIZATION = 3.0
-_TOLERANCE = 1e-4  # share of the loss of the logistic regression that a step gains at least: ranks need no more
+_TOLERANCE = 3e-5  # share of the loss of the logistic regression that a step gains at least: ranks need no more
 _MOST_STEPS = 40
 _DIRECTIONS = 256  # main directions of dense vectors that it learns from
 # What the page lists:
