@@ -162,7 +162,7 @@ def _add_photo(
     return _add_group(members, n, own, part, weights, columns, n_columns)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=plain.encode)
 def _encode(
     near: np.ndarray,
     links: tuple[np.ndarray, np.ndarray],
@@ -170,7 +170,7 @@ def _encode(
     entries: np.ndarray,
     shares: np.ndarray,
     scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
-    own: int = -1,
+    own: int,
 ) -> None:
     """Make v of some photos without `own`: its photos and their shares, (n_rows, ENTRIES), filled up with -1."""
     stamp, weights, _ = scratch
@@ -391,17 +391,17 @@ class Neighbours:
 
         agreed = np.empty(len(rows))
 
-        def encoded(kernel: Any, source: Any, *more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def encoded(kernel: Any, source: Any, last: Any) -> tuple[np.ndarray, np.ndarray]:
             codes = np.empty((len(rows), ENTRIES), np.int32), np.zeros((len(rows), ENTRIES), np.float32)
 
             def fill(part: np.ndarray) -> None:
-                of_part = [a[part[0] : part[-1] + 1] for a in (*codes, *more)]
-                kernel(self.near, source, part, *of_part[:2], self._space()[:3], *of_part[2:])
+                of_part = [a[part[0] : part[-1] + 1] if isinstance(a, np.ndarray) else a for a in (*codes, last)]
+                kernel(self.near, source, part, *of_part[:2], self._space()[:3], of_part[2])
 
             in_threads(fill, [(part,) for part in parts], len(parts))
             return codes
 
-        entries, shares = encoded(_agree, encoded(_encode, self._links), agreed)
+        entries, shares = encoded(_agree, encoded(_encode, self._links, -1), agreed)
         self.strength = self._strength(float(agreed.mean()))
         held = entries >= 0
         codes = (
