@@ -15,15 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from visterm import features
 from visterm.features import ForestCodebook, read_image
 
-from .vectors import CACHE, DATA, choose_images, keep
+from .vectors import CACHE, DATA, ROOT, choose_images, keep
 
 N_TRAIN, N_TEST = 30, 20
 N_SHOWN, N_HELD_OUT = 20, 10  # of the images that choose settings
-# Files of `features` that decide the vectors.
-FEATURE_FILES = ("forest.py", "haar.py", "descriptors.py", "blocks.py", "images.py", "decoding.py")
+# Files that decide the vectors.
+FEATURE_FILES = (
+    *(ROOT / "plugins/forest" / name for name in ("forest.py", "haar.py")),
+    *(ROOT / "features" / name for name in ("descriptors.py", "blocks.py", "images.py", "decoding.py")),
+)
 
 
 def draw(name: str, trial: int, *, choosing: bool = False) -> tuple[list[Path], np.ndarray, np.ndarray]:
@@ -62,7 +64,7 @@ def load_trial(
     paths = [path for found in parts for path in found[0]]
     y, train = (np.concatenate([found[place] for found in parts]) for place in (1, 2))
     novel = np.arange(len(paths)) >= len(parts[0][0])
-    sources = [Path(features.__file__).with_name(name).read_bytes() for name in FEATURE_FILES]
+    sources = [file.read_bytes() for file in FEATURE_FILES]
     made_from = b"".join(sources) + "".join(map(str, paths)).encode() + train.tobytes()
     cached = CACHE / f"{known}-{trial}-{zlib.crc32(made_from):08x}.npz"
 

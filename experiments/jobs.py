@@ -168,7 +168,7 @@ def _imported(file: Path, tree: ast.Module) -> Iterator[Path]:
                 if place.with_suffix(".py").is_file():
                     yield place.with_suffix(".py")
                 elif (place / "__init__.py").is_file():
-                    yield from place.glob("*.py")
+                    yield from (*place.glob("*.py"), *place.glob("*.pyi"))  # stubs name what is taken from plug-ins
                 else:
                     continue
                 break

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from benchmarks.musl_data import FEATURE_FILES, draw
 from benchmarks.vectors import CACHE, choose_images, keep
-from visterm import features
 from visterm.features import ForestCodebook, read_image
 from visterm.learners import OASIS, Cosine, MuSL
 
@@ -104,7 +103,7 @@ def forest_accuracy(seed: int) -> float:
         counts = np.array([forest.count(image) for image in images])
         np.save(path, (counts / counts[:, forest.roots_[:1]]).astype(np.float32))
 
-    sources = [Path(features.__file__).with_name(name).read_bytes() for name in FEATURE_FILES]
+    sources = [file.read_bytes() for file in FEATURE_FILES]
     made_from = zlib.crc32(b"".join(sources) + repr((list(map(str, paths)), train.tolist())).encode())
     X = np.load(keep(CACHE / f"seeds-merged-20-{seed}-{made_from:08x}.npy", write))
     return accuracy(ONE_METRIC.fit(X[train], y[train]), X, y, ~train, train)[NEIGHBORS.index(VOTERS)]

@@ -16,7 +16,7 @@ from visterm.pipeline.store.supervision import with_refused
 from visterm.pipeline.store.versions import LearnerVersions
 
 from .indexes import forget_index, make_index
-from .neighbours import graph_of
+from .neighbours import SILENT, graph_of
 from .opened import SearchableRun
 from .request import SearchRequest
 from .state import learner_inputs
@@ -193,7 +193,9 @@ class RunLearners(SearchableRun):
         if self.config.search.neighbours == "none" or n < FEWEST or self.learner(name).by_category:
             return None
         if learned_weight is None or learned_weight == self.share(name):
-            inputs = (self._trained.get(name) or [])[:2]
+            inputs = self._trained.get(name) or []
+            if n >= SILENT:  # a graph that takes minutes stays that of the learner before marks
+                inputs = inputs[:2]
 
             def make() -> Neighbours:
                 return graph_of(name, self.index(name), inputs, gallery=self.gallery, console=self._console)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 CHANGED_SHARE = 0.2  # of the photos; with more, a graph is made again
-_SILENT = 5_000  # photos whose graph takes a second
+SILENT = 5_000  # photos whose graph takes a second
 _FILE = "graph.npz"
 
 
@@ -53,7 +53,7 @@ def graph_of(name: str, index: ExactIndex, inputs: Any, *, gallery: Gallery, con
                 find = functools.partial(graph.updated, rows=rows)
     except (UserError, OSError, ValueError) as error:
         console.say(f"the neighbours for {name} are found again: {error}")
-    if len(ids) < _SILENT:
+    if len(ids) < SILENT:
         made = find(index, gallery.X)
     else:
         with console.phase(f"finding the neighbours of {count(len(ids), 'photo')} for {name}"):
@@ -63,7 +63,7 @@ def graph_of(name: str, index: ExactIndex, inputs: Any, *, gallery: Gallery, con
             record["strength"] = round(made.strength, 3)
             _write(target / _FILE, made, ids)
     except (UserError, OSError) as error:
-        if len(ids) >= _SILENT:
+        if len(ids) >= SILENT:
             console.say(f"the neighbours for {name} cannot be saved: {error}")
     return made
 

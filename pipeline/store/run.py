@@ -172,7 +172,7 @@ class Run:
         Each has a lock of its own: a training is not refused because a service or a search saves a graph.
         """
         self.check_exists()
-        with locked(self.folder / kind / ".lock", wait=_PATIENCE, advice=_READABLE) as free:
+        with locked(self.folder / f".{kind}.lock", wait=_PATIENCE, advice=_READABLE) as free:
             if not free:
                 raise UserError(f"{self.folder / kind}: another visterm writes to it; wait for it to end")
             yield

@@ -134,6 +134,17 @@ def test_marks_move_the_ranking_of_their_query(run, caplog, learner):
     assert np.mean(changed) >= 2
 
 
+def test_neighbours_follow_marks(run, few_suffice):
+    """Those of the learner before the marks are not taken, however long they have been in the run."""
+    before = Searcher(run).neighbours("oasis").arrays()["scores"]
+    session(run, some_queries(run, 3))
+    assert FeedbackTrainer(run).update()["accepted"]
+    kept = Searcher(run).neighbours("oasis").arrays()["scores"]
+    shutil.rmtree(run.folder / "neighbours")
+    np.testing.assert_array_equal(kept, Searcher(run).neighbours("oasis").arrays()["scores"])
+    assert not np.array_equal(kept, before)
+
+
 def learned_plainly(run, learner="oasis"):
     """What the marks make of the whole base, without versions."""
     plain = load_learner(run.learner(learner) / "files")

@@ -26,7 +26,7 @@ def test_dense_searches_compile_nothing_more(tmp_path):
     program = """
 import numpy as np
 from numba.core import event
-from visterm.pipeline import warm
+from visterm.plugins.compiling import warm
 from visterm.learners import Cosine
 from visterm.retrieval import ExactIndex, StoredVectors
 warm.search()
