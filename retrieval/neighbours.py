@@ -162,7 +162,7 @@ def _add_photo(
     return _add_group(members, n, own, part, weights, columns, n_columns)
 
 
-@njit(cache=True, nogil=True, plain=plain.encode)
+@njit(cache=True, nogil=True, plain=lambda *of: plain.encode((SCALES, SHARED, _keep.interpreted), *of))
 def _encode(
     near: np.ndarray,
     links: tuple[np.ndarray, np.ndarray],
