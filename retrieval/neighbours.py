@@ -162,6 +162,20 @@ def _add_photo(
     return _add_group(members, n, own, part, weights, columns, n_columns)
 
 
+@njit(cache=True, nogil=True)
+def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
+    """Write the largest of some weights as one v, and zero them."""
+    order = np.argsort(-weights[columns], kind="mergesort")[:ENTRIES]
+    total = np.float32(0)
+    for place in order:
+        total += weights[columns[place]]
+    entries[:] = -1
+    for e in range(len(order)):
+        entries[e], shares[e] = columns[order[e]], weights[columns[order[e]]] / total
+    for column in columns:
+        weights[column] = 0
+
+
 @njit(cache=True, nogil=True, plain=lambda *of: plain.encode((SCALES, SHARED, _keep.interpreted), *of))
 def _encode(
     near: np.ndarray,
@@ -185,20 +199,6 @@ def _encode(
                     scale = near, links[s], k // 2
                     n = _add_photo(x, scale, own, 1.0 / (k // 3), weights, columns, n, (members, stamp))
         _keep(columns[:n], weights, entries[i], shares[i])
-
-
-@njit(cache=True, nogil=True)
-def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
-    """Write the largest of some weights as one v, and zero them."""
-    order = np.argsort(-weights[columns], kind="mergesort")[:ENTRIES]
-    total = np.float32(0)
-    for place in order:
-        total += weights[columns[place]]
-    entries[:] = -1
-    for e in range(len(order)):
-        entries[e], shares[e] = columns[order[e]], weights[columns[order[e]]] / total
-    for column in columns:
-        weights[column] = 0
 
 
 @njit(cache=True, nogil=True)
