@@ -63,8 +63,8 @@ class Kernel:
 
     @property
     def interpreted(self) -> Any:
-        """The function as it is written, without Numba."""
-        return self._calling("interpreted")
+        """The function without Numba: its plain form, if it has one, else as it is written."""
+        return self._plain if callable(self._plain) else self._calling("interpreted")
 
     def _calling(self, form: str) -> FunctionType:
         """The function with a form of the kernels that it calls."""

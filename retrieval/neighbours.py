@@ -163,6 +163,20 @@ def _add_photo(
 
 
 @njit(cache=True, nogil=True)
+def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
+    """Write the largest of some weights as one v, and zero them."""
+    order = np.argsort(-weights[columns], kind="mergesort")[:ENTRIES]
+    total = np.float32(0)
+    for place in order:
+        total += weights[columns[place]]
+    entries[:] = -1
+    for e in range(len(order)):
+        entries[e], shares[e] = columns[order[e]], weights[columns[order[e]]] / total
+    for column in columns:
+        weights[column] = 0
+
+
+@njit(cache=True, nogil=True, plain=lambda *of: plain.encode((SCALES, SHARED, _keep.interpreted), *of))
 def _encode(
     near: np.ndarray,
     links: tuple[np.ndarray, np.ndarray],
@@ -170,7 +184,7 @@ def _encode(
     entries: np.ndarray,
     shares: np.ndarray,
     scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
-    own: int = -1,
+    own: int,
 ) -> None:
     """Make v of some photos without `own`: its photos and their shares, (n_rows, ENTRIES), filled up with -1."""
     stamp, weights, _ = scratch
@@ -185,20 +199,6 @@ def _encode(
                     scale = near, links[s], k // 2
                     n = _add_photo(x, scale, own, 1.0 / (k // 3), weights, columns, n, (members, stamp))
         _keep(columns[:n], weights, entries[i], shares[i])
-
-
-@njit(cache=True, nogil=True)
-def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
-    """Write the largest of some weights as one v, and zero them."""
-    order = np.argsort(-weights[columns], kind="mergesort")[:ENTRIES]
-    total = np.float32(0)
-    for place in order:
-        total += weights[columns[place]]
-    entries[:] = -1
-    for e in range(len(order)):
-        entries[e], shares[e] = columns[order[e]], weights[columns[order[e]]] / total
-    for column in columns:
-        weights[column] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -391,17 +391,17 @@ class Neighbours:
 
         agreed = np.empty(len(rows))
 
-        def encoded(kernel: Any, source: Any, *more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def encoded(kernel: Any, source: Any, last: Any) -> tuple[np.ndarray, np.ndarray]:
             codes = np.empty((len(rows), ENTRIES), np.int32), np.zeros((len(rows), ENTRIES), np.float32)
 
             def fill(part: np.ndarray) -> None:
-                of_part = [a[part[0] : part[-1] + 1] for a in (*codes, *more)]
-                kernel(self.near, source, part, *of_part[:2], self._space()[:3], *of_part[2:])
+                of_part = [a[part[0] : part[-1] + 1] if isinstance(a, np.ndarray) else a for a in (*codes, last)]
+                kernel(self.near, source, part, *of_part[:2], self._space()[:3], of_part[2])
 
             in_threads(fill, [(part,) for part in parts], len(parts))
             return codes
 
-        entries, shares = encoded(_agree, encoded(_encode, self._links), agreed)
+        entries, shares = encoded(_agree, encoded(_encode, self._links, -1), agreed)
         self.strength = self._strength(float(agreed.mean()))
         held = entries >= 0
         codes = (

@@ -6,6 +6,7 @@ Every sum is taken in the order of the kernel, one float32 operation after the o
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,34 @@ def link(near: np.ndarray, k: int) -> Any:
         mutual = (n >= 0) & listed.any(axis=1)
         links[:, j] = np.where(mutual, np.where(np.maximum(first, places[j]) < k // 2, 2, 1), 0)
     return links
+
+
+def encode(
+    rule: tuple[Any, ...], near: Any, links: Any, rows: np.ndarray, entries: Any, shares: Any, scratch: Any, own: int
+) -> Any:
+    """Make v of the photos nearest to a query; each R is made once."""
+    scales, shared, keep = rule
+    if len(rows) > scales[-1]:
+        return NotImplemented
+    stamp, weights, _ = scratch
+
+    @functools.cache
+    def group(x: int, s: int) -> np.ndarray:
+        half = links[s][:, : scales[s] // 2]
+        first = np.append(np.int32(x), near[x, : links[s].shape[1]][links[s][x] > 0])
+        stamp[first] = 1
+        listed, mutual = near[first, : half.shape[1]], half[first] == 2
+        inside = 1 + np.count_nonzero(mutual & (stamp[listed] == 1), axis=1)
+        brings = inside > shared * (1 + np.count_nonzero(mutual, axis=1))
+        stamp[first] = 0
+        members = np.concatenate([first, listed[brings][mutual[brings]]])
+        return np.array([member for member in dict.fromkeys(members.tolist()) if member != own], np.int32)
+
+    for i, row in enumerate(rows.tolist()):
+        nearest = [row, *near[row].tolist()]
+        groups = [(group(x, s), k // 3) for s, k in enumerate(scales) for x in nearest[: k // 3] if x >= 0]
+        parts = [np.full(len(R), 1.0 / n_groups / max(len(R), 1), np.float32) for R, n_groups in groups]
+        columns = np.concatenate([R for R, _ in groups])
+        np.add.at(weights, columns, np.concatenate(parts))
+        keep(np.array(list(dict.fromkeys(columns.tolist())), np.int32), weights, entries[i], shares[i])
+    return None
