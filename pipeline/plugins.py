@@ -40,7 +40,7 @@ COMMANDS = {
         "remove": "pipeline.cli.collection:remove",
         "export": "plugins.export.commands:export",
         "duplicates": "teaching.commands_duplicates:duplicates",
-        "info": "pipeline.cli.collection:info",
+        "info": "plugins.repair.commands:info",
     },
     "Rarely": {
         "repair": "plugins.repair.commands:repair",

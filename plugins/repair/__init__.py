@@ -1,1 +1,1 @@
-"""What is damaged in a run is named and rebuilt: ``visterm repair``. See docs/reliability.md."""
+"""What a run holds and what is damaged: ``visterm info`` and ``visterm repair``. See docs/reliability.md."""

@@ -32,7 +32,7 @@ def describe_run(*_):
     leave(4)
     {work}
 
-sys.modules["visterm.pipeline.stages.info"] = types.SimpleNamespace(describe_run=describe_run)
+sys.modules["visterm.plugins.repair.info"] = types.SimpleNamespace(describe_run=describe_run)
 """
 
 

@@ -4,10 +4,10 @@ import numpy as np
 from running import visterm
 
 from visterm.features import VistermWeighting
-from visterm.pipeline.stages.info import measure_drift
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
+from visterm.plugins.repair.info import measure_drift
 
 
 def idf_of(run):

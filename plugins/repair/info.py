@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
+from visterm.pipeline.stages.evaluate import evaluation_record
+from visterm.pipeline.stages.train import checkpoint_path, train_record
+from visterm.pipeline.stages.vector_kinds import changed_settings
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED
@@ -18,10 +21,6 @@ from visterm.pipeline.store.opened import OpenedRun, opened
 from visterm.pipeline.store.records import damage, is_up_to_date, read_metrics
 from visterm.pipeline.store.run import Run, how_to_train
 from visterm.pipeline.store.teachers import is_explaining
-
-from .evaluate import evaluation_record
-from .train import checkpoint_path, train_record
-from .vector_kinds import changed_settings
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
