@@ -102,7 +102,8 @@ def info(
             if value is not None:
                 print(f"{'drift:':12} {_drift_in_words(value, place)}")
         elif isinstance(value, dict):
-            figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
+            of = " strength" if key == "neighbours" else ""
+            figures = ", ".join(f"{name}{of} {figure}" for name, figure in value.items())
             print(f"{key + ':':12} {figures or 'none'}")
         else:
             print(f"{key + ':':12} {one_line(str(value))}")
