@@ -97,6 +97,7 @@ def test_what_becomes_known_appears_without_loading_the_page_again(page, site):
     page.goto("")
     cards = page.locator("#home .ways")
     expect(cards).to_contain_text("The photos in rows; no map yet")
+    expect_photos(page, "#home canvas", 0.9)  # before the clock is moved on: a request that takes long is given up
     for _ in range(12):  # on a busy machine it takes a while until the service begins
         with page.expect_response("**/api/map"):
             page.clock.fast_forward(10_000)
