@@ -17,7 +17,7 @@ LIMITS = {
     "calls of read_record": 10,
 }
 MOST_PARAMETERS = 8  # `self` and `cls` aside
-MOST_LINES = {"the main job": 26_000, "the four rooms": 35_500}  # that it imports, and that stand in its rooms
+MOST_LINES = {"the main job": 26_000, "the four rooms": 35_000}  # that it imports, and that stand in its rooms
 # The stages and the search, and the learner that they find by its name.
 MAIN_JOB = ("visterm.pipeline.stages.pipeline", "visterm.pipeline.search.searcher", "visterm.learners.oasis")
 SUFFIXES = (".py", ".js", ".css", ".html", ".jinja")
