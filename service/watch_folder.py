@@ -58,6 +58,7 @@ class FolderWatch:
             if root is None or not root.is_dir():
                 time.sleep(AGAIN)
                 continue
+            self.pending = True  # a file may have appeared before the watch begins
             with contextlib.suppress(OSError):  # it has just disappeared
                 for changes in watchfiles.watch(root, rust_timeout=int(1000 * AGAIN), yield_on_timeout=True):
                     if not root.is_dir():

@@ -84,6 +84,20 @@ def test_a_busy_run_is_tried_again(own, own_photos, told):
     assert "fig/new.jpg" in paths(own)
 
 
+def test_a_file_that_appears_before_the_watch_begins(own, own_photos, told, monkeypatch):
+    def begun(root, **options):
+        shutil.copy(own_photos / "fig/1.jpg", own_photos / "fig/new.jpg")
+        old(own_photos / "fig/new.jpg")
+        yield set()
+        raise KeyboardInterrupt
+
+    watchfiles = pytest.importorskip("watchfiles", reason="the folder is watched by watchfiles")
+    monkeypatch.setattr(watchfiles, "watch", begun)
+    with pytest.raises(KeyboardInterrupt):
+        FolderWatch(own, told.append).follow()
+    assert "fig/new.jpg" in paths(own)
+
+
 def test_what_cannot_be_watched(finished, tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
     (tmp_path / "x.txt").write_text("a\nb\nc\nd")
