@@ -189,7 +189,7 @@ class _Content:
         before = self.fields.setdefault(path, values)
         if before != values and (name := self._contradiction(before, values)) is not None:
             return self._notes.bad(
-                f"{entry.where}: {entry.name} stands here for the second time, with another {name}: "
+                f"{entry.where}: {entry.name} is listed twice, with another {name}: "
                 f"{values.get(name)!r} after {before.get(name)!r}; keep one of them"
             )
         self.labels[path] |= dict.fromkeys(labels, 1.0)
@@ -587,7 +587,7 @@ def _by_id(noun: str, several: Any, notes: Notes) -> dict[str, dict[str, Any]]:
     by_id: dict[str, dict[str, Any]] = {}
     for one in several:
         if by_id.setdefault(number := _id(one["id"]), one) != one:
-            notes.bad(f"{noun} {number}: stands here for the second time, as other files are joined; number them anew")
+            notes.bad(f"{noun} {number}: is used twice, as files are joined; number them anew")
     return by_id
 
 

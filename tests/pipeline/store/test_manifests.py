@@ -113,7 +113,7 @@ def test_annotations_of_coco(read):
         (
             "a.csv",
             "path,label,iso\n3.jpg,x,100\n3.jpg,x,200\n",
-            "a.csv, line 3: 3.jpg stands here for the second time, with anot",
+            "a.csv, line 3: 3.jpg is listed twice, with another iso: '200' after '100'; keep one",
         ),
         ("a.csv", "path,label,date\n3.jpg,x,May\n", "a.csv, line 2: 'May' is not a date"),
         ("a.jsonl", '{"file_name": "3.jpg"\n', "a.jsonl, line 1: not JSON ("),
