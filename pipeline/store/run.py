@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import shlex
 import shutil
@@ -62,6 +61,8 @@ def run_at(name: str | os.PathLike[str]) -> Run:
 
 def no_such_run(name: str) -> str:
     """Return the line that says that there is no run of this name, and which one may be meant."""
+    import difflib
+
     near = difflib.get_close_matches(name, run_names(), n=1)
     meant = f" (did you mean {near[0]}?)" if near else ""
     return f"no run {name} in {runs_folder()}{meant}; run 'visterm features IMAGES --run {shlex.quote(name)}' first"

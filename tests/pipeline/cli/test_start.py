@@ -28,17 +28,17 @@ NAMESPACE = {"numpy.f2py", "numpy.ma", "numpy.polynomial", "numpy.testing"}  # a
 LEARNS = {"sklearn", "scipy.linalg", "numba", "llvmlite", "joblib", "visterm.learners.base"}
 PROGRAM = """
 import sys
-from visterm.pipeline.cli.app import main
+from visterm.pipeline.cli.start import main
 try:
-    main(ends_process=True)
+    main()
 finally:
     print(*sys.modules, file=sys.stderr)
 """
 # The arguments, which of the large modules are needed, and the most modules in all: a tenth above what there were.
 COMMANDS = {
-    "--help": (set(), 220),
-    "export --help": (set(), 200),
-    "label list": (set(), 255),
+    "--help": (set(), 100),
+    "export --help": (set(), 100),
+    "label list": (set(), 165),
     "info": (set(), 290),
     "search id:5": (set(), 525),
     "search id:5 --learner cosine": (set(), 525),
