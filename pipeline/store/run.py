@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from visterm.pipeline.config.idle import set_settings
 from visterm.pipeline.config.kept import Kept, file_of, read_kept, values_kept
 from visterm.pipeline.errors import UserError
 
@@ -122,14 +123,16 @@ class Run:
 
             return load_config(kept if file is None and kept.exists() else file, settings)
 
-        values = read_kept(kept) if file is None and not settings else None
-        return load() if values is None else cast("Config", Kept(values, load))
+        known = read_kept(kept) if file is None and not settings else None
+        return load() if known is None else cast("Config", Kept(known["values"], load, known["changed"]))
 
     def save_config(self, config: Config) -> None:
         """Save the configuration that features or train last used, for later commands."""
-        file = self.folder / "config.yaml"
-        text = config.to_yaml()
-        for path, content in ((file, text), (file_of(file), values_kept(text.encode(), config.model_dump()))):
+        file, values = self.folder / "config.yaml", config.model_dump()
+        if isinstance(config, Kept) and (known := read_kept(file)) is not None and known["values"] == values:
+            return
+        text, changed = config.to_yaml(), set_settings(config, *values)
+        for path, content in ((file, text), (file_of(file), values_kept(text.encode(), values, changed))):
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 if path.read_text(encoding="utf-8") == content:
                     continue
