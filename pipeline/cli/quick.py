@@ -40,8 +40,8 @@ def _help_text(names: Sequence[str]) -> str | None:
     places = {name: place for group in COMMANDS.values() for name, place in group.items()}
     rooms = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     for name in names[:1] or places:
-        file = places.get(name, "").partition(":")[0].replace(".", "/")
-        if not os.path.exists(os.path.join(rooms, f"{file}.py")):
+        module = places.get(name, "").partition(":")[0].replace(".", "/")
+        if not os.path.exists(os.path.join(rooms, f"{module}.py")):
             return None
     if _columns() < WIDTH:
         return None
@@ -59,7 +59,7 @@ def _columns() -> int:
     except (KeyError, ValueError):
         pass
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or WIDTH
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or WIDTH  # type: ignore[union-attr]  # of None it is caught
     except (AttributeError, ValueError, OSError):
         return WIDTH
 
