@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -26,10 +28,17 @@ def __getattr__(name: str) -> Any:
 
 
 def _import_scipy() -> None:
-    """Import SciPy's sparse arrays where NumPy names only what it has imported.
+    with few_names_of_numpy("scipy._lib.array_api_compat.numpy"):
+        import_module("scipy.sparse")
 
-    SciPy copies the namespace of NumPy, and with it would import modules that nothing here uses (Fortran, tests,
-    masked arrays): half of its time. They can be had from its copy, too, once something asks for them.
+
+@contextmanager
+def few_names_of_numpy(copy: str) -> Iterator[None]:
+    """Let NumPy name only what it has imported, while a package is imported that copies its namespace.
+
+    SciPy and scikit-learn do, and with it would import modules that nothing here uses (Fortran, tests, masked arrays):
+    half of the time of SciPy's sparse arrays. They can be had from the module ``copy`` of the package, too, once
+    something asks for them.
     """
     import numpy as np
 
@@ -38,11 +47,11 @@ def _import_scipy() -> None:
         loaded = [name for name in dir(np) if name in vars(np)]
         vars(np).update(__all__=[name for name in loaded if name in np.__all__], __dir__=lambda: loaded)
         try:
-            import_module("scipy.sparse")
+            yield
         finally:
             for name in ("__all__", "__dir__"):
                 vars(np).pop(name)
             vars(np).update(hidden)
-    if (copied := sys.modules.get("scipy._lib.array_api_compat.numpy")) is not None:
+    if (copied := sys.modules.get(copy)) is not None:
         # Its names are given to this module, which mypy takes for a method of all modules.
         copied.__getattr__ = lambda name: getattr(np, name)  # type: ignore[method-assign]

@@ -50,6 +50,8 @@ COMMANDS = {
         "judge": "plugins.judge.commands:commands",
     },
 }
+# Commands that are called without Typer where only these flags and --run follow them: the keywords of the flags.
+QUICK_COMMANDS = {"label list": ("teaching.label_counts:list_counts", {"--json": "as_json"})}
 ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",
     "Milvus": "plugins.milvus.milvus_index",

@@ -16,6 +16,8 @@ from visterm.pipeline.cli.options import JsonOption, RunOption, make_console, op
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
+from .label_counts import list_counts
+
 if TYPE_CHECKING:
     from .labels import LabelEditCounts, LabelEditor
 
@@ -217,11 +219,10 @@ def list_labels(
     as_json: JsonOption = False,
 ) -> None:
     """List the labels of images, or all labels with their numbers of images."""
-    editor = _editor(run)
     if edits:
         if images:
             raise UserError("give images or --edits, not both")
-        rows = editor.history()
+        rows = _editor(run).history()
         if as_json:
             print(json.dumps(rows))
             return
@@ -230,19 +231,14 @@ def list_labels(
             undone = " (undo)" if row["undoes"] else ""
             print(f"{row['time']}  {signs[row['change']]} {one_line(row['label'])}: {one_line(row['path'])}{undone}")
     elif images:
-        labels = editor.of(images)
+        labels = _editor(run).of(images)
         if as_json:
             print(json.dumps([{"path": path, "labels": list(own)} for path, own in labels.items()]))
             return
         for path, own in labels.items():
             print(f"{one_line(path)}: {', '.join(map(one_line, own)) or 'no label'}")
     else:
-        counts = editor.counts()
-        if as_json:
-            print(json.dumps([{"label": label, "images": n} for label, n in counts.items()]))
-            return
-        for label, n in counts.items():
-            print(f"{n:>9,}  {one_line(label)}")
+        list_counts(run, as_json)
 
 
 @command

@@ -7,7 +7,7 @@ import csv
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,13 +15,15 @@ from typing_extensions import TypedDict
 
 from visterm.pipeline.config.plain import tags_of
 from visterm.pipeline.console import one_line
-from visterm.pipeline.errors import UserError, system_errors_explained
+from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import write_text
 from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
 from visterm.pipeline.store.run import Run, run_at
+
+from .label_counts import label_counts, opened
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
@@ -134,9 +136,7 @@ class LabelEditor:
 
     def counts(self) -> dict[str, int]:
         """Number of images of each label, the most frequent first."""
-        with collection_of(self.run) as collection:
-            n_images = Counter(label for labels in collection.labels().values() for label in labels)
-        return dict(sorted(n_images.items(), key=lambda entry: (-entry[1], entry[0])))
+        return label_counts(self.run)
 
     def history(self) -> list[dict[str, Any]]:
         """Every edit and every undo, in order."""
@@ -195,13 +195,9 @@ class LabelEditor:
         return {"step": step, "changed": len(made), "unchanged": len(ids) - len(made)}
 
 
-@contextlib.contextmanager
-def collection_of(run: Run) -> Iterator[Collection]:
+def collection_of(run: Run) -> contextlib.AbstractContextManager[Collection]:
     """Open the collection of a run; UserError if it has no images."""
-    with system_errors_explained(run.folder), Collection(run.collection) as collection:
-        if collection.root is None:
-            raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES --run {run.name}' first")
-        yield collection
+    return opened(run, Collection)
 
 
 def image_ids(run: Run, collection: Collection, images: Iterable[int | str | Path], nothing: str) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import gc
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -14,11 +13,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from visterm.pipeline.plugins import COMMANDS, find, load_command
 
-from .errors import USAGE_ERROR, signals
-from .options import Globals
+from .errors import run
+from .quick import EVERYWHERE
+from .runs import Globals
 
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
 _MARKUP = None  # plain text: the same in a terminal, a pipe and the documentation
-_EVERYWHERE = ("--debug", "--quiet", "-q", "--no-progress")  # options that may follow the command
 _PLACES = {name: place for places in COMMANDS.values() for name, place in places.items()}
 
 
@@ -34,8 +34,8 @@ class _GroupedHelp(TyperGroup):
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         end = args.index("--") if "--" in args else len(args)
-        ours = [word for word in args[:end] if word in _EVERYWHERE]
-        return super().parse_args(ctx, ours + [word for word in args[:end] if word not in _EVERYWHERE] + args[end:])
+        ours = [word for word in args[:end] if word in EVERYWHERE]
+        return super().parse_args(ctx, ours + [word for word in args[:end] if word not in EVERYWHERE] + args[end:])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
@@ -181,25 +181,19 @@ app.callback()(_main)
 
 
 def main(*, ends_process: bool = False) -> None:
-    """Run the command line of ``sys.argv``; raise SystemExit with the exit code.
+    """Run the command line of ``sys.argv``, as `visterm.pipeline.cli.errors.run` does."""
+    run(_called, ends_process=ends_process)
 
-    The handlers of SIGINT and SIGTERM are given back, unless the process ends with the command: then it ignores signals
-    that come after the work is done.
-    """
-    if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a label that a terminal of cp1252 cannot show
-    with signals.taken_over(ends_process=ends_process):
-        try:
-            code = app(prog_name="visterm", standalone_mode=False)
-        except USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit
-            if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, without one
-                print(error.ctx.get_help())
-                sys.exit(0)
-            message = " ".join(error.format_message().split())
-            called = [word for word in sys.argv[1:2] if not word.startswith("-")]
-            where = error.ctx.command_path if error.ctx else " ".join(["visterm", *called])
-            print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
-            code = 2
-        if ends_process:
-            gc.freeze()  # or the interpreter looks for garbage among all that was imported, half a second at the end
-    sys.exit(code)
+
+def _called() -> Any:
+    try:
+        return app(prog_name="visterm", standalone_mode=False)
+    except _USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, without one
+            print(error.ctx.get_help())
+            return 0
+        message = " ".join(error.format_message().split())
+        called = [word for word in sys.argv[1:2] if not word.startswith("-")]
+        where = error.ctx.command_path if error.ctx else " ".join(["visterm", *called])
+        print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
+        return 2

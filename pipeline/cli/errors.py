@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shlex
 import signal
@@ -11,9 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import NothingToSearch, UserError, explain_system_error
@@ -21,12 +20,11 @@ from visterm.pipeline.plugins import load
 
 from .caches import prepare_caches
 from .memory import COMMAND, check_memory
-from .options import Globals
+from .runs import Globals
 
 if TYPE_CHECKING:
     from visterm.pipeline.store.run import Run
 
-USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
 INTERNAL = 70  # the exit code of an internal error; 1 says that some images were done
 END_SECONDS = 10  # between a signal, or the last line of a command, and the end of the process
 _RESUMES = ("features", "add", "compact", "train", "tune", "evaluate", "demo", "index", "repair")
@@ -44,26 +42,26 @@ def command(function: Callable) -> Callable:
             if (line := prepare_caches()) is not None and not Globals.quiet:
                 print(one_line(line), file=sys.stderr)
             return function(*args, **kwargs)
-        except typer.Exit:
+        except getattr(sys.modules.get("typer"), "Exit", ()):  # some commands are called without Typer
             raise
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
-            raise typer.Exit(0) from None
+            raise SystemExit(0) from None
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) or signals.received is not None:  # or a library made it another
                 _say_interrupted(error, function.__name__, kwargs)
                 number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
-                raise typer.Exit(128 + (signals.received or number)) from None
+                raise SystemExit(128 + (signals.received or number)) from None
             if Globals.debug:
                 raise
             line = str(error) if isinstance(error, UserError) else explain_system_error(error)
             line = _damage(Globals.run) if line is None else line
             if line is not None:
                 print(f"visterm: {one_line(line)}", file=sys.stderr)
-                raise typer.Exit(2) from None
+                raise SystemExit(2) from None
             problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
             print(f"visterm: internal error: {problem}; 'visterm --debug ...' shows where", file=sys.stderr)
-            raise typer.Exit(INTERNAL) from None
+            raise SystemExit(INTERNAL) from None
         finally:
             signals.over = True  # at once: a call would let a signal in before its first line
             signals.ignore_them()
@@ -197,3 +195,18 @@ class _Signals:
 
 
 signals = _Signals()
+
+
+def run(call: Callable[[], Any], *, ends_process: bool) -> NoReturn:
+    """Call a command line; raise SystemExit with the exit code that it returns.
+
+    The handlers of SIGINT and SIGTERM are given back, unless the process ends with the command: then it ignores signals
+    that come after the work is done.
+    """
+    if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a label that a terminal of cp1252 cannot show
+    with signals.taken_over(ends_process=ends_process):
+        code = call()
+        if ends_process:
+            gc.freeze()  # or the interpreter looks for garbage among all that was imported, half a second at the end
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a command finds its run."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.request import OPTIONS, SearchRequest
 
+from .runs import make_console as make_console
+from .runs import open_run as open_run
+from .runs import open_searcher as open_searcher
+from .runs import run_named as run_named
+
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
-    from visterm.pipeline.search.searcher import Searcher
     from visterm.pipeline.store.run import Run
 
 
@@ -44,15 +48,6 @@ FOR_WORDS = {
     "seen": "for classes that were trained on",
     "unseen": "for other classes",
 }
-
-
-class Globals:
-    """Values of the options before the command."""
-
-    debug = False
-    quiet = False
-    progress: bool | None = None
-    run: Run | None = None  # of the command
 
 
 def _runs(incomplete: str) -> list[str]:
@@ -233,61 +228,6 @@ def chosen_format(output: Format | None, as_json: bool) -> Format:
 
 
 UpdatedLearnerOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oasis or aroma.")]
-
-
-def make_console() -> Console:
-    """Make the console that the global options ask for."""
-    return Console(quiet=Globals.quiet, progress=Globals.progress)
-
-
-def run_named(name: str) -> Run:
-    """Return the run of this name."""
-    from visterm.pipeline.store.run import Run, runs_folder
-
-    if not name or name in (".", "..") or "/" in name or name.startswith("-"):
-        raise UserError(f"--run {name!r}: a run name is one plain word, such as photos")
-    return Run(runs_folder() / name)
-
-
-def open_run(
-    name: str | None, file: Path | None, settings: list[str] | None, images: Path | None = None
-) -> tuple[Run, Config]:
-    """Find the run: by name, else the configuration's, else the images', else the only one, else the last used."""
-    from visterm.pipeline.store.run import current_run, no_such_run, run_names, runs_folder
-
-    if name is None and file is not None:
-        name = file.stem
-    if name is None and images is not None:
-        name = images.resolve().name or "images"
-    if name is None:
-        names = run_names()
-        name = names[0] if len(names) == 1 else current_run()
-        if name is None:
-            known = f"one of {', '.join(names)}" if names else f"{runs_folder()} is empty"
-            first = "" if names else ", run 'visterm features IMAGES' first"
-            raise UserError(f"no run given; use --run NAME: {known}{first}")
-        if len(names) > 1:
-            make_console().say(f"run {name}, the last one used; --run NAME selects another one")
-    place = run_named(name)
-    if place.folder.is_dir():
-        place.make_current()
-    elif images is None:
-        raise UserError(no_such_run(name))
-    Globals.run = place
-    return place, place.configure(file, settings or [])
-
-
-def open_searcher(name: str | None, *, reads_images: bool = True) -> tuple[Searcher, Console]:
-    """Open a run for searching; keep decoders of images from writing to standard error, where images are read."""
-    from visterm.pipeline.search.searcher import Searcher
-
-    place, _ = open_run(name, None, None)
-    if reads_images:
-        from visterm.features import silence_decoders
-
-        silence_decoders()
-    console = make_console()
-    return Searcher(place, console=console), console
 
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}

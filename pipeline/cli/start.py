@@ -27,11 +27,15 @@ def main() -> None:
         from .memory import START, check_memory
 
         check_memory(START)
-        from .app import main as run
+        from .quick import answer
+
+        if not answer(sys.argv[1:]):
+            from .app import main as run
+
+            run(ends_process=True)
+    except SystemExit as ended:
         from .errors import END_SECONDS, end_within
 
-        run(ends_process=True)
-    except SystemExit as ended:
         end_within(END_SECONDS, int(ended.code or 0))
         raise
     except Exception as error:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from .kept import Kept
+
 if TYPE_CHECKING:
     from .models import Config
 
@@ -81,6 +83,8 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
 
 def set_settings(config: Config, *sections: str) -> list[str]:
     """List the settings of these sections that differ from their defaults, by their full names."""
+    if isinstance(config, Kept):
+        return [name for name in config.changed if name.partition(".")[0] in sections]
     from .models import Config
 
     defaults = Config()

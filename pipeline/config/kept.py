@@ -1,7 +1,7 @@
 """The configuration of a run as it was checked when it was kept, which needs neither YAML nor pydantic.
 
-Beside ``config.yaml``, which people read and change, lie its values in JSON. They count for that text of the file and
-for these models; otherwise the file is read and checked again.
+Beside ``config.yaml``, which people read and change, lie its values in JSON, with the names of those that are not the
+defaults. They count for that text of the file and for these models; otherwise the file is read and checked again.
 """
 
 from __future__ import annotations
@@ -9,19 +9,28 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from .models import Settings
 
 
+class KeptFile(TypedDict):
+    """Content of the file beside a configuration file."""
+
+    of: str
+    values: Settings
+    changed: list[str]
+
+
 class Kept:
     """Values of a configuration or of a section of it; all else of the model, which is then made."""
 
-    def __init__(self, values: Settings, model: Callable[[], Any]) -> None:
+    def __init__(self, values: Settings, model: Callable[[], Any], changed: Sequence[str] = ()) -> None:
         self._values, self._model = values, functools.cache(model)
+        self.changed = changed  # of a whole configuration: full names of the settings that are not the defaults
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # of protocols, such as those of copies
@@ -49,20 +58,21 @@ def file_of(config: Path) -> Path:
     return config.with_name(f".{config.stem}.json")
 
 
-def values_kept(text: bytes, values: Settings) -> str:
+def values_kept(text: bytes, values: Settings, changed: list[str]) -> str:
     """Content of the file beside a configuration file of this text."""
-    return json.dumps({"of": _fingerprint(text, values), "values": values})
+    return json.dumps({"of": _fingerprint(text, values, changed), "values": values, "changed": changed})
 
 
-def read_kept(config: Path) -> Settings | None:
-    """Read the values that a configuration file had when it was kept; None if it or its models have changed since."""
+def read_kept(config: Path) -> KeptFile | None:
+    """Read what a configuration file said when it was kept; None if it or its models have changed since."""
     try:
-        kept = json.loads(file_of(config).read_bytes())
-        return kept["values"] if kept["of"] == _fingerprint(config.read_bytes(), kept["values"]) else None
+        kept: KeptFile = json.loads(file_of(config).read_bytes())
+        is_of_it = kept["of"] == _fingerprint(config.read_bytes(), kept["values"], kept["changed"])
+        return kept if is_of_it else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _fingerprint(text: bytes, values: Settings) -> str:
+def _fingerprint(text: bytes, values: Settings, changed: list[str]) -> str:
     models = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
-    return hashlib.sha256(b"\0".join([text, json.dumps(values).encode(), *models])).hexdigest()
+    return hashlib.sha256(b"\0".join([text, json.dumps([values, changed]).encode(), *models])).hexdigest()

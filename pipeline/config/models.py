@@ -17,7 +17,7 @@ from visterm.features.presets import POOLS, PRESETS, RESIZES
 from visterm.pipeline.console import without_password
 
 from .learners import TABLE, Row, settings_of
-from .plain import NOT_OF_VISTERMS, TAGS, has_tables, tags_of
+from .plain import NOT_OF_VISTERMS, TAGS, counts_visterms, has_tables, tags_of
 
 Settings = dict[str, Any]  # values by the names of settings; a section has its own by name
 
@@ -349,8 +349,8 @@ class Config(_WithLearners):
 
     @property
     def counts_visterms(self) -> bool:
-        """Whether vectors are counts of visterms, neither those of a network nor imported ones."""
-        return self.features.kind == "visterms" and self.collection.vectors.file is None
+        """As of `visterm.pipeline.config.plain.counts_visterms`."""
+        return counts_visterms(self)
 
     def to_yaml(self) -> str:
         """The whole configuration, every default written out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 TAGS = ("keywords", "people")  # of files and sidecars: in place of tables of labels
 # Settings of features that are not those of visterms.
@@ -18,3 +19,8 @@ def tags_of(labels: str | Sequence[str]) -> list[str]:
 def has_tables(labels: str | Sequence[str]) -> bool:
     """Whether labels and fields come from tables, by the setting ``labels``."""
     return labels not in ("auto", "none") and not tags_of(labels)
+
+
+def counts_visterms(config: Any) -> bool:
+    """Whether vectors are counts of visterms, neither those of a network nor imported ones."""
+    return config.features.kind == "visterms" and config.collection.vectors.file is None

@@ -38,7 +38,8 @@ def import_estimators() -> None:
         sys.modules[name] = _Later(name)
         sys.modules[name].__spec__ = ModuleSpec(name, None)
     try:
-        import_module("sklearn.utils.validation")
+        with sparse.few_names_of_numpy("sklearn.externals.array_api_compat.numpy"):
+            import_module("sklearn.utils.validation")
     finally:
         for name in names:
             if isinstance(sys.modules.get(name), _Later):

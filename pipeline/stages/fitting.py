@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from visterm.pipeline.config.plain import counts_visterms
 from visterm.pipeline.console import count, duration
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
@@ -119,7 +120,7 @@ def check_feasible(learner_name: str, learner: Any, config: Config, X: Any, y: A
     """Refuse training that needs too much memory or time, or vectors that suit the learner badly."""
     n_images, n_features = X.shape
     n_entries = X.nnz if hasattr(X, "nnz") else n_images * n_features
-    visterms = config.counts_visterms
+    visterms = counts_visterms(config)
     try:
         vectors = "deep" if config.features.kind == "deep" else config.features.codebook.kind if visterms else None
         learner.check(X, y, vectors=vectors)

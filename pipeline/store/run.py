@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import shlex
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from visterm.pipeline.config.idle import set_settings
 from visterm.pipeline.config.kept import Kept, file_of, read_kept, values_kept
 from visterm.pipeline.errors import UserError
 
@@ -62,6 +62,8 @@ def run_at(name: str | os.PathLike[str]) -> Run:
 
 def no_such_run(name: str) -> str:
     """Return the line that says that there is no run of this name, and which one may be meant."""
+    import difflib
+
     near = difflib.get_close_matches(name, run_names(), n=1)
     meant = f" (did you mean {near[0]}?)" if near else ""
     return f"no run {name} in {runs_folder()}{meant}; run 'visterm features IMAGES --run {shlex.quote(name)}' first"
@@ -121,14 +123,16 @@ class Run:
 
             return load_config(kept if file is None and kept.exists() else file, settings)
 
-        values = read_kept(kept) if file is None and not settings else None
-        return load() if values is None else cast("Config", Kept(values, load))
+        known = read_kept(kept) if file is None and not settings else None
+        return load() if known is None else cast("Config", Kept(known["values"], load, known["changed"]))
 
     def save_config(self, config: Config) -> None:
         """Save the configuration that features or train last used, for later commands."""
-        file = self.folder / "config.yaml"
-        text = config.to_yaml()
-        for path, content in ((file, text), (file_of(file), values_kept(text.encode(), config.model_dump()))):
+        file, values = self.folder / "config.yaml", config.model_dump()
+        if isinstance(config, Kept) and (known := read_kept(file)) is not None and known["values"] == values:
+            return
+        text, changed = config.to_yaml(), set_settings(config, *values)
+        for path, content in ((file, text), (file_of(file), values_kept(text.encode(), values, changed))):
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 if path.read_text(encoding="utf-8") == content:
                     continue

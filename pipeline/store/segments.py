@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import threading
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from tokenize import TokenError
@@ -43,6 +42,8 @@ def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origi
     Counts are int32 CSR (n, n_visterms); vectors float32, dense or CSR, or dense float16. ``images`` describes each
     row, as `row_of` returns it, and ``origin`` where they come from: the catalogue can be rebuilt from these.
     """
+    import uuid  # imported late: it asks for the platform
+
     import numpy as np
 
     # Two workers of a cluster may write the same segment, if one was taken for dead: each has its own folder.

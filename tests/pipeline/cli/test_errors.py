@@ -7,7 +7,6 @@ import sys
 from unittest.mock import Mock
 
 import pytest
-import typer
 from running import refused, visterm
 
 from visterm.pipeline.cli.app import main
@@ -28,10 +27,10 @@ def test_the_cause_is_said_whether_or_not_there_is_a_run(tmp_path, monkeypatch, 
         (tmp_path / "runs" / name / "config.yaml").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VISTERM_RUNS", raising=False)
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(SystemExit) as ended:
         work(run=run)
     line = "visterm: internal error: RuntimeError: cannot cache function; 'visterm --debug ...' shows where\n"
-    assert (ended.value.exit_code, capsys.readouterr().err) == (70, line)
+    assert (ended.value.code, capsys.readouterr().err) == (70, line)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from visterm.pipeline.config.idle import set_settings
 from visterm.pipeline.config.kept import Kept, file_of
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
@@ -36,6 +37,24 @@ def test_kept_values_are_those_of_the_file(run):
     assert kept.collection.exclude
 
 
+def test_names_of_what_is_not_the_default_are_kept(run, monkeypatch):
+    kept, read = run.configure(None, []), load_config(run.folder / "config.yaml")
+    for sections in (("split",), ("evaluate", "collection"), ("oasis",), tuple(Config.model_fields)):
+        assert set_settings(kept, *sections) == set_settings(read, *sections)
+    assert set_settings(kept, "split", "evaluate") == ["split.train", "evaluate.max_k"]
+    file = run.folder / "config.yaml"
+    before = file.stat().st_mtime_ns, file_of(file).stat().st_mtime_ns
+    monkeypatch.setattr(Config, "__init__", None)  # is not made
+    run.save_config(kept)
+    assert (file.stat().st_mtime_ns, file_of(file).stat().st_mtime_ns) == before
+
+
+def test_values_of_another_run_are_saved(run, tmp_path):
+    other = Run(tmp_path / "runs/other")
+    other.save_config(run.configure(None, []))
+    assert other.configure(None, []).evaluate.max_k == 7
+
+
 @pytest.mark.parametrize("change", ["config", "values", "no JSON", "gone"])
 def test_what_changed_is_read_and_checked_again(run, change):
     file = run.folder / "config.yaml"
@@ -56,7 +75,7 @@ def test_what_changed_is_read_and_checked_again(run, change):
 
 
 def test_models_of_another_version_read_the_file_again(run, monkeypatch):
-    monkeypatch.setattr("visterm.pipeline.config.kept._fingerprint", lambda text, values: "of other models")
+    monkeypatch.setattr("visterm.pipeline.config.kept._fingerprint", lambda *content: "of other models")
     assert isinstance(run.configure(None, []), Config)
 
 
