@@ -324,9 +324,20 @@ def test_what_was_added_is_offered_where_albums_are_and_a_label_is_renamed_with_
         undo()
         expect(let_go).to_be_visible()
         assert page.request.get(f"{address}/api/concepts").json() == [grown]
-    concept.get_by_role("button", name="Mark as seen").click()
-    expect(concept.get_by_role("img", name="New photo")).to_have_count(0)
-    assert page.request.get(f"{address}/api/concepts").json()[0]["new"] == []
+    counts = LabelEditor(run).counts()
+    for undo in (
+        lambda: page.keyboard.press("Control+z"),
+        lambda: page.locator("#toasts").get_by_role("button", name="Undo").click(),
+        None,
+    ):
+        concept.get_by_role("button", name="Mark as seen").click()
+        expect(concept.get_by_role("img", name="New photo")).to_have_count(0)
+        assert page.request.get(f"{address}/api/concepts").json()[0]["new"] == []
+        if undo:
+            undo()
+            expect(concept.get_by_role("img", name="New photo")).to_have_count(len(new))
+            assert page.request.get(f"{address}/api/concepts").json() == [grown]
+        assert LabelEditor(run).counts() == counts  # no answer is undone in its place
     page.goto(f"{address}?view=album&label=round")
     before = LabelEditor(run).counts()
     page.get_by_role("button", name="Rename").click()
