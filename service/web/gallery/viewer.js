@@ -260,7 +260,7 @@ function addOrigin(facts, id, fact) {
   const more = get(`api/images/${id}`);
   more.then(
     ({ path, taken, bytes, fields }) => {
-      const folder = path.slice(0, path.lastIndexOf("/"));
+      const folder = path.slice(0, Math.max(0, path.lastIndexOf("/")));
       const isOfFile = fields.date_source === "file";
       const others = Object.entries(fields).filter(([name]) => !/^date(_source)?$/.test(name));
       const rows = present([
