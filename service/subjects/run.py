@@ -64,6 +64,9 @@ class RunInfo(TypedDict):
     training: TrainState
     evaluations: list[str]
     can_add: Annotated[bool, Field(description="Photos can be added with POST /api/add; not to imported vectors")]
+    can_upload: Annotated[
+        bool, Field(description="Other photos can be queries; not of imported vectors without their model")
+    ]
     judging: Annotated[bool, Field(description="Whether `visterm judge` has drawn results to judge")]
     limits: dict[str, int]
 
@@ -109,6 +112,7 @@ class RunSubject(Subject):
             "training": self.subjects.of(TrainingSubject).job.state(),
             "evaluations": evaluation_names(service.run),
             "can_add": not snapshot.is_imported,
+            "can_upload": searcher.extractor is not None,
             "judging": service.run.judgements.exists(),
             "limits": {
                 "k": MAX_K,

@@ -204,6 +204,7 @@ $("#start .pick").after(addButton());
 setInterval(() => void lookForNew().catch(() => {}), WATCH_EVERY); // the service may be back soon
 addEventListener("run", () => {
   document.body.classList.toggle("can-add", state.run.can_add);
+  document.body.classList.toggle("no-upload", !state.run.can_upload);
   $("#dropping p").textContent = state.run.can_add
     ? "Drop to search with it, or to add it to the collection"
     : "Drop the image to search with it";

@@ -319,7 +319,7 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
     addOrigin(
       el(
         "dl.facts",
-        fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
+        image.width ? fact("Size", `${image.width} × ${image.height}`) : null,
         model ? fact("Ranked by", model, "learner") : null,
         score === undefined ? null : fact("Score", figure(score), "score"),
         gap === undefined ? null : fact("Ahead of the next", figure(gap), "gap"),
