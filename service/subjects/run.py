@@ -12,6 +12,7 @@ from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.models import TITLES, trained_record
 from visterm.pipeline.store.recommendation import recommend
+from visterm.pipeline.store.vectors import has_model
 from visterm.service.parts import UPLOAD_BYTES
 from visterm.service.schemas import BEHIND, MAX_K, MAX_LISTED_LABELS, MAX_OFFSET
 from visterm.service.subject import Subject, get
@@ -112,7 +113,7 @@ class RunSubject(Subject):
             "training": self.subjects.of(TrainingSubject).job.state(),
             "evaluations": evaluation_names(service.run),
             "can_add": not snapshot.is_imported,
-            "can_upload": searcher.extractor is not None,
+            "can_upload": has_model(service.run),
             "judging": service.run.judgements.exists(),
             "limits": {
                 "k": MAX_K,
