@@ -283,6 +283,20 @@ def test_the_photos_found_for_a_concept_get_the_label_in_one_step(page, labelled
     expect(concept).to_contain_text(f": yes. {state['no'] + 1} photo")
 
 
+def test_a_page_that_takes_long_says_so(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, _ = labelled
+    say(page, address, ids["plum/1.jpg"], "add")
+    held = []
+    page.route("**/api/concept?*", lambda route: held.append(route), times=1)
+    page.goto(f"{address}?view=concept&label=round", wait_until="commit")
+    expect(page.locator("#toasts")).to_have_text("Loading …")
+    held[0].continue_()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Does this show round?")
+    expect(page.locator("#toasts")).to_be_empty()
+
+
 def undo_elsewhere(page, concept):
     """Undo on another view, and come back."""
     from playwright.sync_api import expect
