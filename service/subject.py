@@ -108,12 +108,14 @@ class Subject:
                     raise HTTPException(422, unknown_name(name, names))
                 if len(http.query_params.getlist(name)) > 1 and name not in _LISTS:
                     raise HTTPException(422, f"{name}: given more than once")
-            if is_form and http.headers.get("content-type", "").startswith("application/json"):
+            is_json = http.headers.get("content-type", "").startswith("application/json")
+            unknown = min(set(await http.form()) - known, default="") if is_form and not is_json else ""  # read already
+            if is_form and (is_json or unknown.startswith("{")):  # JSON without its header is one name
                 raise HTTPException(
                     422, f"{route.method} {route.path} takes a form, not JSON: curl -F file=@photo.jpg, or -F id=12"
                 )
-            if is_form and (unknown := set(await http.form()) - known):  # it is read already
-                raise HTTPException(422, unknown_name(min(unknown), known))
+            if unknown:
+                raise HTTPException(422, unknown_name(unknown, known))
 
         returns_file = method.__annotations__["return"] == "Response"
         app.add_api_route(

@@ -72,6 +72,7 @@ class Growth(NamedTuple):
 
     label: str
     n_images: int  # with the label
+    last: int  # id of the last image that was there then
     new: list[int]  # ids, the surest first
     certainty: float | None  # mean of theirs; None: too few answers
 
@@ -105,9 +106,10 @@ def followed(run: Run) -> dict[str, int]:
         return {}
 
 
-def follow(searcher: Searcher, labels: Iterable[str], *, again: bool) -> None:
-    """Let labels stay concepts; `again`: the images that are there now were looked through."""
-    kept, last = followed(searcher.run), int(searcher.images.ids.max(initial=0))
+def follow(searcher: Searcher, labels: Iterable[str], *, again: bool, last: int | None = None) -> None:
+    """Let labels stay concepts; `again`: the images up to an id, all that are there now if None, were looked through."""
+    kept = followed(searcher.run)
+    last = int(searcher.images.ids.max(initial=0)) if last is None else last
     now = {check_label(label): last for label in labels}
     after = kept | now if again else now | kept
     if after != kept:
@@ -134,7 +136,7 @@ def growth(searcher: Searcher, refused: set[tuple[int, str]]) -> list[Growth]:
             ids = searcher.images.ids[concept.sure[new]].tolist()
             if ids and (known := concept.certainty(searcher)) is not None:
                 certainty = float(known[new].mean())
-        grown.append(Growth(label, len(rows), ids, certainty))
+        grown.append(Growth(label, len(rows), last, ids, certainty))
     return grown
 
 

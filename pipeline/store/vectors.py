@@ -121,6 +121,12 @@ def is_imported(run: Run) -> bool:
     return _opened((run.extractor / "files").absolute(), lambda files: (files / "vectors.json").exists())
 
 
+def has_model(run: Run) -> bool:
+    """Whether a run has what makes vectors of other images: all have but imported vectors without their model."""
+    files = run.extractor / "files"
+    return (files / "embedder.json").exists() or not (files / "vectors.json").exists()
+
+
 def weights_of(run: Run) -> VistermWeights | None:
     """Load the weights of a run's visterms; None for other vectors."""
     return load_weights((run.extractor / "files").absolute(), extractor_content(run))

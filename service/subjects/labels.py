@@ -55,11 +55,13 @@ class LookedRequest(Body):
     """A label whose images were looked through."""
 
     label: Name
+    last: int | None = Field(default=None, ge=0, description="Only up to the image with this id; default: all images")
 
 
-class OfferRequest(LookedRequest):
+class OfferRequest(Body):
     """Whether images that are added are offered for a label."""
 
+    label: Name
     offered: bool
 
 
@@ -119,6 +121,7 @@ class GrowingAlbum(TypedDict):
 
     label: str
     images: int
+    last: Annotated[int, Field(description="Id of the last image that was there then")]
     new: Annotated[list[ImageId], Field(description="Images without the label that surely fit it, the surest first")]
     certainty: Annotated[float | None, Field(description="Share of them that is right; null: too few answers")]
 
@@ -197,14 +200,20 @@ class LabelSubject(Subject):
         if self._growing is None or self._growing[0] != key:
             self._growing = key, growth(searcher, self.decided().refused)
         return [
-            {"label": one.label, "images": one.n_images, "new": one.new[:MAX_SELECTED], "certainty": one.certainty}
+            {
+                "label": one.label,
+                "images": one.n_images,
+                "last": one.last,
+                "new": one.new[:MAX_SELECTED],
+                "certainty": one.certainty,
+            }
             for one in self._growing[1]
         ]
 
     @post("/api/concept/looked", "labels")
     def looked(self, request: LookedRequest) -> list[GrowingAlbum]:
         """Say that the images that are there now were looked through: none of them is new for this label."""
-        follow(self.service.snapshot.searcher, [request.label], again=True)
+        follow(self.service.snapshot.searcher, [request.label], again=True, last=request.last)
         return self.concepts()
 
     @post("/api/concept/offer", "labels")

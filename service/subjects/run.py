@@ -12,6 +12,7 @@ from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.models import TITLES, trained_record
 from visterm.pipeline.store.recommendation import recommend
+from visterm.pipeline.store.vectors import has_model
 from visterm.service.parts import UPLOAD_BYTES
 from visterm.service.schemas import BEHIND, MAX_K, MAX_LISTED_LABELS, MAX_OFFSET
 from visterm.service.subject import Subject, get
@@ -64,6 +65,9 @@ class RunInfo(TypedDict):
     training: TrainState
     evaluations: list[str]
     can_add: Annotated[bool, Field(description="Photos can be added with POST /api/add; not to imported vectors")]
+    can_upload: Annotated[
+        bool, Field(description="Other photos can be queries; not of imported vectors without their model")
+    ]
     judging: Annotated[bool, Field(description="Whether `visterm judge` has drawn results to judge")]
     limits: dict[str, int]
 
@@ -109,6 +113,7 @@ class RunSubject(Subject):
             "training": self.subjects.of(TrainingSubject).job.state(),
             "evaluations": evaluation_names(service.run),
             "can_add": not snapshot.is_imported,
+            "can_upload": has_model(service.run),
             "judging": service.run.judgements.exists(),
             "limits": {
                 "k": MAX_K,

@@ -283,6 +283,20 @@ def test_the_photos_found_for_a_concept_get_the_label_in_one_step(page, labelled
     expect(concept).to_contain_text(f": yes. {state['no'] + 1} photo")
 
 
+def test_a_page_that_takes_long_says_so(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, _ = labelled
+    say(page, address, ids["plum/1.jpg"], "add")
+    held = []
+    page.route("**/api/concept?*", lambda route: held.append(route), times=1)
+    page.goto(f"{address}?view=concept&label=round", wait_until="commit")
+    expect(page.locator("#toasts")).to_have_text("Loading …")
+    held[0].continue_()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Does this show round?")
+    expect(page.locator("#toasts")).to_be_empty()
+
+
 def undo_elsewhere(page, concept):
     """Undo on another view, and come back."""
     from playwright.sync_api import expect
@@ -324,9 +338,20 @@ def test_what_was_added_is_offered_where_albums_are_and_a_label_is_renamed_with_
         undo()
         expect(let_go).to_be_visible()
         assert page.request.get(f"{address}/api/concepts").json() == [grown]
-    concept.get_by_role("button", name="Mark as seen").click()
-    expect(concept.get_by_role("img", name="New photo")).to_have_count(0)
-    assert page.request.get(f"{address}/api/concepts").json()[0]["new"] == []
+    counts = LabelEditor(run).counts()
+    for undo in (
+        lambda: page.keyboard.press("Control+z"),
+        lambda: page.locator("#toasts").get_by_role("button", name="Undo").click(),
+        None,
+    ):
+        concept.get_by_role("button", name="Mark as seen").click()
+        expect(concept.get_by_role("img", name="New photo")).to_have_count(0)
+        assert page.request.get(f"{address}/api/concepts").json()[0]["new"] == []
+        if undo:
+            undo()
+            expect(concept.get_by_role("img", name="New photo")).to_have_count(len(new))
+            assert page.request.get(f"{address}/api/concepts").json() == [grown]
+        assert LabelEditor(run).counts() == counts  # no answer is undone in its place
     page.goto(f"{address}?view=album&label=round")
     before = LabelEditor(run).counts()
     page.get_by_role("button", name="Rename").click()

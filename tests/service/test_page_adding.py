@@ -74,10 +74,27 @@ def test_photos_are_added_by_a_button(page, own_shown, serving, holiday):
         chooser.value.set_files([holiday / "2.jpg", holiday / "pear.jpg"])
         line = page.get_by_role("region", name="Adding photos")
         expect(line).to_contain_text("1 photo added. Already there: pear.jpg", timeout=400_000)
+        recent = page.get_by_role("region", name="Recently added").get_by_role("img").first
+        expect(recent).to_have_attribute("alt", re.compile("2.jpg"))  # without a reload
         page.goto(f"{client.base_url}?view=photos")
         expect(page.locator("#photos .tile").first).to_have_attribute("aria-setsize", "77")
         expect(page.locator("#photos").get_by_role("button", name="Add photos")).to_be_visible()
         assert page.violations() == []
+
+
+def test_photos_of_a_folder_that_is_watched_appear_without_a_reload(page, own_shown, serving, ids):
+    def as_watched(route):
+        route.fulfill(json=route.fetch().json() | {"watching": True})
+
+    with serving(own_shown) as client:
+        undo = client.post("/api/images/remove", json={"ids": [ids["plum/2.jpg"]]}).json()["undo"]
+        page.route("**/api/run", as_watched)
+        page.goto(str(client.base_url))
+        expect(page.locator("#samples img").first).to_be_visible()
+        assert client.post("/api/images/restore", json={"undo": undo}).status_code == 200  # added by the service
+        expect(page.get_by_role("region", name="Adding photos")).to_contain_text("1 photo added.")
+        expect(page.get_by_role("region", name="Labels")).to_contain_text("19 photos")
+        expect(page.get_by_role("region", name="Labels")).not_to_contain_text("18 photos")
 
 
 def test_a_pasted_photo_is_asked_about_and_what_dropping_does_is_said(page, own_shown, serving):

@@ -495,6 +495,26 @@ def test_the_viewer_says_where_a_photo_is_from(page, ids):
     assert page.violations() == []
 
 
+def test_photos_of_one_folder_have_no_folder_and_unknown_words_lead_to_three_photos(page, flat, serving):
+    with serving(flat) as client:
+        page.goto(f"{client.base_url}?view=photos&open=1")
+        facts = page.get_by_role("dialog").locator(".facts")
+        expect(facts.locator("dt:text-is('File') + dd")).to_be_visible()
+        expect(facts.locator("dt:text-is('Folder')")).to_have_count(0)
+        page.goto(str(client.base_url))
+        page.box.fill("sunset at the beach")
+        page.keyboard.press("Enter")
+        page.locator(".toast").get_by_role("button", name="Show three photos of it").click()
+        page.wait_until("location.search === '?view=photos'")
+
+
+def test_headings_in_a_grid_stand_at_the_left_edge_of_the_photos(page, ids):
+    page.goto("?view=dates")
+    heading = page.locator("#dates .divider h2").first
+    expect(heading).to_be_visible()
+    assert heading.bounding_box()["x"] == page.locator("#dates .tile").first.bounding_box()["x"]
+
+
 def test_all_results_are_selected_by_a_button_and_by_control_a_anywhere(page, ids):
     bar = page.locator("#selection")
     page.ask(ids["plum/2.jpg"])

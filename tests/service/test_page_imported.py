@@ -42,6 +42,17 @@ def test_a_run_of_imported_vectors_with_a_text_model(browser, serving, tmp_path,
             expect(page.locator("#query")).to_contain_text("by the text model")
             page.goto("?id=1&open=2&explain=1")
             expect(page.get_by_role("dialog")).to_contain_text("is not known")
+            expect(page.get_by_role("dialog").get_by_label("Heat map")).to_have_count(0)  # there is none
+            # The size of these photos is not known, but their shape is kept.
+            photo = page.get_by_role("dialog").get_by_role("img", name="Query", exact=True).locator("image")
+            expect(photo).to_have_attribute("preserveAspectRatio", "xMidYMid meet")
+            page.goto("?id=1")  # no other photo can be a query, and none is asked for
+            expect(page.locator("#results .tile").first).to_be_visible()
+            for name in ("Change image", "Search a region", "Search with a photo"):
+                expect(page.get_by_role("button", name=name)).to_have_count(0)
+            page.goto("")
+            expect(page.locator("#samples img").first).to_be_visible()
+            expect(page.get_by_text("Drop an image")).to_be_hidden()
             archive = page.request.post("images/download", form={"ids": "1,2"}).body()
             assert sorted(zipfile.ZipFile(io.BytesIO(archive)).namelist()) == ["plum/0.jpg", "plum/1.jpg"]
             page.goto("about:blank")

@@ -252,14 +252,17 @@ def test_home_shows_what_there_is_and_each_page_has_an_address(page):
 
 
 def test_one_of_a_group_is_kept_after_a_question(page):
-    sent = []
+    sent, answered = [], {"n_images": 74, "changed": 2, "undo": "x", "version": "1", "behind": None}
 
     def answer(route):
         sent.append(route.request.post_data_json)
-        route.fulfill(json={"n_images": 74, "changed": 2, "undo": "x", "version": "1", "behind": None})
+        route.fulfill(json=answered)
 
     page.route("**/api/images/remove", answer)
     page.goto("?view=alike")
+    expect(page.locator("#alike .group").first.locator(".under").first).to_have_text(
+        re.compile(r"^\s*Keep[^/]+\.jpg\d+\s×\s\d+")
+    )
     kept = page.get_by_role("radio").nth(1)
     kept.check()
     number = int(kept.get_attribute("value"))
@@ -277,6 +280,7 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     assert len(sent[0]["ids"]) == 2
     assert number not in sent[0]["ids"]
     expect(page.locator("#alike .group")).to_have_count(2)
+    expect(page.locator("#alike .head .quiet")).to_have_text("2 groups")
     scene, alike = page.locator("#alike .group").first, page.locator("#alike .group").last
     expect(scene.get_by_role("button", name=re.compile("^Keep"))).to_have_count(0)  # nothing is chosen
     expect(scene).to_contain_text("Choose which to keep")
@@ -296,8 +300,12 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     expect(alike.get_by_role("button", name="Remove")).to_have_count(0)  # nothing is chosen
     alike.get_by_role("checkbox").nth(2).check()
     alike.get_by_role("button", name="Remove 1").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Its file stays on disk.")
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.locator("#alike .group")).to_have_count(0)
+    page.route("**/api/images/restore", lambda route: route.fulfill(json=answered))
+    page.keyboard.press("Control+z")
+    expect(page.locator(".toast")).to_have_text("2 photos restored.")  # it offers no second Undo
     assert len(sent[2]["ids"]) == 1
 
 

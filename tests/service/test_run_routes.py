@@ -111,6 +111,9 @@ def test_description_says_what_is_refused(client):
     assert '{"edits": [{"id": 1, "label": "dog", "change": "add"}]}' in examples["edit_labels"]
 
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
 @pytest.mark.parametrize(
     ("method", "url", "options", "words"),
     [
@@ -129,6 +132,7 @@ def test_description_says_what_is_refused(client):
         ("POST", "/search?idd=1", {}, ["did you mean id?"]),
         ("POST", "/search", {"data": {"id": "1", "lable": "dog"}}, ["unknown parameter lable; did you mean label?"]),
         ("POST", "/search", {"json": {"id": 1}}, ["takes a form, not JSON: curl -F"]),
+        ("POST", "/search", {"content": '{"id": 1}', "headers": FORM}, ["takes a form, not JSON: curl -F"]),
         ("POST", "/api/labels", {"json": {"edit": []}}, ["edits: Field required", "did you mean edits?"]),
         (
             "POST",
@@ -139,7 +143,7 @@ def test_description_says_what_is_refused(client):
         (
             "POST",
             "/api/labels",
-            {"content": b'{"edits": []}', "headers": {"Content-Type": "application/x-www-form-urlencoded"}},
+            {"content": b'{"edits": []}', "headers": FORM},
             ["Content-Type: application/json"],
         ),
         ("POST", "/api/labels", {"content": b'{"edits": []}'}, ["Content-Type: application/json"]),
@@ -147,3 +151,7 @@ def test_description_says_what_is_refused(client):
 )
 def test_a_request_that_is_not_understood_is_told_what_is_wrong(client, method, url, options, words):
     client.check_error(client.request(method, url, **options), 422, *words)
+
+
+def test_an_address_of_nothing_names_the_list_of_requests(client):
+    client.check_error(client.get("/api/serach"), 404, "there is no /api/serach; GET /docs lists")

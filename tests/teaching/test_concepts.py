@@ -103,7 +103,8 @@ def test_added_images_are_offered_for_a_concept_until_somebody_looked(finished, 
     sure = searcher.images.ids[concept.sure].tolist()
     assert sure
     follow(searcher, ["round"], again=False)
-    assert growth(searcher, set()) == [Growth("round", 4, [], None)]
+    newest = max(image.id for image in searcher.images)
+    assert growth(searcher, set()) == [Growth("round", 4, newest, [], None)]
     run.concepts.write_text(json.dumps({"round": min(sure), "gone": 1}))  # the others came later
     [grown] = growth(searcher, set())
     assert grown.new == [id_ for id_ in sure if id_ > min(sure)]
@@ -119,7 +120,9 @@ def test_added_images_are_offered_for_a_concept_until_somebody_looked(finished, 
     searcher = Searcher(run)
     assert growth(searcher, set()) == [grown._replace(label="ball")]
     follow(searcher, ["ball"], again=True)
-    assert growth(searcher, set()) == [Growth("ball", 4, [], None)]
+    assert growth(searcher, set()) == [Growth("ball", 4, newest, [], None)]
+    follow(searcher, ["ball"], again=True, last=grown.last)  # that was undone
+    assert growth(searcher, set()) == [grown._replace(label="ball")]
     run.concepts.write_text("[1, 2")  # not ours
     assert growth(searcher, set()) == []
 

@@ -93,6 +93,24 @@ export function showSkeleton(words = "") {
 export const cancelSearch = () => cancel?.abort();
 
 /**
+ * Say that a page takes its time, where it does.
+ * @param {Promise<void>} page
+ */
+export async function slowly(page) {
+  const waits = el("div.loading", "Loading …");
+  const timer = setTimeout(() => {
+    toasts.append(waits);
+    announce("Loading …");
+  }, 1000);
+  try {
+    await page;
+  } finally {
+    clearTimeout(timer);
+    waits.remove();
+  }
+}
+
+/**
  * Run a search: after 0.2 s dim the results, or draw skeletons if there are none; after 2 s offer
  * to cancel.
  * @template T

@@ -7,7 +7,7 @@ import { toast } from "./says.js";
 import { leaveDialog, openDialog } from "../gallery/dialog.js";
 import { placeFocus, pressMarks, refreshTiles } from "../gallery/grid.js";
 import { tray } from "../teach/learning.js";
-import { cancelSearch, failure, note } from "./messages.js";
+import { cancelSearch, failure, note, slowly } from "./messages.js";
 import { drawOptions } from "./options.js";
 import { hasGallery } from "../gallery/photos.js";
 import { drawQuery } from "../search/query.js";
@@ -41,8 +41,8 @@ export async function show(request, { scroll } = {}) {
   let done = false;
   try {
     const view = viewOf(request);
-    if (view === "start") await showStart(turn);
-    else if (request.view) await showView(request, turn);
+    if (view === "start") await slowly(showStart(turn));
+    else if (request.view) await slowly(showView(request, turn));
     else await showRanking(turn);
     done = true;
   } catch (error) {

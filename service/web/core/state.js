@@ -45,6 +45,7 @@ export const state = {
     models: {},
     evaluations: [],
     can_add: false,
+    can_upload: true,
     limits: {},
   },
   /** @type {Request} */

@@ -5,7 +5,7 @@ export const count = (n) => n.toLocaleString("en");
 /** @param {number} n @param {string} one @param {string} [many] */
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 /** @param {number} share */
-export const percent = (share) => `${Math.round(100 * share)} %`;
+export const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 /** @param {number} s */
 export const seconds = (s) =>
   s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`;

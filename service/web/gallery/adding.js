@@ -2,6 +2,7 @@
 // question: search by it, or add it. What is added is sent photo by photo, then extracted in the
 // background; a line says how far it is and what came of it.
 
+import { queryOf } from "../core/address.js";
 import { get, post, remove, request } from "../core/api.js";
 import { $, el, link, targetOf } from "../core/dom.js";
 import { addButton, announce, dialogButtons, showDialog } from "../core/says.js";
@@ -10,12 +11,13 @@ import { lineButton, noteLine } from "../core/line.js";
 import { redraw } from "../core/history.js";
 import { forgetPhotos } from "./photos.js";
 import { readRun } from "../search/search.js";
-import { begun, state } from "../core/state.js";
+import { begun, state, viewOf } from "../core/state.js";
 import { newOnes } from "../teach/growing.js";
 
 /** @import { Schemas } from "../core/api.js" */
 
 const EVERY = 700; // milliseconds between two looks
+const WATCH_EVERY = 5000; // at a collection whose folder is watched
 const NAMED = 3; // photos that are named; of others the number is said
 const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?|j2[ck]|jp[2cfx])$/i;
 
@@ -102,7 +104,7 @@ async function add(files) {
     if (result.added) {
       forgetPhotos();
       await readRun();
-      if (state.request.view) await redraw();
+      if (!queryOf(state.request)) await redraw();
     }
     return void tell(
       sentence([
@@ -154,8 +156,23 @@ async function tell(words, added) {
     el("span", { dir: "auto" }, words),
     added ? link({ view: "added" }, "Show them", { onclick: () => fill() }) : "",
     ...news,
-    lineButton("Dismiss", () => fill()),
+    lineButton("Dismiss", () => fill(), "plain"),
   );
+}
+
+/** Say which photos the service has added meanwhile, from a folder that is watched. */
+async function lookForNew() {
+  const { run } = state;
+  if (!run.watching || document.hidden || $("#adding progress")) return;
+  const { version } = await get("health");
+  if (version === run.version || state.run !== run) return;
+  await readRun();
+  const added = state.run.images - run.images;
+  if (viewOf(state.request) === "start") await redraw();
+  if (added > 0) {
+    forgetPhotos();
+    await tell(`${plural(added, "photo")} added.`, added);
+  }
 }
 
 /**
@@ -184,8 +201,10 @@ field.addEventListener("change", () => {
   if (files.length) void add(files);
 });
 $("#start .pick").after(addButton());
+setInterval(() => void lookForNew().catch(() => {}), WATCH_EVERY); // the service may be back soon
 addEventListener("run", () => {
   document.body.classList.toggle("can-add", state.run.can_add);
+  document.body.classList.toggle("no-upload", !state.run.can_upload);
   $("#dropping p").textContent = state.run.can_add
     ? "Drop to search with it, or to add it to the collection"
     : "Drop the image to search with it";

@@ -3,7 +3,7 @@
 import { get, post } from "../core/api.js";
 import { $, el, icon, link } from "../core/dom.js";
 import { box, command } from "../core/says.js";
-import { count, plural } from "../core/text.js";
+import { count, percent, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { readPoints } from "../map/mapdata.js";
 import { newOnes } from "../teach/growing.js";
@@ -409,10 +409,9 @@ export function followMap(map, tell, idle = 0) {
  */
 function doubt(entry) {
   const { label, suggested, suggested_share } = entry;
-  const share = `${Math.round(100 * suggested_share)} %`;
   return [
     el("strong", { dir: "auto" }, `${label}?`),
-    ` ${verdict(entry)}${share} of the nearest photos are `,
+    ` ${verdict(entry)}${percent(suggested_share)} of the nearest photos are `,
     link({ view: "album", label: suggested }, suggested, { dir: "auto" }),
     ".",
   ];

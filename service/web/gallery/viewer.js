@@ -260,7 +260,7 @@ function addOrigin(facts, id, fact) {
   const more = get(`api/images/${id}`);
   more.then(
     ({ path, taken, bytes, fields }) => {
-      const folder = path.slice(0, path.lastIndexOf("/"));
+      const folder = path.slice(0, Math.max(0, path.lastIndexOf("/")));
       const isOfFile = fields.date_source === "file";
       const others = Object.entries(fields).filter(([name]) => !/^date(_source)?$/.test(name));
       const rows = present([
@@ -319,7 +319,7 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
     addOrigin(
       el(
         "dl.facts",
-        fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
+        image.width ? fact("Size", `${image.width} × ${image.height}`) : null,
         model ? fact("Ranked by", model, "learner") : null,
         score === undefined ? null : fact("Score", figure(score), "score"),
         gap === undefined ? null : fact("Ahead of the next", figure(gap), "gap"),

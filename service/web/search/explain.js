@@ -104,10 +104,17 @@ function overlay(side, href, name, pairs, which, best) {
     {
       viewBox: `0 0 ${width} ${height}`,
       role: "img",
-      "aria-label": `${name}: heat map of where the score comes from${outlined}`,
+      "aria-label": regions.length
+        ? `${name}: heat map of where the score comes from${outlined}`
+        : name,
       style: { "--ratio": width / height },
     },
-    svg("image", { href, width, height, preserveAspectRatio: "none" }),
+    svg("image", {
+      href,
+      width,
+      height,
+      preserveAspectRatio: regions.length ? "none" : "xMidYMid meet", // its size may be unknown
+    }),
     heat(side, best),
     regions.map((_, i) => outline(side, i, pairsOf(pairs, which, i))),
   );
@@ -200,17 +207,18 @@ export function drawExplanation(explanation, pictures, best) {
     "div.explanation",
     el("p.where", explanation.sentence),
     canvas,
-    el(
-      "div.row",
-      el("label", "Heat map ", strength),
+    heats.length > 0 &&
       el(
-        "span.scale",
-        lowers ? ["lowers the score", el("span.bar.minus")] : "adds nothing",
-        el("span.bar"),
-        "adds most",
+        "div.row",
+        el("label", "Heat map ", strength),
+        el(
+          "span.scale",
+          lowers ? ["lowers the score", el("span.bar.minus")] : "adds nothing",
+          el("span.bar"),
+          "adds most",
+        ),
+        info("explain"),
       ),
-      info("explain"),
-    ),
     el(
       "details.numbers",
       el("summary", "Numbers"),

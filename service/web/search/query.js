@@ -102,8 +102,8 @@ function why(learner) {
     percent(measured.first[name]),
   ]);
   return told(
-    `Ranked by plain look, which held-out photos recommend over ${shortName(other)}: mAP ` +
-      `${ours[0]} against ${theirs[0]}, first result right ${ours[1]} against ${theirs[1]}.`,
+    `Ranked by plain look: on held-out photos, ${shortName(other)} is not clearly better (mAP ` +
+      `${theirs[0]} against ${ours[0]}, first result right ${theirs[1]} against ${ours[1]}).`,
     other,
   );
 }

@@ -22,11 +22,12 @@ export function refineLinks() {
   if (wordsOf(state.request)) return [];
   return [
     !isRefined() && el("button.plain", { onclick: startAdding }, "Add an example"),
-    el(
-      "button.plain",
-      { onclick: () => openRegion() },
-      state.request.region ? "Change region" : "Search a region",
-    ),
+    state.run.can_upload &&
+      el(
+        "button.plain",
+        { onclick: () => openRegion() },
+        state.request.region ? "Change region" : "Search a region",
+      ),
   ];
 }
 

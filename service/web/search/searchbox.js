@@ -94,6 +94,11 @@ async function searchAddress(url) {
   }
 }
 
+function showThree() {
+  toast("Select three photos that show it, then “Find more of these”.");
+  return go({ view: "photos" });
+}
+
 // ---- the list
 
 /** @returns {Promise<void>} */
@@ -172,10 +177,7 @@ async function suggest() {
     el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`),
     option(
       { label: "Show three photos of it", what: "and more are found" },
-      () => {
-        toast("Select three photos that show it, then “Find more of these”.");
-        return go({ view: "photos" });
-      },
+      showThree,
       icon("question"),
     ),
   ];
@@ -362,6 +364,8 @@ export function bindSearchBox() {
     else
       toast(
         `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`,
+        "Show three photos of it",
+        showThree,
       );
   });
   document.addEventListener("keydown", (event) => {

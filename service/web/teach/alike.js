@@ -5,7 +5,7 @@
 import { get, post } from "../core/api.js";
 import { $, $$, el } from "../core/dom.js";
 import { box, dialogButtons, showDialog, toast } from "../core/says.js";
-import { count, plural } from "../core/text.js";
+import { count, fileName, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { did, undid } from "../core/undo.js";
 import { withOverview } from "../gallery/home.js";
@@ -41,6 +41,8 @@ const WORDS = {
   },
 };
 
+let n_groups = 0; // on the page, and those that "Show more" brings
+
 /** Of these nothing goes but what is chosen. */
 const CHOSEN_GO = ["alike", "blank"];
 
@@ -67,6 +69,7 @@ const showAlike = (section) =>
       },
       (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)),
     );
+    n_groups = total;
     section.replaceChildren(
       el(
         "div.row.head",
@@ -180,6 +183,7 @@ function drawGroup({ degree, images, n_images, splits }, number) {
           el(
             "p.under",
             choice(image, i),
+            el("span.quiet", { dir: "auto" }, fileName(image.path)),
             image.width ? el("span.quiet", `${image.width}\u00a0×\u00a0${image.height}`) : null,
             apart && images.length > 2
               ? el(
@@ -206,6 +210,8 @@ function drawGroup({ degree, images, n_images, splits }, number) {
 function leave(section) {
   const after = section.nextElementSibling ?? section.previousElementSibling;
   section.remove();
+  if (section.matches(".group")) n_groups -= 1;
+  $("#alike .head .quiet").textContent = plural(n_groups, "group");
   if (after) $("button, a", after)?.focus();
 }
 
@@ -236,6 +242,7 @@ async function sayDifferent(parts, section) {
 const undoDifferent = () =>
   post("api/alike/undo", undefined).then(() => {
     undid("different");
+    toast("They may be shown together again.");
     return redraw();
   }, failure);
 
@@ -249,8 +256,9 @@ function showRestore(button, removal) {
 
 /** @param {string} undo */
 const restore = (undo) =>
-  post("api/images/restore", { undo }).then(async () => {
+  post("api/images/restore", { undo }).then(async ({ changed }) => {
     undid("removal");
+    toast(`${plural(changed, "photo")} restored.`);
     await readRun();
     redraw();
   }, failure);
@@ -265,7 +273,12 @@ async function askToRemove(section, ids) {
     const images = await get("api/images/details", { ids: ids.join() });
     showDialog(
       `Remove ${plural(ids.length, "photo")} from the collection?`,
-      el("p", "They no longer appear in searches. Their files stay on disk."),
+      el(
+        "p",
+        images.length === 1
+          ? "It no longer appears in searches. Its file stays on disk."
+          : "They no longer appear in searches. Their files stay on disk.",
+      ),
       el(
         "ul",
         images.map(({ path, width, height, bytes, taken, split }) =>

@@ -139,17 +139,25 @@ async function showConcept(section, request) {
     );
   };
 
+  /**
+   * Undone by the button of the page, and by Ctrl Z anywhere.
+   * @param {string} kind
+   * @param {() => Promise<unknown>} back
+   */
+  const undoable = (kind, back) => {
+    did(kind, back);
+    acts.push(() => {
+      undid(kind);
+      return back();
+    });
+  };
   /** @param {boolean} offered */
   const send = (offered) => post("api/concept/offer", { label, offered });
   /** @param {boolean} offered */
   const offer = (offered) =>
     step(async () => {
       await send(offered);
-      did("offer", () => send(!offered));
-      acts.push(() => {
-        undid("offer");
-        return send(!offered);
-      });
+      undoable("offer", () => send(!offered));
       const words = offered ? "will be" : "are no longer";
       toast(`Photos that are added ${words} offered for ${label}.`, "Undo", undo);
     });
@@ -160,6 +168,17 @@ async function showConcept(section, request) {
       { onclick: () => void offer(!offered) },
       offered ? "Do not offer new photos" : "Offer new photos",
     );
+
+  const look = () =>
+    step(async () => {
+      await post("api/concept/looked", { label });
+      const seen = added.splice(0);
+      undoable("looked", async () => {
+        await post("api/concept/looked", { label, last: grown?.last });
+        added.push(...seen);
+      });
+      toast("They are marked as seen.", "Undo", undo);
+    });
 
   /** @param {Image} image @param {HTMLElement} tally */
   const question = (image, tally) => {
@@ -203,11 +222,7 @@ async function showConcept(section, request) {
       icon("plus"),
       `Add the label to ${plural(sure.length, "photo")} …`,
     );
-    const looked = el("button", "Mark as seen");
-    looked.addEventListener("click", () => {
-      added.length = 0;
-      void step(() => post("api/concept/looked", { label }));
-    });
+    const looked = el("button", { onclick: () => void look() }, "Mark as seen");
     return el(
       "section.sure",
       { "aria-label": "Found" },

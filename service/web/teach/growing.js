@@ -17,7 +17,7 @@ const LEVELS = [0.99, 0.95, 0.9, 0.8, 0.5];
 const FEW = 6; // of the least certain ones that are shown
 
 /** @param {number} share */
-export const percent = (share) => `${Math.floor(100 * share)} %`;
+export const percent = (share) => `${Math.floor(100 * share)}\u00a0%`;
 
 /** Concepts with photos that were added since somebody looked. @returns {Promise<Growing[]>} */
 export const growing = async () =>
@@ -47,7 +47,8 @@ export async function askToAccept(label, add) {
   const { ids, certainty } = await get("api/concept/suggestions", { label });
   /** @param {number} least */
   const above = (least) => (certainty ? ids.filter((_, i) => certainty[i] >= least) : ids);
-  const levels = LEVELS.filter((least) => above(least).length && certainty);
+  const n = LEVELS.map((least) => above(least).length);
+  const levels = LEVELS.filter((_, i) => certainty && n[i] > (n[i - 1] ?? 0)); // with more photos
   const select = el(
     "select",
     [...levels, 0].map((least) =>

@@ -5,7 +5,7 @@ import { annotate, get, post } from "../core/api.js";
 import { tellLabels } from "../gallery/details.js";
 import { $, el, icon, refill } from "../core/dom.js";
 import { toast } from "../core/says.js";
-import { plural } from "../core/text.js";
+import { percent, plural } from "../core/text.js";
 import { state } from "../core/state.js";
 import { did, undid } from "../core/undo.js";
 
@@ -32,7 +32,7 @@ function inWords({ added, removed, images }) {
  */
 export function verdict({ label, probability, suggested, suggested_probability }) {
   if (typeof probability !== "number" || typeof suggested_probability !== "number") return "";
-  const [own, other] = [probability, suggested_probability].map((p) => `${Math.round(100 * p)} %`);
+  const [own, other] = [probability, suggested_probability].map(percent);
   return `Compared with all other photos, ${suggested} is ${other} likely, ${label} ${own}. `;
 }
 
