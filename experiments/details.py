@@ -18,7 +18,7 @@ from .statistics import plus_minus
 
 __all__ = ["facts", "jobs", "measure", "runs_alone"]
 
-PEER_FOLDS = 3
+PEER_FOLDS = 10
 
 
 def runs_alone(job: dict[str, Any]) -> bool:

@@ -333,7 +333,9 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
             "earlier": [name for name, record in records.items() if record.get("code") != codes[name]],
             "of_print": [name for name, record in records.items() if "vectors" not in record],
             "count_text": count_text(one for _, one in findings),
-            "open": [(one, CLAIMS[one.name].needs) for _, one in findings if one.stated and one.verdict == "open"],
+            "unsettled": [
+                CLAIMS[one.name] for _, one in findings if one.stated and one.verdict in ("open", "same direction")
+            ],
             "repeats": other_table((n, one) for n, one in findings if one.repeat),
             "own": other_table((n, one) for n, one in findings if not one.of_paper),
             "minutes": sum(record["core_seconds"] for record in records.values()) / 60,
