@@ -94,7 +94,8 @@ def child_seconds() -> float:
 
 
 def environment(runs: Path | str) -> dict[str, str]:
-    return os.environ | {"VISTERM_RUNS": str(runs)}
+    compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # modules are compiled once, as in an installation
+    return os.environ | compiled | {"VISTERM_RUNS": str(runs)}
 
 
 def set_options(settings: Sequence[str]) -> list[str]:

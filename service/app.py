@@ -67,25 +67,35 @@ def create_app(
         upload_paths=_UPLOAD_PATHS,
         upload_bytes=UPLOAD_BYTES,
     )
+    described_by: dict[str, Any] = {
+        "title": "visterm",
+        "version": version("visterm"),
+        "generate_unique_id_function": lambda route: route.name,
+        "summary": f"Image search over the run {run.name}",
+        "description": _DESCRIPTION,
+    }
     app = FastAPI(
-        title="visterm",
-        version=version("visterm"),
-        generate_unique_id_function=lambda route: route.name,
-        summary=f"Image search over the run {run.name}",
-        description=_DESCRIPTION,
         lifespan=lifespan,
         middleware=[access, Middleware(GZipMiddleware, minimum_size=1000, compresslevel=_COMPRESSION)],
-        responses={"default": {"model": schemas.ErrorResponse, "description": "Error"}},
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
     )
     _handle_errors(app, parts)
     subjects = Subjects(parts)
-    for kind in plugins.load_all((*SUBJECTS, *plugins.SUBJECTS)):
+    kinds = list(plugins.load_all((*SUBJECTS, *plugins.SUBJECTS)))
+    for kind in kinds:
         subjects.of(kind).add_routes(app)
     add_page_routes(app)
-    describe_when_asked(app)
+
+    def twin() -> FastAPI:
+        of_errors = {"default": {"model": schemas.ErrorResponse, "description": "Error"}}
+        app = FastAPI(**described_by, responses=of_errors)
+        for kind in kinds:
+            subjects.of(kind).add_routes(app, described=True)
+        return app
+
+    describe_when_asked(app, twin)
     app.state.parts, app.state.subjects = parts, subjects
     return app
 

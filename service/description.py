@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import threading
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -15,15 +16,18 @@ _ADDRESS = "http://127.0.0.1:8000"  # of the examples
 _EXAMPLES = {"ids": "1,2", "file": "@photo.jpg", "upload": "HASH", "query_label": "dog", "label": "dog"}
 
 
-def describe_when_asked(app: FastAPI) -> None:
-    """Make the description of the API when somebody first asks for it: the start would wait for it."""
-    make, lock = app.openapi, threading.Lock()
+def describe_when_asked(app: FastAPI, twin: Callable[[], FastAPI]) -> None:
+    """Make the description of the API when somebody first asks for it: the start would wait for it.
+
+    `twin` makes an application of the same routes, which knows what they answer.
+    """
+    lock = threading.Lock()
 
     def openapi() -> dict[str, Any]:
         with lock:
             if app.openapi_schema is None:
                 # Some answers are called Answer only to differ from classes of other rooms.
-                described = json.loads(re.sub(r"(?<=[\w/])Answer(?=\")", "", json.dumps(make())))
+                described = json.loads(re.sub(r"(?<=[\w/])Answer(?=\")", "", json.dumps(twin().openapi())))
                 described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))
                 _describe_absence(described)
                 _describe_use(described)

@@ -20,6 +20,7 @@ from .snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
+FIRST_SECONDS = 1.0  # after the start nothing is done in the background, so that the page has its photos
 CLEAN_UP_SECONDS = 3600
 _IDLE_SHARE = 5  # wait this many times as long as the last check took
 
@@ -77,7 +78,7 @@ class SnapshotReloader:
             return new
 
     def _open(self, old: Snapshot | None) -> Snapshot:
-        """Open the run on disk and load its learners; retry if they change meanwhile."""
+        """Open the run on disk, and load its learners in place of those of an old one; retry if they change."""
         like = old
         for _ in range(3):
             searcher = Searcher(self.run, like=None if like is None else like.searcher)
@@ -85,13 +86,15 @@ class SnapshotReloader:
                 raise UserError(f"{count(len(missing), 'image')} not extracted again yet")
             searcher.gallery.exif_fields = self._exif_fields
             like = new = Snapshot(searcher, like)
-            new.load()
+            _ = searcher.extractor
+            if old is not None:
+                new.load()
             if searcher.is_current():
                 break
         return new
 
     def start(self, jobs: list[Job], clean_up: Callable[[Snapshot], None]) -> None:
-        """Check for changes in the background, twice a second, while requests are answered.
+        """Load the learners, then check for changes twice a second, in the background while requests are answered.
 
         When images change, and once an hour, jobs begin; cleaning up and warming wait while one of them is urgent.
         """
@@ -100,12 +103,14 @@ class SnapshotReloader:
         self._thread.start()
 
     def _watch(self, jobs: list[Job], clean_up: Callable[[Snapshot], None]) -> None:
-        wait, followed, followed_at, settled = 0.0, None, 0.0, False
+        wait, followed, followed_at, settled = FIRST_SECONDS, None, 0.0, False
         while not self._stop.wait(wait):
             started = time.monotonic()
             try:
                 snapshot = self.refresh()
                 images = snapshot.searcher.images
+                if followed is None:
+                    snapshot.load()
                 if images is not followed or started > followed_at + CLEAN_UP_SECONDS:
                     followed, followed_at, settled = images, started, False
                     for job in jobs:

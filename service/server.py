@@ -22,7 +22,6 @@ from .app import create_app
 from .connection import IDLE_SECONDS, LimitedConnection
 from .middleware import is_loopback
 from .settings import ServiceSettings
-from .waiting import WaitingApp
 
 MIN_TOKEN = 22  # letters and digits of 128 random bits: guessing them needs no limit
 
@@ -54,6 +53,8 @@ def serve(
         try:
             app: ASGIApp = create()
         except NothingToSearch as error:
+            from .waiting import WaitingApp  # others start without its templates
+
             console.say(f"{error}; the page says so until then")
             app = WaitingApp(run, create, token=token, local=local)
         port = listening.getsockname()[1]

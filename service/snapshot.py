@@ -125,8 +125,7 @@ class Snapshot:
         return self._metrics[learner]
 
     def load(self) -> None:
-        """Load the extractor and all learners now: their files may be replaced later."""
-        _ = self.searcher.gallery.extractor
+        """Load all learners now: their files may be replaced later."""
         for name in self.searcher.learners:
             try:
                 self.searcher.learner(name)

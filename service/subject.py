@@ -79,13 +79,13 @@ class Subject:
     def __init__(self, service: ServiceParts, subjects: Subjects):
         self.service, self.subjects = service, subjects
 
-    def add_routes(self, app: FastAPI) -> None:
-        """Add the routes to the application."""
+    def add_routes(self, app: FastAPI, *, described: bool = False) -> None:
+        """Add the routes to the application; `described` with what they answer, which takes as long as all else."""
         for name, method in vars(type(self)).items():
             if (route := getattr(method, "route", None)) is not None:
-                self._add(app, getattr(self, name), route)
+                self._add(app, getattr(self, name), route, described)
 
-    def _add(self, app: FastAPI, method: Callable[..., Any], route: _Route) -> None:
+    def _add(self, app: FastAPI, method: Callable[..., Any], route: _Route, described: bool) -> None:
         def work(parameters: dict[str, Any]) -> Any:
             if route.writes:
                 self.service.run_folder.check()
@@ -118,6 +118,7 @@ class Subject:
                 raise HTTPException(422, unknown_name(unknown, known))
 
         returns_file = method.__annotations__["return"] == "Response"
+        answer: dict[str, Any] = {} if described else {"response_model": None}
         app.add_api_route(
             route.path,
             respond,
@@ -126,6 +127,7 @@ class Subject:
             dependencies=[Depends(check)],
             include_in_schema=route.tag is not None,
             response_class=Response if returns_file else JsonResponse,
+            **answer,
         )
 
 

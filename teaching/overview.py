@@ -15,6 +15,7 @@ collection they judge.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections import defaultdict
@@ -161,14 +162,17 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     if kept is not None and is_up_to_date(folder, record):
         return kept
     made = kept or Overview(np.zeros(0, np.int64), None, None, None, {})
+    look = functools.cache(lambda: _look(searcher))
     with one_thread():  # in the background: BLAS's other threads take longer, and that from the service
         tell("projecting the images", 0.02)
-        plain, learned = _projections(searcher)
+        learned = _projected(searcher, look)
         tell("finding the nearest images", 0.15)
         neighbors, distances = _nearest(learned, N_NEIGHBORS)
     tell("judging the labels", 0.25)
     made = _keep(searcher, made._replace(check=labels_to_check(searcher, neighbors, _LISTED)), finished=False)
     tell("finding images that look alike", 0.4)
+    with one_thread():
+        plain = _unit_rows(look())
     made = _keep(searcher, made._replace(alike=_pairs(searcher, _nearest(plain, N_NEIGHBORS)[0])), finished=False)
     tell("drawing the map", 0.5)
     points = _laid_out(learned, neighbors, distances, searcher.config.seed)
@@ -263,8 +267,8 @@ def _fitted_rows(X: Any) -> np.ndarray:
     return np.linspace(0, X.shape[0] - 1, min(X.shape[0], _FITTED_ON)).astype(np.intp)
 
 
-def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of few dimensions, float32 with unit rows: by their main directions, and as the learner compares them."""
+def _projected(searcher: Searcher, look: Callable[[], np.ndarray]) -> np.ndarray:
+    """Vectors of few dimensions as the learner compares them, float32 with unit rows; `look` makes those of `_look`."""
     import numpy as np
     from scipy import sparse
 
@@ -272,12 +276,12 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
 
     X: Any = searcher.X
     n_features = X.shape[1]
-    plain, rows = _look(searcher), _fitted_rows(X)
+    rows = _fitted_rows(X)
     if min(n_features, len(rows)) < 3:
-        return _unit_rows(plain), _unit_rows(plain)
+        return _unit_rows(look())
     learner: Any = searcher.blend(searcher.default_learner())
     if not learner.linear:
-        return _unit_rows(plain), _unit_rows(plain)
+        return _unit_rows(look())
     # The directions in which learned queries differ: those of the plain vectors hold little of what was learned.
     few = rows[:: max(1, len(rows) * n_features // _DENSE_ENTRIES)]
     size = min(N_DIRECTIONS, n_features - 1, len(few) - 1)
@@ -287,9 +291,9 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
         learned = gallery_sides(whole, X)
         learned = learned.toarray() if sparse.issparse(learned) else learned
         if learner is not whole:  # a share of it, beside how images look: each with the root of its weight
-            look, share = np.sqrt(1 - learner.learned_weight), np.sqrt(learner.learned_weight * learner.scale)
-            learned = np.hstack([look * plain, share * learned])
-        return _unit_rows(plain), _unit_rows(learned)
+            plain, share = np.sqrt(1 - learner.learned_weight), np.sqrt(learner.learned_weight * learner.scale)
+            learned = np.hstack([plain * look(), share * learned])
+        return _unit_rows(learned)
     sides = sparse.csr_matrix(directions) if sparse.issparse(X) else directions
     matrix = learner.linear_query(sides) @ sides.T
     matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
@@ -300,7 +304,7 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     if (center := learner.center()) is not None:
         projected = projected - center @ directions.T
     learned = projected @ (bases * np.sqrt(np.maximum(values, 0))).astype(np.float32)
-    return _unit_rows(plain), _unit_rows(learned)
+    return _unit_rows(learned)
 
 
 def _directions(vectors: Any, size: int, seed: int) -> np.ndarray:
@@ -470,6 +474,9 @@ def _cosines(X: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def _main(folder: str) -> int:
     """Make the overview of a run for the service."""
     from visterm.pipeline.search.searcher import Searcher
+    from visterm.pipeline.stages.estimators import import_estimators
+
+    import_estimators()
 
     def work(tell: Callable[[Any], None]) -> None:
         make_overview(Searcher(Run(Path(folder))), tell=lambda phase, share: tell({"phase": phase, "share": share}))

@@ -69,7 +69,6 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     """
     import numpy as np
     from scipy import sparse
-    from scipy.stats import rankdata
 
     if sparse.issparse(y):
         has = sparse.csr_array(y > 0)
@@ -95,7 +94,8 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     n_own = own[places].sum(axis=1)  # that many labels share a sum of 1 where all of them fit
     p, better = np.minimum(n_own * probabilities[places, labels], 1), np.minimum(n_own * probabilities[places, best], 1)
     fit, better_fit = n_own * fits[places, labels], n_own * fits[places, best]
-    ranks = (rankdata(-fit) - 0.5) / len(fit)  # from 0 to 1; equal values share the mean of theirs
+    _, equal, n_equal = np.unique(-fit, return_inverse=True, return_counts=True)
+    ranks = (n_equal.cumsum() - n_equal / 2)[equal] / len(fit)  # from 0 to 1; equal values share the mean of theirs
     return JudgedLabels(rows[places], labels, best, ranks, p, better, fit, better_fit, names)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from fastapi import Query
 from pydantic import Field, with_config
-from scipy import sparse
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
@@ -151,6 +150,8 @@ class MarkSubject(Subject):
     @post("/marks", "marks")
     def mark(self, request: MarkRequest) -> QueryMarks:
         """Mark a result as relevant or not. The mark is on disk when the response is sent."""
+        from scipy import sparse
+
         snapshot = self.service.snapshot
         image = self.service.image(snapshot, request.image)
         query = self._query(snapshot, request.query)
@@ -217,6 +218,8 @@ class MarkSubject(Subject):
 
     def _query(self, snapshot: Snapshot, key: str) -> Queries:
         """Return the query with a key: an image of the collection, an upload, or a vector stored with its marks."""
+        from scipy import sparse
+
         if (row := snapshot.searcher.gallery.rows_by_sha256.get(key)) is not None:
             return snapshot.image_queries([row])
         if self.service.uploads.read(key) is not None:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from itertools import chain
 from types import SimpleNamespace
+from typing import get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ def _client_class():
     import httpx
     from pydantic import TypeAdapter
     from starlette.routing import Match
+    from typing_extensions import is_typeddict
 
     adapter = functools.cache(TypeAdapter)
 
@@ -63,8 +65,8 @@ def _client_class():
         def _model(self, method, path):
             scope = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
             route = next(route for route in self.app.routes if route.matches(scope)[0] is Match.FULL)
-            model = getattr(route, "response_model", None)
-            return model and adapter(model)
+            model = get_type_hints(route.endpoint, include_extras=True).get("return")
+            return adapter(model) if is_typeddict(model) or get_origin(model) is list else None
 
         def upload(self, data, name="a.jpg", **fields):
             return self.post("/search", files={"file": (name, data)}, data=fields)

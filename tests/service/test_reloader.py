@@ -30,6 +30,7 @@ from visterm.service import reloader, snapshot
 @pytest.fixture(autouse=True)
 def poll(monkeypatch):
     monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(reloader, "FIRST_SECONDS", 0.01)
 
 
 def start_extraction(run, collection):
@@ -94,6 +95,7 @@ def test_replaced_snapshot_is_freed_without_the_cyclic_gc(own):
 def test_new_snapshot_shares_what_has_not_changed(own):
     held = reloader.SnapshotReloader(own)
     old = held.snapshot
+    old.load()
     old.warm({"oasis", "cosine"})
     train_stage(own, own.configure(None, []), "knn", Console(quiet=True), force=True)
     new = held.refresh()
@@ -153,8 +155,19 @@ def test_released_pages_are_read_again(tmp_path):
     assert (learner.changed == 7).all()
 
 
+def test_the_first_second_is_for_the_photos(own, serving, monkeypatch):
+    monkeypatch.setattr(reloader, "FIRST_SECONDS", 1000.0)
+    with serving(own) as client:
+        assert client.get("/api/home").status_code == 200
+        assert client.get("/images/1/thumbnail?size=256").status_code == 200
+        assert ("learner", "oasis") not in client.parts.snapshot.searcher._once
+        assert client.parts.looks._thread is None
+        assert client.get("/search?id=1&learner=oasis").status_code == 200  # loads what it needs itself
+
+
 def test_old_snapshot_is_used_while_the_run_is_changed(own, serving):
     with serving(own) as client:
+        client.wait_until(lambda: ("learner", "oasis") in client.parts.snapshot.searcher._once)
         version = client.health()["version"]
         record = own.extractor / "record.json"
         kept = record.read_text()

@@ -48,15 +48,21 @@ def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview,
 
 def test_each_part_is_kept_as_soon_as_it_is_made(finished, tmp_path, monkeypatch):
     searcher = Searcher(copy_run(finished, tmp_path) / "runs/fruit")
-    seen = []
+    seen, labels_there, plain = [], [], module._look
 
     def look(phase, share):
         kept = read_overview(searcher.run)
         parts = kept and [name for name in ("check", "alike", "points") if getattr(kept, name) is not None]
         seen.append((parts, kept and kept.record["created"]))
 
+    def projected(searcher):
+        labels_there.append(read_overview(searcher.run) is not None)
+        return plain(searcher)
+
+    monkeypatch.setattr(module, "_look", projected)
     monkeypatch.setattr(module, "_laid_out", lambda *rest: np.zeros((len(searcher.images), 2), np.float32))
     make_overview(searcher, tell=look)
+    assert labels_there == [True]  # made once, for the pairs that look alike
     assert [parts for parts, _ in seen] == [
         *[None] * 3,
         ["check"],
@@ -135,7 +141,7 @@ def test_an_image_among_others_is_to_be_checked(odd, overview):
 
 def test_the_learned_neighbours_are_those_of_the_learner(odd):
     n = len(odd.images)
-    learned = module._projections(odd)[1]
+    learned = module._projected(odd, lambda: module._look(odd))
     near = module._nearest(learned, 5)[0]
     exact = odd.index("oasis").search(odd.X, k=5, exclude=np.arange(n)).indices
     shared = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(near.tolist(), exact.tolist(), strict=True)])
@@ -147,7 +153,8 @@ def test_the_map_of_a_share_weighs_look_and_learned_as_the_similarity_does(odd, 
     """Also of a learner whose images lie in a space of their own; nothing as wide as the vectors is held of all."""
     monkeypatch.setattr(odd, "default_learner", lambda: "wsabie")
     monkeypatch.setattr(odd, "share", lambda name, learned_weight=None: share)
-    look, learned = module._projections(odd)
+    look = module._unit_rows(module._look(odd))
+    learned = module._projected(odd, lambda: module._look(odd))
     blend = odd.blend("wsabie")
     assert blend.learned_weight == share
     assert learned.shape[1] == look.shape[1] + odd.learner("wsabie").member_sizes_[0]
@@ -169,7 +176,7 @@ def test_spaces_limits_and_nearest_against_numpy():
     searcher = SimpleNamespace(X=X, config=SimpleNamespace(seed=0))
     searcher.default_learner = lambda: "wsabie"
     searcher.learner = searcher.blend = lambda name: learner
-    _, learned = module._projections(searcher)
+    learned = module._projected(searcher, lambda: module._look(searcher))
     np.testing.assert_allclose(learned, module._unit_rows(learner.transform(X)), atol=1e-6)
     settings = {"features.kind=deep": "deep", "features.cells=[3]": "spatial", "features.n_visterms=100": "visterms"}
     for setting, kind in settings.items():

@@ -446,7 +446,7 @@ def test_the_map_of_whitened_vectors_has_the_neighbours_of_the_learner(table):
     visterm("train", cwd=table)
     searcher = Searcher(table / "runs/fruit")
     assert searcher.learner("oasis").is_whitened()
-    learned = overview._projections(searcher)[1]
+    learned = overview._projected(searcher, lambda: overview._look(searcher))
     np.testing.assert_allclose(np.linalg.norm(learned, axis=1), 1, atol=1e-5)
     near = overview._nearest(learned, 5)[0]
     exact = searcher.index("oasis").search(searcher.X, k=5, exclude=np.arange(40)).indices
