@@ -138,17 +138,8 @@ def _add_group(
 
 
 @njit(cache=True, nogil=True)
-def _add_photo(
-    x: int,
-    scale: tuple[np.ndarray, np.ndarray, int],
-    own: int,
-    part: float,
-    weights: np.ndarray,
-    columns: np.ndarray,
-    n_columns: int,
-    scratch: tuple[np.ndarray, np.ndarray],
-) -> int:
-    """`_add_group` of R(x) of a photo of the gallery."""
+def _group(x: int, scale: tuple[np.ndarray, np.ndarray, int], scratch: tuple[np.ndarray, np.ndarray]) -> int:
+    """Write R(x) of a photo of the gallery to the first of these arrays; returns |R|."""
     near, links, half = scale
     members, stamp = scratch
     members[0], stamp[x], n = x, 1, 1
@@ -159,19 +150,35 @@ def _add_photo(
     n = _spread(members, n, near, links, half, stamp, 1)
     for i in range(n):
         stamp[members[i]] = 0
-    return _add_group(members, n, own, part, weights, columns, n_columns)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _groups(
+    near: np.ndarray, links: np.ndarray, k: int, rows: np.ndarray, stamp: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """R of some photos: the size of each, and the members of all."""
+    sizes, members, n = np.empty(len(rows), np.int64), np.empty(len(rows) * _ROOM, np.int32), 0
+    for i in range(len(rows)):
+        sizes[i] = _group(rows[i], (near, links, k // 2), (members[n:], stamp))
+        n += sizes[i]
+    return sizes, members[:n].copy()
 
 
 @njit(cache=True, nogil=True)
 def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
     """Write the largest of some weights as one v, and zero them."""
-    order = np.argsort(-weights[columns], kind="mergesort")[:ENTRIES]
+    kept = columns
+    if len(columns) > ENTRIES:
+        bar = np.partition(weights[columns], len(columns) - ENTRIES)[len(columns) - ENTRIES]
+        kept = columns[weights[columns] >= bar]
+    kept = kept[np.argsort(-weights[kept], kind="mergesort")[:ENTRIES]]
     total = np.float32(0)
-    for place in order:
-        total += weights[columns[place]]
+    for column in kept:
+        total += weights[column]
     entries[:] = -1
-    for e in range(len(order)):
-        entries[e], shares[e] = columns[order[e]], weights[columns[order[e]]] / total
+    for e in range(len(kept)):
+        entries[e], shares[e] = kept[e], weights[kept[e]] / total
     for column in columns:
         weights[column] = 0
 
@@ -196,9 +203,33 @@ def _encode(
             for j in range(-1, k // 3 - 1):
                 x = rows[i] if j < 0 else near[rows[i], j]
                 if x >= 0:
-                    scale = near, links[s], k // 2
-                    n = _add_photo(x, scale, own, 1.0 / (k // 3), weights, columns, n, (members, stamp))
+                    size = _group(x, (near, links[s], k // 2), (members, stamp))
+                    n = _add_group(members, size, own, 1.0 / (k // 3), weights, columns, n)
         _keep(columns[:n], weights, entries[i], shares[i])
+
+
+@njit(cache=True, nogil=True)
+def _encode_all(
+    near: np.ndarray,
+    groups: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    rows: np.ndarray,
+    entries: np.ndarray,
+    shares: np.ndarray,
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
+    _: int,
+) -> None:
+    """`_encode` with R of all photos: where the members of each start, and these."""
+    columns = np.empty(_GROUPS * _ROOM, np.int32)
+    for i in range(len(rows)):
+        n = 0
+        for s in range(2):
+            starts, members = groups[s]
+            for j in range(-1, SCALES[s] // 3 - 1):
+                x = rows[i] if j < 0 else near[rows[i], j]
+                if x >= 0:
+                    R, part = members[starts[x] : starts[x + 1]], 1.0 / (SCALES[s] // 3)
+                    n = _add_group(R, len(R), -1, part, scratch[1], columns, n)
+        _keep(columns[:n], scratch[1], entries[i], shares[i])
 
 
 @njit(cache=True, nogil=True)
@@ -289,7 +320,8 @@ def _code_of_query(
             stamp[members[i]] = 0
         n = _add_group(members, n_members, own, 1.0 / (k // 3), weights, columns, n)
         for j in range(min(k // 3 - 1, len(first))):
-            n = _add_photo(first[j], (near, links, k // 2), own, 1.0 / (k // 3), weights, columns, n, (members, stamp))
+            size = _group(first[j], (near, links, k // 2), (members, stamp))
+            n = _add_group(members, size, own, 1.0 / (k // 3), weights, columns, n)
     total = np.float32(0)
     for i in range(n):
         total += weights[columns[i]]
@@ -401,7 +433,7 @@ class Neighbours:
             in_threads(fill, [(part,) for part in parts], len(parts))
             return codes
 
-        entries, shares = encoded(_agree, encoded(_encode, self._links, -1), agreed)
+        entries, shares = encoded(_agree, encoded(_encode_all, self._all_groups(parts), -1), agreed)
         self.strength = self._strength(float(agreed.mean()))
         held = entries >= 0
         codes = (
@@ -411,6 +443,18 @@ class Neighbours:
         )
         lists = sp.csr_array(codes, shape=(len(rows), len(rows))).tocsc()
         self.lists = lists.indptr.astype(np.int64), lists.indices.astype(np.int32), lists.data
+
+    def _all_groups(self, parts: list[np.ndarray]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """R of all photos, by scale: each is in the mean of several, and made once."""
+        blocks = [block for part in parts for block in np.array_split(part, -(-len(part) // ROWS))]
+
+        def made(block: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+            stamp = self._space()[0]
+            return [_groups(self.near, links, k, block, stamp) for links, k in zip(self._links, SCALES, strict=True)]
+
+        by_scale = zip(*in_threads(made, [(block,) for block in blocks], len(parts)), strict=True)
+        joined = (tuple(map(np.concatenate, zip(*of_scale, strict=True))) for of_scale in by_scale)
+        return tuple((np.append(0, np.cumsum(sizes)), members) for sizes, members in joined)
 
     def _strength(self, agreed: float) -> float:
         """Strength of a gallery, by the mean J of photos and their nearest."""
