@@ -41,7 +41,7 @@ def test_requests_that_wait_for_too_long(made, serving, photos, monkeypatch):
                 threads.append(threading.Thread(target=lambda ask=ask: answered.append(ask())))
                 threads[-1].start()
                 client.wait_until(lambda: answered or len(held) == len(threads))
-                assert not answered
+                assert not answered, (answered[0].text, len(held), len(threads))
         for queue in (searches.batcher, parts.general_pool, parts.upload_pool):
             queue.max_seconds = 0.1  # from now on: a busy machine may need longer to begin with those above
         threads.append(threading.Thread(target=client.get, args=(by_id,)))  # waits: the next is refused at once

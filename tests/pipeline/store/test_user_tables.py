@@ -377,12 +377,12 @@ def test_base_names_that_several_images_have_are_counted(read):
         (
             "t.json",
             coco(BATCHES, ALTERNATING) | {"categories": [{"id": 0, "name": n} for n in "ab"]},
-            "category 0: stands",
+            "category 0: is used twice",
         ),
         (
             "t.json",
             coco(BATCHES, []) | {"images": [{"id": 7, "file_name": n} for n in PHOTOS]},
-            "image 7: stands here for",
+            "image 7: is used twice",
         ),
         ("t.csv", "path,label\na/1.jpg,red,7\n", "line 2: more cells than the first line has columns; --set"),
     ],
