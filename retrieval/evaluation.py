@@ -151,8 +151,8 @@ class Evaluation:
         is too narrow. Half of the variance is for these classes, and half for the others. The logistic scale makes
         room where there is some: of classes near 1 those that are worse are far below. Of halves of sets of 9 and 38
         classes, 93 % of such intervals held the mAP of the other half, 86 to 97.5 % by set and similarity: least where
-        a few classes are far above all others, of which a half without them cannot know. Of sets drawn at random, 95 %
-        in the mean, and 90 to 97 % of two sets of 9 classes in three, and of nine sets of 38 in ten:
+        a few classes are far above all others, of which a half without them cannot know. Of sets drawn at random it is
+        95 % in the mean, and 90 to 97 % in two of three sets of 9 classes, and in nine of ten sets of 38:
         ``python -m experiments.studies intervals``.
         """
         if of_classes:
