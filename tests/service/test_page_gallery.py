@@ -487,9 +487,15 @@ def test_a_busy_server_is_asked_again_for_the_thumbnail(page, ids):
 
 
 def test_the_viewer_says_where_a_photo_is_from(page, ids):
+    def with_fields(route):
+        answer = route.fetch().json()
+        route.fulfill(json=answer | {"fields": answer["fields"] | {"focal_length": "23", "shop": "12"}})
+
+    page.route(f"**/api/images/{ids['plum/1.jpg']}", with_fields)
     page.goto(f"?view=photos&open={ids['plum/1.jpg']}")
     facts = page.get_by_role("dialog").locator(".facts")
-    for name, value in (("Folder", "plum"), ("File", r"\d+ KB"), ("File changed", r"\d{4}-\d\d-\d\d")):
+    rows = [("Folder", "plum"), ("File", r"\d+ KB"), ("File changed", r"\d{4}-\d\d-\d\d")]
+    for name, value in [*rows, ("Focal length (mm)", "23"), ("shop", "12")]:
         row = facts.locator(f"dt:text-is('{name}') + dd")
         expect(row).to_have_text(re.compile(value))
     assert page.violations() == []
