@@ -156,11 +156,14 @@ def test_tags_of_windows(photos):
 def test_broken_sidecars(photos, tmp_path, content):
     folder = photos("a.jpg", "b.jpg")
     (folder / "a.jpg.xmp").write_bytes(content)
+    (folder / "b.jpg.json").write_text("[1, 2]")  # of another program
     embed(folder / "b.jpg", dc_subject=["sea"])
     embed(folder / "a.jpg", dc_subject=["dog"])
     labels, _, warnings = labels_in(folder, tmp_path)
     assert labels == {"a.jpg": ["dog"], "b.jpg": ["sea"]}
+    assert any("cannot be read (without a title and a time), such as b.jpg" in line for line in warnings), warnings
     assert any("sidecar cannot be read" in line and "a.jpg" in line for line in warnings), warnings
+    assert "ErrorCode" not in str(warnings)
     written = write_sidecars(folder, ["a.jpg"], {"a.jpg": ["cat"]}, {}, tmp_path, [])
     assert (folder / "a.jpg.xmp").read_bytes() == content, "a broken sidecar is not overwritten"
     assert written.written == 0
