@@ -514,6 +514,8 @@ def test_photos_of_one_folder_have_no_folder_and_unknown_words_lead_to_three_pho
         expect(facts.locator("dt:text-is('File') + dd")).to_be_visible()
         expect(facts.locator("dt:text-is('Folder')")).to_have_count(0)
         page.goto(str(client.base_url))
+        expect(page.get_by_role("region", name="Recently added")).to_be_visible()
+        expect(page.get_by_role("region", name="Folders")).to_have_count(0)
         page.box.fill("pear0")  # a suggestion of which a text that is too long must not be taken for
         expect(page.get_by_role("option").first).to_be_visible()
         page.box.fill("sunset at the beach " * 20)
