@@ -73,13 +73,14 @@ def unknown_files(run: Run) -> tuple[list[Path], bool]:
     Those that were removed stay so, and files that could not be read are tried again once they change.
     """
     config = run.configure(None, [])
+    with system_errors_explained(run.folder):
+        root = _root(run)
+    if root is None:
+        return [], False
+    there = {os.path.relpath(file, root): Path(file) for file in list_images(root)}
     with system_errors_explained(run.folder), Collection(run.collection) as collection:
-        root = collection.root
-        if root is None:
-            return [], False
         query = "SELECT path, size, mtime_ns, status FROM images WHERE status != 'removed'"
         known = {os.fsdecode(path): tuple(row) for path, *row in collection.execute(query)}
-        there = {os.path.relpath(file, root): Path(file) for file in list_images(root)}
         unfit = collection.unfit(there, config)
     files, waiting = [], False
     for name, file in there.items():

@@ -107,7 +107,7 @@ def followed(run: Run) -> dict[str, int]:
 
 
 def follow(searcher: Searcher, labels: Iterable[str], *, again: bool, last: int | None = None) -> None:
-    """Let labels stay concepts; `again`: the images up to an id, all that are there now if None, were seen."""
+    """Let labels stay concepts; `again`: the images up to the id `last`, now the last one, were looked through."""
     kept = followed(searcher.run)
     last = int(searcher.images.ids.max(initial=0)) if last is None else last
     now = {check_label(label): last for label in labels}

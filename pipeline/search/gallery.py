@@ -117,9 +117,12 @@ class Gallery:
         return AlbumRows(self.images, read_hierarchy(self.run.collection))
 
     def name_index(self, kind: str) -> NameIndex:
-        """Return the index of the names of all labels or folders, the largest first, or of all image files."""
+        """Return the index of the names of labels, also of those above ("within"), of folders, or of image files.
+
+        The largest labels and folders come first.
+        """
         if kind not in self._name_indexes:  # two threads may both make it, and one is kept
-            albums = {"label": self.albums.labels, "folder": self.albums.folders}
+            albums = {"label": self.albums.labels, "within": self.albums.within, "folder": self.albums.folders}
             self._name_indexes[kind] = NameIndex(self.images.paths() if kind == "image" else list(albums[kind]))
         return self._name_indexes[kind]
 

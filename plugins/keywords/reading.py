@@ -133,7 +133,7 @@ def _of_photo(file: str, problems: list[list[Any]]) -> Tags:
 def _takeout(file: str) -> Tags:
     read = read_takeout(read_sidecar(file))
     if read is None:
-        raise UnreadableTags("no such file")
+        raise UnreadableTags("without a title and a time")
     return read[1]
 
 

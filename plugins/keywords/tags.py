@@ -68,7 +68,8 @@ def opened(source: str | bytes) -> Any:
         image = library.ImageFactory.open(source)
         image.readMetadata()
     except (library.Exiv2Error, OSError, ValueError, TypeError) as error:
-        raise UnreadableTags(" ".join(str(error).split())) from None
+        reason = error.args[-1] if error.args else error  # of Exiv2 the words, without a code
+        raise UnreadableTags(" ".join(str(reason).split())) from None
     if is_sidecar and not image.xmpData().count():  # Exiv2 says no more of broken XMP
         raise UnreadableTags("no XMP can be read in it")
     return image

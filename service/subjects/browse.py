@@ -130,7 +130,7 @@ class BrowseSubject(Subject):
             rows += [row for row in gallery.name_index("image").search(text, limit) if row not in rows]
         with_folders = "folder" in kinds and not (kind == "all" and albums.are_alike)
         return {
-            "labels": named("label", albums.labels) if "label" in kinds else [],
+            "labels": named("within", albums.within) if "label" in kinds else [],
             "folders": named("folder", albums.folders) if with_folders else [],
             "images": [self.service.image_summary(snapshot, row) for row in rows[:limit]],
             "words": [] if kind != "all" or text in albums.labels else labels_of_text(text, albums.labels).labels,

@@ -100,7 +100,7 @@ class EvaluatedQuery(TypedDict):
 
 
 class Confusion(TypedDict):
-    """Two labels of which one is taken for the other."""
+    """Two labels that searches confuse."""
 
     label: str
     taken_for: str

@@ -126,7 +126,7 @@ class LabelToCheck(TypedDict):
 
 
 class LabelsToCheck(TypedDict):
-    """Images that fit their labels badly, the worst first."""
+    """Images whose labels are probably wrong, the worst first."""
 
     total: int
     next: Annotated[int | None, Field(description="Offset of the next page; null: this is the last one")]

@@ -391,6 +391,7 @@ def test_plain_look_that_is_recommended_says_why(page, site, ids):
     expect(page.locator("#query")).to_contain_text(f"Ranked by plain look: on held-out photos, {why}")
     page.get_by_role("button", name="Rank by OASIS").click()
     page.wait_until("location.search.includes('learner=oasis')")
+    expect(page.locator("#query")).to_contain_text("OASIS, as chosen; on held-out photos it is not clearly better than")
 
 
 def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):

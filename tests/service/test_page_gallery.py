@@ -321,6 +321,12 @@ def test_copies_are_one_tile_with_a_count(page, serving, own, own_photos):
         tile.locator("a.open").click()
         expect(page.get_by_role("dialog")).to_contain_text("2 copies")
         page.keyboard.press("Escape")
+        page.get_by_role("link", name="Photos", exact=True).click()
+        expect(page.locator("#photos .bar")).to_contain_text("21 photos, 3 copies folded")
+        page.keyboard.press("Control+a")
+        expect(page.locator("#selection")).to_contain_text("18 photos selected")
+        page.go_back()
+        expect(tile).to_have_count(1)
         page.options(advanced=False)
         page.get_by_label("Show copies as one photo").uncheck()
         expect(page.locator("#results .copies")).to_have_count(0)
@@ -487,9 +493,15 @@ def test_a_busy_server_is_asked_again_for_the_thumbnail(page, ids):
 
 
 def test_the_viewer_says_where_a_photo_is_from(page, ids):
+    def with_fields(route):
+        answer = route.fetch().json()
+        route.fulfill(json=answer | {"fields": answer["fields"] | {"focal_length": "23", "shop": "12"}})
+
+    page.route(f"**/api/images/{ids['plum/1.jpg']}", with_fields)
     page.goto(f"?view=photos&open={ids['plum/1.jpg']}")
     facts = page.get_by_role("dialog").locator(".facts")
-    for name, value in (("Folder", "plum"), ("File", r"\d+ KB"), ("File changed", r"\d{4}-\d\d-\d\d")):
+    rows = [("Folder", "plum"), ("File", r"\d+ KB"), ("File changed", r"\d{4}-\d\d-\d\d")]
+    for name, value in [*rows, ("Focal length (mm)", "23"), ("shop", "12")]:
         row = facts.locator(f"dt:text-is('{name}') + dd")
         expect(row).to_have_text(re.compile(value))
     assert page.violations() == []
@@ -502,7 +514,11 @@ def test_photos_of_one_folder_have_no_folder_and_unknown_words_lead_to_three_pho
         expect(facts.locator("dt:text-is('File') + dd")).to_be_visible()
         expect(facts.locator("dt:text-is('Folder')")).to_have_count(0)
         page.goto(str(client.base_url))
-        page.box.fill("sunset at the beach")
+        expect(page.get_by_role("region", name="Recently added")).to_be_visible()
+        expect(page.get_by_role("region", name="Folders")).to_have_count(0)
+        page.box.fill("pear0")  # a suggestion of which a text that is too long must not be taken for
+        expect(page.get_by_role("option").first).to_be_visible()
+        page.box.fill("sunset at the beach " * 20)
         page.keyboard.press("Enter")
         page.locator(".toast").get_by_role("button", name="Show three photos of it").click()
         page.wait_until("location.search === '?view=photos'")

@@ -66,7 +66,7 @@ def test_what_was_removed_stays_removed_and_a_folder_that_disappears_harms_nothi
     own_photos.rename(own_photos.with_name("elsewhere"))
     watch.add()
     assert watch.pending
-    assert "photos" in told[-1]["problem"]
+    assert told[-1]["problem"] == f"{own_photos}: no such folder; give the folder that holds the images"
     assert paths(own) == before - {"fig/1.jpg"}
     own_photos.with_name("elsewhere").rename(own_photos)
     watch.add()

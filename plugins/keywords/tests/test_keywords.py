@@ -8,6 +8,7 @@ import pytest
 from running import SMALL, copy_run, json_of, refused, visterm
 
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
 from visterm.plugins.keywords.reading import REMEMBERED, read_keywords
 from visterm.plugins.keywords.sidecars import Sidecars, beside
 from visterm.plugins.keywords.tags import MOST_KEYWORDS, UnreadableTags, read_tags, read_takeout
@@ -156,11 +157,14 @@ def test_tags_of_windows(photos):
 def test_broken_sidecars(photos, tmp_path, content):
     folder = photos("a.jpg", "b.jpg")
     (folder / "a.jpg.xmp").write_bytes(content)
+    (folder / "b.jpg.json").write_text("[1, 2]")  # of another program
     embed(folder / "b.jpg", dc_subject=["sea"])
     embed(folder / "a.jpg", dc_subject=["dog"])
     labels, _, warnings = labels_in(folder, tmp_path)
     assert labels == {"a.jpg": ["dog"], "b.jpg": ["sea"]}
+    assert any("cannot be read (without a title and a time), such as b.jpg" in line for line in warnings), warnings
     assert any("sidecar cannot be read" in line and "a.jpg" in line for line in warnings), warnings
+    assert "ErrorCode" not in str(warnings)
     written = write_sidecars(folder, ["a.jpg"], {"a.jpg": ["cat"]}, {}, tmp_path, [])
     assert (folder / "a.jpg.xmp").read_bytes() == content, "a broken sidecar is not overwritten"
     assert written.written == 0
@@ -366,6 +370,18 @@ def test_filters_know_the_hierarchy_ratings_and_names(tagged):
     assert paths("--where", "people!=Anna") == {"1.jpg"}
     line = refused("search", "id:5", "--label", "Europ", cwd=tagged)
     assert "did you mean Europe?" in line
+
+
+def test_the_search_box_finds_what_labels_are_within(tagged):
+    testclient = pytest.importorskip("fastapi.testclient", reason="needs the extra serve")
+    from visterm.service.app import create_app
+
+    app = create_app(Run(tagged / "runs/photos"))
+    with testclient.TestClient(app, base_url="http://127.0.0.1") as client:
+        found = client.get("/api/suggest", params={"q": "euro"}).json()["labels"]
+        assert found == [{"name": "Europe", "images": 12}]
+        shown = client.get("/api/images", params={"label": "Europe"}).json()
+        assert len(shown) == 12
 
 
 def test_hier_takes_the_hierarchy_and_a_run_of_clicks_has_none(tagged, tmp_path):

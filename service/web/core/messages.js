@@ -17,7 +17,7 @@ let cancel = null; // of the search under way
 /** @type {{ [status: number]: string }} */
 const ADVICE = {
   401: "Open the address with its token once: /?token=…",
-  404: "Choose another image or remove a filter.",
+  404: "Choose another image or other words, or remove a filter.",
   413: "Choose another image or a smaller copy.",
   415: "Choose another image.",
   429: "The server is busy. Try again in a few seconds.",

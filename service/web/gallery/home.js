@@ -80,7 +80,7 @@ export function drawHome(home) {
           albumList(labels.albums, "label"),
         )
       : "",
-    folders.total && !folders.same_as_labels
+    folders.total > 1 && !folders.same_as_labels
       ? el(
           "section",
           { "aria-label": "Folders" },

@@ -158,7 +158,12 @@ const galleryView = (titleOf, valuesOf) => ({
       el(
         "div.row.bar",
         el("h1", { dir: "auto" }, titleOf(request)),
-        el("span.quiet", plural(columns.ids.length, "photo")),
+        el(
+          "span.quiet",
+          plural(every.length, "photo"),
+          every.length > images.length &&
+            `, ${plural(every.length - images.length, "copy", "copies")} folded`,
+        ),
         news,
         album ?? orders(request),
         el("button.plain.select-all", "Select all"),

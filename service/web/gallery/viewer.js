@@ -250,6 +250,18 @@ export async function drawViewer(given) {
   }
 }
 
+/** Fields of photos; others have the names of a table. @type {{ [field: string]: string }} */
+const FIELDS = {
+  camera: "Camera",
+  lens: "Lens",
+  iso: "ISO",
+  focal_length: "Focal length (mm)",
+  rating: "Rating",
+  people: "People",
+  title: "Title",
+  description: "Description",
+};
+
 /**
  * Add facts that are read when the photo is opened: when it was taken, its file, what a table says.
  * @param {HTMLElement} facts
@@ -265,7 +277,7 @@ function addOrigin(facts, id, fact) {
       const others = Object.entries(fields).filter(([name]) => !/^date(_source)?$/.test(name));
       const rows = present([
         taken && fact(isOfFile ? "File changed" : "Taken", taken.replace("T", ", ")),
-        ...others.map(([name, value]) => fact(name, value)),
+        ...others.map(([name, value]) => fact(FIELDS[name] ?? name, value)),
         folder && fact("Folder", folder),
         bytes && fact("File", `${count(Math.ceil(bytes / 1024))} KB`),
       ]);

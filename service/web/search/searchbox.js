@@ -15,6 +15,7 @@ import { asList, settings, state } from "../core/state.js";
 
 const WEB_ADDRESS = /^https?:\/\/\S+$/i;
 const WORDS = "Search by photo, words, file name or id";
+const MAX_NAME = 300; // characters that names are looked for with
 
 /** @import { Request } from "../core/address.js" */
 /** @import { Child } from "../core/dom.js" */
@@ -116,10 +117,13 @@ async function suggest() {
       ]),
     ]);
   const { kind, text: words, without } = parse(text);
-  const found = await get("api/suggest", { q: words, kind, limit: kind === "all" ? 6 : 12 }).catch(
-    () => null,
-  );
-  if (mine !== asked || !found) return;
+  const found = await get("api/suggest", {
+    q: words.slice(0, MAX_NAME),
+    kind,
+    limit: kind === "all" ? 6 : 12,
+  }).catch(() => null);
+  if (mine !== asked) return;
+  if (!found) return draw([]); // what stood there is of another text
   /** @param {string} name */
   const named = (name) => name || "(image directory)";
   /** @param {string} label @param {string} what @param {string} [text_by] */

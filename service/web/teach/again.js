@@ -69,16 +69,14 @@ function draw() {
   if (!news && !stale) return fill();
   const first = state.run.learners.every((name) => name === "cosine");
   const what = state.run.n_labels ? "Labels" : "Marks";
-  const offer = first
-    ? `${what} have not been learned from yet.`
-    : `${what} have changed since the model learned them.`;
+  const offer = first ? `${what} have not been learned from yet.` : `${what} have changed.`;
   const dismiss = () => {
     remember(DISMISSED, last);
     if (stale) remember(LATER, today());
     draw();
   };
   fill(
-    el("span", [news ? words : "", stale ? offer : ""].filter(Boolean).join(" ")),
+    el(news ? "span" : "span.short", [news && words, stale && offer].filter(Boolean).join(" ")),
     stale ? lineButton(first ? "Learn" : "Learn again", () => void learn()) : "",
     news && undoable ? lineButton("Undo", () => void undo()) : "",
     lineButton("Dismiss", dismiss, "plain"),
