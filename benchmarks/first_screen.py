@@ -183,13 +183,14 @@ def measure(kind: str, quick: bool) -> Iterator[dict[str, Any]]:
     to_photo, to_click, elapsed = map(median, zip(*decided, strict=True))
     yield record(
         f"service-decision-{kind}",
-        f"a decision in the queue of labels to check, {PHOTOS:,} photos ({kind}), those it asks about of 12 megapixels: "
-        "from the click until the next photo is on the page at 1,024 pixels",
+        f"a decision in the queue of labels to check, {PHOTOS:,} photos ({kind}), those it asks about of 12 "
+        "megapixels: from the click until the next photo is on the page at 1,024 pixels",
         "what was asked",
         "nothing: the next photos are fetched before",
         compared(to_photo, AIM_DECISION, "ms", len(decided)),
-        measured=f"median of {len(decided)}, processor time of the service, the most {max(one[0] for one in decided):.0f} "
-        f"ms; with saving the label and fetching ahead, until the next click, {to_click:.0f} ms; elapsed {elapsed:.0f} ms",
+        measured=f"median of {len(decided)}, processor time of the service, the most "
+        f"{max(one[0] for one in decided):.0f} ms; with saving the label and fetching ahead, until the next click, "
+        f"{to_click:.0f} ms; elapsed {elapsed:.0f} ms",
     )
 
 
