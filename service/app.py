@@ -18,6 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
+from visterm import sparse
 from visterm.features import ImageError, silence_decoders
 from visterm.pipeline import plugins
 from visterm.pipeline.console import one_line
@@ -49,6 +50,7 @@ def create_app(
     The lifespan reloads the run when it changes, and closes all files at the end.
     """
     silence_decoders()
+    sparse.csr_array  # noqa: B018  # imports SciPy's before threads ask for it at once
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
     parts = ServiceParts(run, settings or ServiceSettings())

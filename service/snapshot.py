@@ -101,9 +101,7 @@ class Snapshot:
     def _ranks_as(self, other: Snapshot, learner: str) -> bool:
         """Whether a learner gives images the scores that it gives them in another snapshot."""
         mine, theirs = self.searcher, other.searcher
-        return mine.same_learner(theirs, learner) and [image.sha256 for image in mine.images] == [
-            image.sha256 for image in theirs.images
-        ]
+        return mine.same_learner(theirs, learner) and mine.images.contents() == theirs.images.contents()
 
     def has_metrics(self, learner: str) -> bool:
         """Whether a learner has several metrics."""

@@ -15,11 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from visterm.learners.blend import effective
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
+from visterm.retrieval import ExactIndex
 from visterm.service.figures import read_figures
 from visterm.service.schemas import Name
 from visterm.service.snapshot import Snapshot
@@ -250,9 +252,6 @@ class FigureSubject(Subject):
     @get("/api/feedback/effect", "feedback")
     def effect(self, learner: Annotated[Name, Query()] = "oasis") -> FeedbackEffect:
         """Compare the first results of marked queries by the trained learner and by its version in force."""
-        from visterm.learners.blend import effective
-        from visterm.retrieval import ExactIndex
-
         snapshot = self.service.snapshot
         learner = self.service.learner(snapshot, learner)
         trainer = self.subjects.of(MarkSubject).trainer

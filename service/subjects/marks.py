@@ -11,6 +11,7 @@ from pydantic import Field, with_config
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
+from visterm import sparse
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.rank import rank
@@ -150,8 +151,6 @@ class MarkSubject(Subject):
     @post("/marks", "marks")
     def mark(self, request: MarkRequest) -> QueryMarks:
         """Mark a result as relevant or not. The mark is on disk when the response is sent."""
-        from scipy import sparse
-
         snapshot = self.service.snapshot
         image = self.service.image(snapshot, request.image)
         query = self._query(snapshot, request.query)
@@ -218,8 +217,6 @@ class MarkSubject(Subject):
 
     def _query(self, snapshot: Snapshot, key: str) -> Queries:
         """Return the query with a key: an image of the collection, an upload, or a vector stored with its marks."""
-        from scipy import sparse
-
         if (row := snapshot.searcher.gallery.rows_by_sha256.get(key)) is not None:
             return snapshot.image_queries([row])
         if self.service.uploads.read(key) is not None:
