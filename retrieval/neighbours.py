@@ -165,22 +165,25 @@ def _groups(
     return sizes, members[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=lambda *of: plain.keep_largest(ENTRIES, *of))
 def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
     """Write the largest of some weights as one v, and zero them."""
-    kept = columns
-    if len(columns) > ENTRIES:
-        bar = np.partition(weights[columns], len(columns) - ENTRIES)[len(columns) - ENTRIES]
-        kept = columns[weights[columns] >= bar]
-    kept = kept[np.argsort(-weights[kept], kind="mergesort")[:ENTRIES]]
-    total = np.float32(0)
-    for column in kept:
-        total += weights[column]
-    entries[:] = -1
-    for e in range(len(kept)):
-        entries[e], shares[e] = kept[e], weights[kept[e]] / total
+    n = 0
     for column in columns:
-        weights[column] = 0
+        weight, weights[column] = weights[column], 0
+        if n < ENTRIES or weight > shares[n - 1]:
+            n = min(n + 1, ENTRIES)
+            place = n - 1
+            while place > 0 and shares[place - 1] < weight:
+                entries[place], shares[place] = entries[place - 1], shares[place - 1]
+                place -= 1
+            entries[place], shares[place] = column, weight
+    total = np.float32(0)
+    for e in range(n):
+        total += shares[e]
+    for e in range(n):
+        shares[e] /= total
+    entries[n:] = -1
 
 
 @njit(cache=True, nogil=True, plain=lambda *of: plain.encode((SCALES, SHARED, _keep.interpreted), *of))
