@@ -65,8 +65,9 @@ def made(X: Any, what: str, index: ExactIndex) -> tuple[Neighbours, list[dict]]:
     kept = np.delete(np.arange(n), np.arange(0, n, n // 100))
     rows = np.full(n, -1)
     rows[kept] = np.arange(len(kept))
-    rest = ExactIndex(index.learner, X[kept], n_jobs=2)
-    _, removed = timed(lambda: graph.updated(rest, X[kept], rows), clock=ELAPSED)
+    left = X[kept]
+    rest = ExactIndex(index.learner, left, n_jobs=2)
+    _, removed = timed(lambda: graph.updated(rest, left, rows), clock=ELAPSED)
     of_change = f"{what}, {n:,} photos"
     records += [
         record(

@@ -17,10 +17,10 @@ it the nearest photo is, a score of 0 says "as any photo", one of 1 "as near as 
 entry with v(q) have J > 0, and inverted lists of the entries give them; all others follow in the order of S. The photo
 nearest to the query stays first: it is raised just above all others.
 
-The strength, 0 to 1, is a rule of the graph itself. A gallery is *tight* by the median, over its photos, of how far
-above m the 20th nearest lies, as a part of how far the first does, times the mean J of photos and their 20 nearest.
-Where groups hold fewer than 20 photos, the 20th is a stranger, or agrees little. From 0.07 to 0.12 the strength rises
-from 0 to 1, and lam falls from 0.3 to 0.05.
+The strength, 0 to 1, is a rule of the graph itself. A gallery is *tight* by the median, over its photos, of how far the
+20th nearest lies above the mean score of photos that are no neighbours, as a part of how far the first does, times the
+mean J of photos and their 20 nearest. Where groups hold fewer than 20 photos, the 20th is a stranger, or agrees little.
+From 0.08 to 0.1 the strength rises from 0 to 1, and lam falls from 0.3 to 0.05.
 
 A query that is in the gallery is ranked as one from outside: its own entry counts nowhere, and a photo that has it
 among its k nearest has one neighbour more. A copy of a photo is ranked as the photo, which comes first.
@@ -57,11 +57,11 @@ SCALES = (6, 20)  # k
 LISTED = SCALES[-1] + 1  # neighbours that are kept of each photo: one more, for queries from the gallery
 ENTRIES = 32  # of v: 48 are as good
 WEIGHT, STRONG = 0.3, 0.05  # lam, at strengths of 0 and 1
-TIGHT = 0.07, 0.12  # tightness of a gallery where its strength begins to rise, and where it is 1
+TIGHT = 0.08, 0.1  # tightness of a gallery where its strength begins to rise, and where it is 1
 SHARED = 2 / 3  # of the neighbours of a neighbour
 FEWEST = 2 * SCALES[-1]  # photos of a gallery: of fewer, half are among the k nearest of each
 AGREEMENT = 1.5  # power of J, by which v of the nearest count
-FORMAT = 4  # changes with the constants above: a graph on disk is then made again
+FORMAT = 5  # changes with the constants above: a graph on disk is then made again
 ROWS = 4096  # photos compared at a time
 REACHED = 64  # photos nearest to a new one, in whose lists it may take a place
 MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
@@ -165,22 +165,25 @@ def _groups(
     return sizes, members[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=lambda *of: plain.keep_largest(ENTRIES, *of))
 def _keep(columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray) -> None:
     """Write the largest of some weights as one v, and zero them."""
-    kept = columns
-    if len(columns) > ENTRIES:
-        bar = np.partition(weights[columns], len(columns) - ENTRIES)[len(columns) - ENTRIES]
-        kept = columns[weights[columns] >= bar]
-    kept = kept[np.argsort(-weights[kept], kind="mergesort")[:ENTRIES]]
-    total = np.float32(0)
-    for column in kept:
-        total += weights[column]
-    entries[:] = -1
-    for e in range(len(kept)):
-        entries[e], shares[e] = kept[e], weights[kept[e]] / total
+    n = 0
     for column in columns:
-        weights[column] = 0
+        weight, weights[column] = weights[column], 0
+        if n < ENTRIES or weight > shares[n - 1]:
+            n = min(n + 1, ENTRIES)
+            place = n - 1
+            while place > 0 and shares[place - 1] < weight:
+                entries[place], shares[place] = entries[place - 1], shares[place - 1]
+                place -= 1
+            entries[place], shares[place] = column, weight
+    total = np.float32(0)
+    for e in range(n):
+        total += shares[e]
+    for e in range(n):
+        shares[e] /= total
+    entries[n:] = -1
 
 
 @njit(cache=True, nogil=True, plain=lambda *of: plain.encode((SCALES, SHARED, _keep.interpreted), *of))
@@ -458,7 +461,10 @@ class Neighbours:
 
     def _strength(self, agreed: float) -> float:
         """Strength of a gallery, by the mean J of photos and their nearest."""
-        above = np.where(self.near >= 0, self.scores, self.level) - self.level
+        held, n = self.near >= 0, len(self.near)
+        n_others = n * (n - 1) - np.count_nonzero(held)
+        others = (self.level * n * (n - 1) - float(self.scores[held].sum(dtype=float))) / max(n_others, 1)
+        above = np.where(held, self.scores, others) - others
         last = above[:, min(SCALES[-1], above.shape[1]) - 1] / np.maximum(above[:, 0], _ROUNDING * self.scale)
         low, high = TIGHT
         return float(np.clip((float(np.median(last)) * agreed - low) / (high - low), 0, 1))

@@ -144,6 +144,16 @@ def link(near: np.ndarray, k: int) -> Any:
     return links
 
 
+def keep_largest(
+    n_kept: int, columns: np.ndarray, weights: np.ndarray, entries: np.ndarray, shares: np.ndarray
+) -> None:
+    """Write the largest of some weights as one v."""
+    kept = columns[np.argsort(-weights[columns], kind="stable")[:n_kept]]
+    entries[:] = -1
+    entries[: len(kept)], shares[: len(kept)] = kept, weights[kept] / np.add.accumulate(weights[kept])[-1:]
+    weights[columns] = 0
+
+
 def encode(
     rule: tuple[Any, ...], near: Any, links: Any, rows: np.ndarray, entries: Any, shares: Any, scratch: Any, own: int
 ) -> Any:

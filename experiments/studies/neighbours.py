@@ -7,13 +7,16 @@ the gallery ("distractors"). Flowers, textures and Caltech-101 deep and as viste
 were taken over from the paper and the second k was added, and with their spatial vectors when the power of J was
 chosen; Corel-5K was not, but for its deep vectors. What the strength is made of was chosen by all sets; its two bounds
 and its lam by the deep and spatial cells of Caltech-101 and the deep ones of Corel-5K, and flowers and textures gained
-by them, too. That the nearest photo stays first keeps precision at 1 as it is by construction. Writes
-the tables of docs/neighbours.md.
+by them, too. That the nearest photo stays first keeps precision at 1 as it is by construction. Deep vectors are also
+compared with the build before there were neighbours, of the same ones. Writes the tables of docs/neighbours.md.
 """
 
 from __future__ import annotations
 
 import itertools
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,19 +25,36 @@ import scipy.sparse as sp
 
 from benchmarks.page import DOCS, replace, table
 from benchmarks.photos import images_of
+from benchmarks.processes import temporary_folder
 from benchmarks.records import FIRST, compared, kept_in, record
+from benchmarks.startup import EARLIER, earlier
 from benchmarks.vectors import CACHE
 from visterm.learners import Cosine
 from visterm.learners.blend import effective
 from visterm.retrieval import ExactIndex, evaluate_index, with_neighbours
 from visterm.retrieval.evaluation import relevance_from_labels
 
-from .open import KINDS, SETS, SPLITS, Split, class_splits, fitted, title_of
+from .open import KINDS, SETS, SPLITS, Split, class_splits, fitted, measures, title_of
 
 PAGE = DOCS / "neighbours.md"
 SIZES = ("3", "5", "10", "all", "mixed")
 OUTSIDE = 5  # queries from outside, of each class
 SYSTEMS = ("cosine", "oasis")
+# The earlier build's cosine and OASIS, trained as its command does: vectors, labels, their names and the rows of a
+# split come in, similarities of its test images go out.
+_THERE = """
+import pickle
+from visterm.learners import OASIS, Cosine
+from visterm.learners.blend import effective
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.stages.train import constructor_parameters, world_settings
+X, y, names, training, test = pickle.load(sys.stdin.buffer)
+config = load_config(None, ["compute.n_jobs=2", "features.kind=deep"])
+parameters = constructor_parameters(OASIS, config, "oasis", len(training), y[training], names)
+learner = OASIS(**parameters).fit(X[training], y[training], **world_settings(config, "oasis"))
+learners = Cosine().fit(X), effective(learner)
+sys.stdout.buffer.write(pickle.dumps([one.similarity(X[test], X[test]) for one in learners]))
+"""
 
 
 def galleries(y: np.ndarray, seed: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -98,6 +118,27 @@ def of_split(name: str, kind: str, seed: int) -> dict[str, Any]:
     return part
 
 
+def earlier_of_split(name: str, seed: int) -> dict[str, list]:
+    """MAP and precision at 1 of the earlier build by system: of seen, of unseen and of all test images."""
+    _, X, y, names = images_of(name, "deep")
+    *_, split = class_splits(y, seed + 1)
+    with temporary_folder() as folder:
+        words = [sys.executable, "-c", earlier(folder).before + _THERE]
+        data = pickle.dumps((X, y, names, split.training, split.test))
+        scores = pickle.loads(subprocess.run(words, input=data, stdout=subprocess.PIPE, check=True).stdout)
+    part = {system: measures(one, split) for system, one in zip(SYSTEMS, scores, strict=True)}
+    print(f"    {name} {EARLIER} {seed}: {np.round([part[s][2] for s in SYSTEMS], 3).tolist()}", flush=True)
+    return part
+
+
+def earlier_of_set(name: str, n_splits: int) -> dict[str, dict[str, np.ndarray]]:
+    """Means over splits of the earlier build, by system and cell."""
+    files = [CACHE / "neighbours" / f"{name}-{EARLIER}-{seed}.json" for seed in range(n_splits)]
+    parts = [kept_in(file, lambda seed=seed: earlier_of_split(name, seed)) for seed, file in enumerate(files)]
+    means = {system: np.mean([part[system] for part in parts], axis=0) for system in SYSTEMS}
+    return {system: dict(zip(("seen", "unseen", "both"), means[system], strict=True)) for system in SYSTEMS}
+
+
 def of_set(name: str, kind: str, n_splits: int) -> dict[str, dict[str, np.ndarray]]:
     """Means over splits by system and cell: (without and with neighbours, mAP and precision at 1)."""
     files = [CACHE / "neighbours" / f"{name}-{kind}-{seed}.json" for seed in range(n_splits)]
@@ -158,6 +199,17 @@ def bounds(results: Results) -> str:
     return table(("", "Asked", "Measured"), rows)
 
 
+def beside_earlier(results: Results, earlier: dict[str, dict[str, dict[str, np.ndarray]]]) -> str:
+    """MAP of the earlier build, and that of today with neighbours, deep vectors."""
+    rows = []
+    for system, cell in itertools.product(SYSTEMS, ("both", "unseen")):
+        pairs = [(earlier[name][system][cell][0], results[name, "deep"][system][cell][1, 0]) for name in earlier]
+        gains = [now / before - 1 for before, now in pairs]
+        cells = [f"{before:.3f} to {now:.3f}, {gain:+.1%}" for (before, now), gain in zip(pairs, gains, strict=True)]
+        rows.append([f"{system}, {cell}", *cells, f"{np.mean(gains):+.1%}"])
+    return table((f"from {EARLIER} to now", *map(title_of, earlier), "mean"), rows)
+
+
 def _cells(worst: list[tuple]) -> str:
     return "; ".join(
         f"{value:+.3f} ({system}, {title_of(name)}, {kind}, {cell})" for value, name, kind, system, cell in worst
@@ -192,4 +244,5 @@ def run(quick: bool = False) -> list[dict]:
     if not quick:
         texts = [bounds(results), cells_of(results), outside(results)]
         replace(PAGE, "neighbours", "\n".join(texts))
+        replace(PAGE, "earlier", beside_earlier(results, {name: earlier_of_set(name, SPLITS) for name in SETS}))
     return records
