@@ -44,7 +44,7 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         """Call the plain form while that pays, else the compiled one."""
         answer: Any = NotImplemented
-        if self._plain is not None:
+        if self._plain is not None and Kernel.spent < WORTH_COMPILING:  # or many short calls would ask for it
             answer = while_it_pays(self.interpreted if self._plain is True else self._plain, *arguments)
         return self.compiled(*arguments) if answer is NotImplemented else answer
 

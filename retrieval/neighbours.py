@@ -784,7 +784,8 @@ class NeighbourIndex:
         size = part.n_gallery - int(n_queries > 0 and (excluded >= 0).all()) if k is None else k
         indices, scores = np.full((n_queries, size), -1, np.int32), np.full((n_queries, size), -np.inf, np.float32)
         for q in range(n_queries):
-            leading, shared, J = self._overlaps(Q[q : q + 1], first.indices[q], first.scores[q], int(own[q]))
+            query = Q[q : q + 1] if own[q] < 0 else None  # a row of a sparse array takes as long as the rest
+            leading, shared, J = self._overlaps(query, first.indices[q], first.scores[q], int(own[q]))
             if rows is not None:
                 leading, shared = places_of(rows, leading), places_of(rows, shared)
             keep = (shared >= 0) & (shared != excluded[q])
