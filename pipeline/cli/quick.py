@@ -21,8 +21,9 @@ HELP = "help.txt"  # all texts, as tests/help_texts.py writes them
 
 def answer(words: Sequence[str]) -> bool:
     """Answer a command line, and end the process with a command; False where it takes Typer."""
-    if words[-1:] in (["-h"], ["--help"]) or words[:1] == ["help"]:
-        names = list(words[1:] if words[0] == "help" else words[:-1])
+    rest = [word for word in words if word not in EVERYWHERE]
+    if rest[-1:] in (["-h"], ["--help"]) or words[:1] == ["help"]:
+        names = rest[1:] if words[0] == "help" else rest[:-1]
         if (text := _help_text(names)) is not None:
             print(text, end="")
         return text is not None

@@ -38,12 +38,12 @@ def test_help_texts_are_those_of_typer():
 
 def test_each_help_text_is_found(wide, capsys):
     for words in names_of_commands():
-        for call in ([*words, "--help"], [*words, "-h"], ["help", *words]):
+        for call in ([*words, "--help"], [*words, "-h"], ["help", *words], ["-q", *words, "--help"]):
             assert quick.answer(call)
             assert capsys.readouterr().out == help_text(*words)
 
 
-@pytest.mark.parametrize("words", [[], ["label"], ["no", "-h"], ["export", "--json", "-h"], ["-q", "export", "-h"]])
+@pytest.mark.parametrize("words", [[], ["label"], ["no", "-h"], ["export", "--json", "-h"], ["export", "--", "-h"]])
 def test_other_calls_take_typer(wide, words):
     assert not quick.answer(words)
 
