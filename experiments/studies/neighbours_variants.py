@@ -8,6 +8,7 @@ throughout. Strengths other than the one that the graph chooses are looked up on
   (Iscen et al., CVPR 2017, with 0.99, which is worse here: 0.8 is the best of five on the first splits that are
   measured), and a(q) those of the query; and with the overlap, one half each.
 - *k by photo*: only neighbours at least half as far above m as the nearest one is.
+- *unit length*: of OASIS, with whitened vectors of unit length on the gallery's side, too.
 - *labels as edges*: with all photos in the gallery, two photos of different classes that are trained on are no
   neighbours. "all photos" is the same gallery without that.
 - *a mark*: of ten results of the default, the last that is relevant is marked. Beside the search for both photos
@@ -35,6 +36,7 @@ from benchmarks.vectors import CACHE
 from visterm.learners import Cosine
 from visterm.learners.blend import effective
 from visterm.learners.validation import mean_average_precision
+from visterm.learners.whitening import Whitening
 from visterm.retrieval import ExactIndex, Neighbours
 from visterm.retrieval.neighbours import ENTRIES, FEWEST, LISTED, SCALES, level_and_scale
 
@@ -46,6 +48,7 @@ STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 DEEPER = 3 * LISTED  # neighbours among which those of other classes are dropped
 PAGE_OF = 10  # results
 ALPHA = 0.8  # of the diffusion
+UNIT = "unit length, alone", "unit length"
 TITLES = ("alone", "auto", *(f"strength {strength:g}" for strength in STRENGTHS), "best strength") + (
     "diffusion",
     "diffusion and overlap",
@@ -54,6 +57,25 @@ TITLES = ("alone", "auto", *(f"strength {strength:g}" for strength in STRENGTHS)
 CLASSES, SIZES = (4, 9, 19, 38), (3, 5, 10, 20, 1000)  # of galleries of training photos
 LABELLED = "all photos", "labels as edges"
 MARKED = "no mark", "both photos", "mark as edge"
+
+
+class UnitGallery:
+    """OASIS with unit length on both sides."""
+
+    by_category = False
+
+    def __init__(self, model: Any) -> None:
+        self.of, share = Whitening(model.mean_, model.whitening_).of, model.learned_weight_
+        self.mixed = ((1 - share) * np.eye(len(model.W_)) + share * model.W_).astype(np.float32)
+
+    def transform(self, X: np.ndarray, y: Any = None, /) -> np.ndarray:
+        return self.of(X)
+
+    def transform_query(self, Q: np.ndarray) -> np.ndarray:
+        return self.of(Q) @ self.mixed
+
+    def similarity(self, Q: np.ndarray, X: np.ndarray) -> np.ndarray:
+        return self.transform_query(Q) @ self.of(X).T
 
 
 class Gallery:
@@ -193,6 +215,10 @@ def of_split(name: str, seed: int) -> dict[str, dict[str, float]]:
         for cell, kept in (("both", np.ones(len(split.test), bool)), ("unseen", ~split.seen)):
             gallery = Gallery(learner, X[split.test[kept]], split.relevant[np.ix_(kept, kept)])
             part[f"{system}, {cell}"] = variants(gallery) | (with_mark(gallery) if cell == "both" else {})
+            if system == "oasis":
+                unit = Gallery(UnitGallery(model), gallery.X, gallery.relevant)
+                figures = unit.quality(unit.S), unit.of_strength(unit.graph.strength)
+                part[f"{system}, {cell}"] |= dict(zip(UNIT, figures, strict=True))
         if not sp.issparse(y):
             part[f"{system}, both"] |= with_labels(learner, X, y, split)
     print(f"    {name} {seed}: {part}", flush=True)
