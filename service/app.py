@@ -91,7 +91,9 @@ def create_app(
     add_page_routes(app)
 
     def twin() -> FastAPI:
-        of_errors = {"default": {"model": schemas.ErrorResponse, "description": "Error"}}
+        of_errors: dict[int | str, dict[str, Any]] = {
+            "default": {"model": schemas.ErrorResponse, "description": "Error"}
+        }
         app = FastAPI(**described_by, responses=of_errors)
         for kind in kinds:
             subjects.of(kind).add_routes(app, described=True)
