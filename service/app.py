@@ -91,7 +91,9 @@ def create_app(
     add_page_routes(app)
 
     def twin() -> FastAPI:
-        of_errors = {"default": {"model": schemas.ErrorResponse, "description": "Error"}}
+        of_errors: dict[int | str, dict[str, Any]] = {
+            "default": {"model": schemas.ErrorResponse, "description": "Error"}
+        }
         app = FastAPI(**described_by, responses=of_errors)
         for kind in kinds:
             subjects.of(kind).add_routes(app, described=True)
@@ -116,6 +118,8 @@ def _handle_errors(app: FastAPI, parts: ServiceParts) -> None:
     async def http_error(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404 and is_page_request(request):
             return missing_page()
+        if error.status_code == 404 and error.detail == "Not Found":  # of no route
+            return error_response(404, one_line(f"there is no {request.url.path[:200]}; GET /docs lists what there is"))
         if error.status_code != 405:
             return error_response(error.status_code, str(error.detail), error.headers)
         allowed = ", ".join(_allowed_methods(app, request.url.path))
