@@ -462,7 +462,7 @@ class Neighbours:
     def _strength(self, agreed: float) -> float:
         """Strength of a gallery, by the mean J of photos and their nearest."""
         held, n = self.near >= 0, len(self.near)
-        n_others = n * (n - 1) - np.count_nonzero(held)
+        n_others = n * (n - 1) - int(np.count_nonzero(held))
         others = (self.level * n * (n - 1) - float(self.scores[held].sum(dtype=float))) / max(n_others, 1)
         above = np.where(held, self.scores, others) - others
         last = above[:, min(SCALES[-1], above.shape[1]) - 1] / np.maximum(above[:, 0], _ROUNDING * self.scale)
