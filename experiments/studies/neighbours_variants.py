@@ -53,6 +53,7 @@ TITLES = ("alone", "auto", *(f"strength {strength:g}" for strength in STRENGTHS)
     "diffusion",
     "diffusion and overlap",
     "k by photo",
+    *UNIT,
 )
 CLASSES, SIZES = (4, 9, 19, 38), (3, 5, 10, 20, 1000)  # of galleries of training photos
 LABELLED = "all photos", "labels as edges"
