@@ -453,6 +453,8 @@ def test_the_lines_of_the_documentation_run_without_visterm(heading, exported, r
         code = "".join(blocks("Other engines")) * (heading in ENGINES) + code
         # Chroma takes the relative path of another folder for the store that it has opened before.
         code = code.replace('"photos.chroma"', 'os.path.abspath("photos.chroma")')
+        # Where threads of usearch insert the first vectors at once, a small graph may miss neighbours.
+        code = code.replace("astype(np.uint64), vectors)", "astype(np.uint64), vectors, threads=1)")
         script = ["import os"]
         for n, name in ((10, "few"), (len(ids) + 7, "all")):  # ten results, and more than there are images
             (tmp_path / name).mkdir(exist_ok=True)
