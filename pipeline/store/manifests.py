@@ -587,7 +587,7 @@ def _by_id(noun: str, several: Any, notes: Notes) -> dict[str, dict[str, Any]]:
     by_id: dict[str, dict[str, Any]] = {}
     for one in several:
         if by_id.setdefault(number := _id(one["id"]), one) != one:
-            notes.bad(f"{noun} {number}: is used twice, as files are joined; number them anew")
+            notes.bad(f"{noun} {number}: is used twice, as files are joined; renumber them")
     return by_id
 
 
