@@ -123,20 +123,7 @@ def _reflected(size: int, length: int) -> np.ndarray:
 def pad_to_block(image: np.ndarray, block_size: int) -> np.ndarray:
     """Continue an image by reflection, to the right and downwards, where it is smaller than a block.
 
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, 3)
-    block_size : int
-
-    Returns
-    -------
-    ndarray, (max(H, block_size), max(W, block_size), ...)
-        The image itself if it is large enough.
-
-    Raises
-    ------
-    ValueError
-        The image has no pixels.
+    The image itself if it is large enough; ValueError if it has no pixels.
     """
     height, width = image.shape[:2]
     if height == 0 or width == 0:

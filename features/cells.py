@@ -40,29 +40,13 @@ def n_cells(cells: Sequence[int]) -> int:
 
 
 def block_cells(boxes: np.ndarray, height: int, width: int, cells: Sequence[int]) -> np.ndarray:
-    """Return the cells that the centres of blocks lie in.
+    """Return the cells that the centres of blocks lie in, int32 of shape (n_blocks, n_grids).
 
-    Parameters
-    ----------
-    boxes : ndarray of float, (n_blocks, 4)
-        As of `block_grid`.
-    height, width : int
-        Size of the image in pixels.
-    cells : sequence of int
-        Sides of the grids: 3 divides the image into 3 x 3 cells.
-
-    Returns
-    -------
-    ndarray of int32, (n_blocks, n_grids)
-        Numbers of cells. Those of a grid follow those of the grid before it.
-
-    References
-    ----------
-    S. Lazebnik, C. Schmid, J. Ponce: Beyond bags of features: spatial pyramid matching for recognizing natural scene
+    `boxes`, (n_blocks, 4), are as of `block_grid`, in pixels of an image of `height` and `width`; `cells` are the sides
+    of the grids: 3 divides the image into 3 x 3 cells. The numbers of a grid follow those of the grid before it. As S.
+    Lazebnik, C. Schmid, J. Ponce: Beyond bags of features: spatial pyramid matching for recognizing natural scene
     categories. CVPR 2006.
 
-    Examples
-    --------
     >>> block_cells(np.array([[0.0, 0, 64, 64], [64, 32, 64, 64]]), 96, 128, [1, 2])
     array([[0, 1],
            [0, 4]], dtype=int32)

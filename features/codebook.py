@@ -122,30 +122,14 @@ def kmeans(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Return the centres of k-means by Lloyd's algorithm with exact assignment.
+    """Return the centres of k-means, float32, by Lloyd's algorithm with exact assignment: the same on every processor.
 
-    Parameters
-    ----------
-    points : ndarray of float32, (n, d)
-        Distinct rows.
-    n_clusters : int
-        At most n.
-    weights : array-like of float, (n,), optional
-        How often each point occurs; once by default.
-    max_iter, tol, random_state, n_jobs
-        As in `Codebook`.
+    `points`, float32 (n, d), are distinct, at least `n_clusters`; `weights` are how often each occurs, once by default.
+    Other parameters are as in `Codebook`. An empty cluster restarts at the point that is farthest from its own centre.
 
-    Returns
-    -------
-    ndarray of float32, (n_clusters, d)
-        The same on every processor.
-
-    Notes
-    -----
-    - Up to 256 first centres are chosen by k-means++, more of them at random among the points, which is as good for a
-      codebook and saves a pass over the points for each. The random order comes from a hash of each point: with more
-      than 256 first centres, one more point replaces at most one of them.
-    - An empty cluster restarts at the point that is farthest from its own centre.
+    Up to 256 first centres are chosen by k-means++, more of them at random among the points, which is as good for a
+    codebook and saves a pass over the points for each. The random order comes from a hash of each point: with more than
+    256 first centres, one more point replaces at most one of them.
     """
     points = np.ascontiguousarray(points, dtype=np.float32)
     n_points, n_features = points.shape
@@ -304,13 +288,7 @@ class OtherCenters:
     """The codebook without some training images, used to measure those images as if they were new.
 
     Half of 10,000 centres may hold blocks of one training image alone. Each centre moves to the mean of the other
-    images' blocks; a centre without any is dropped.
-
-    Parameters
-    ----------
-    codebook : Codebook
-    descriptors : ndarray of float32, (n, n_features)
-        Those of the other images, at least one, that the centres were learned from.
+    images' blocks, `descriptors` of shape (n, n_features), at least one; a centre without any is dropped.
     """
 
     def __init__(self, codebook: Codebook, descriptors: np.ndarray) -> None:

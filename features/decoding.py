@@ -145,32 +145,14 @@ def decode_picture(
     max_pixels: int = MAX_PIXELS,
     rules: Rules = RULES,
 ) -> Picture:
-    """Decode the content of an image file as `decode_image` does, a large one smaller.
+    """Decode the content of an image file as `decode_image` does, a large one smaller; ImageError as `read_image`.
 
-    Parameters
-    ----------
-    data, name, max_pixels
-        As in `decode_image`. `max_pixels` limits the original.
-    max_side : int, optional
-        Scale down to this longest side.
-    min_side : int, optional
-        Scale down only as far as the decoder can, and keep this many pixels on the shorter side.
-    rules : Rules
-        How grey levels of more than 8 bits become 8 bits, and what `max_side` means for a panorama.
+    `max_pixels` limits the original. It is scaled down to a longest side of `max_side`; or, with `min_side` alone, only
+    as far as the decoder can, with this many pixels on the shorter side. `rules` say how grey levels of more than 8
+    bits become 8 bits, and what `max_side` means for a panorama.
 
-    Returns
-    -------
-    Picture
-
-    Raises
-    ------
-    ImageError
-        As `read_image`.
-
-    Notes
-    -----
-    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if that is no smaller than `max_side` and `min_side`, which takes
-    a fraction of the time and memory. To `max_side` the rest, and other formats, are scaled down by `shrink_to_side`.
+    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if that is no smaller than `max_side` and `min_side`, which takes a
+    fraction of the time and memory. To `max_side` the rest, and other formats, are scaled down by `shrink_to_side`.
     """
     if not data:
         raise ImageError(name, "empty file")
@@ -220,18 +202,7 @@ def sides_within(height: int, width: int, max_side: int | None) -> tuple[int, in
 
 
 def shrink_to_side(pixels: npt.NDArray[np.uint8], max_side: int | None) -> npt.NDArray[np.uint8]:
-    """Scale an image down to a longest side, by averaging areas; a smaller image is returned as it is.
-
-    Parameters
-    ----------
-    pixels : ndarray of uint8, (H, W, 3) or (H, W)
-    max_side : int or None
-        None: as the image is.
-
-    Returns
-    -------
-    ndarray of uint8, (h, w, 3) or (h, w)
-    """
+    """Scale an image down to a longest side, by averaging areas; a smaller image is returned as it is."""
     height, width = pixels.shape[:2]
     return _resized(pixels, *sides_within(height, width, max_side))
 
@@ -240,16 +211,6 @@ def enlarge_to_side(pixels: npt.NDArray[np.uint8], side: int | None) -> npt.NDAr
     """Enlarge an image to a longest side, by cubic interpolation; a larger image is returned as it is.
 
     By Pillow, in whole numbers: OpenCV's cubic interpolation gives other pixels on other processors.
-
-    Parameters
-    ----------
-    pixels : ndarray of uint8, (H, W, 3) or (H, W)
-    side : int or None
-        None: as the image is.
-
-    Returns
-    -------
-    ndarray of uint8, (h, w, 3) or (h, w)
     """
     height, width = pixels.shape[:2]
     longest = max(height, width)
@@ -593,22 +554,9 @@ _TURNS = {
 
 
 def pillow_pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """Return the pixels of an image of Pillow, as `read_image` returns those of its file.
+    """Return an image of Pillow, of any mode, as `read_image` returns its file: RGB (H, W, 3), upright by its EXIF.
 
-    Parameters
-    ----------
-    image : PIL.Image.Image
-        In any mode; turned upright by its EXIF orientation, if it has one.
-
-    Returns
-    -------
-    ndarray of shape (height, width, 3), uint8
-        RGB.
-
-    Raises
-    ------
-    ImageError
-        Pillow cannot load or convert it.
+    ImageError if Pillow cannot load or convert it.
     """
     try:
         image.load()
@@ -714,21 +662,7 @@ _PILLOW_REASONS = (
 
 
 def as_rgb(image: np.ndarray) -> np.ndarray:
-    """Return an image as contiguous RGB, a grey one with three equal channels.
-
-    Parameters
-    ----------
-    image : ndarray of uint8, (H, W) or (H, W, 3)
-
-    Returns
-    -------
-    ndarray of uint8, (H, W, 3)
-
-    Raises
-    ------
-    ValueError
-        Another shape or type.
-    """
+    """Return an image, (H, W) or (H, W, 3), as contiguous RGB, of equal channels if it is grey; else ValueError."""
     image = np.asarray(image)
     if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
         raise ValueError(

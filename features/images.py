@@ -310,18 +310,9 @@ class CommonWhite(NamedTuple):
 def common_white(paths: Sequence[StrPath], *, max_pixels: int = MAX_PIXELS) -> CommonWhite:
     """Find the level of white that half of the images of more than 8 bits need.
 
-    With it, a dim exposure in a collection of 12 bits in 16 stays dim, as it would be in 8 bits.
-
-    Parameters
-    ----------
-    paths : sequence of str or PathLike
-        A sample of at most 2,000 is looked at, and 100 images of more than 8 bits that declare no white are decoded.
-    max_pixels : int
-        Larger images are skipped, as are others that cannot be read.
-
-    Returns
-    -------
-    CommonWhite
+    With it, a dim exposure in a collection of 12 bits in 16 stays dim, as it would be in 8 bits. A sample of at most
+    2,000 images is looked at, and 100 of more than 8 bits that declare no white are decoded. Those of more than
+    `max_pixels` are skipped, as are others that cannot be read.
     """
     peaks: dict[StrPath, float] = {}
     for path in paths[:: max(1, len(paths) // 2000)]:
@@ -340,31 +331,11 @@ def common_white(paths: Sequence[StrPath], *, max_pixels: int = MAX_PIXELS) -> C
 
 
 def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES, first: int | None = None) -> bytes:
-    """Read the bytes of a regular file, in a limited time.
+    """Read the bytes of a regular file, or its `first` ones, in a limited time; links are followed.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        Links are followed.
-    max_bytes : int
-        Refuse larger files.
-    first : int, optional
-        Read only so many bytes of the beginning.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    ImageError
-        The file cannot be read, is not a regular file, is too large, or reading it takes longer than
-        `READ_SECONDS`.
-
-    Notes
-    -----
-    A thread reads while the caller waits, as a read from a server that does not answer ends neither with a signal
-    nor with the process: the caller must be free to leave it behind.
+    ImageError if it cannot be read, is not a regular file, is larger than `max_bytes`, or takes longer than
+    `READ_SECONDS`. A thread reads while the caller waits, as a read from a server that does not answer ends neither
+    with a signal nor with the process: the caller must be free to leave it behind.
     """
     try:
         reader = _idle_readers.pop()

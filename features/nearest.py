@@ -217,15 +217,10 @@ def principal_axes(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class NearestCenters:
-    """Search for the exactly nearest of a set of centres.
+    """Search for the exactly nearest of a set of centres, float32 (k, d).
 
-    Parameters
-    ----------
-    centers : ndarray of float32, (k, d)
-    axes_of : ndarray of float32, (n, d), optional
-        Points whose principal axes are used; by default the centres.
-    like : NearestCenters, optional
-        Reuse axes and groups of a search over similar centres. They change the speed, never the result.
+    Principal axes are those of the points `axes_of`, by default of the centres. `like` is a search over similar centres
+    whose axes and groups are used again: they change the speed, never the result.
     """
 
     def __init__(

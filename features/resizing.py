@@ -15,17 +15,7 @@ def resize(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArra
     """Resize an image: first a side that shrinks, by averaging over areas, then one that grows, linearly.
 
     OpenCV's INTER_AREA averages only where no side grows. If one shrinks and the other grows, it interpolates between
-    two pixels along both: of 640 columns that become 64, 128 count.
-
-    Parameters
-    ----------
-    pixels : ndarray of uint8, (H, W, 3) or (H, W)
-    height, width : int
-
-    Returns
-    -------
-    ndarray of uint8, (height, width, 3) or (height, width)
-        The same on every processor.
+    two pixels along both: of 640 columns that become 64, 128 count. The result is the same on every processor.
     """
     pixels = np.ascontiguousarray(pixels)
     smaller = min(height, pixels.shape[0]), min(width, pixels.shape[1])

@@ -147,29 +147,16 @@ def _bisect(points: np.ndarray, members: np.ndarray) -> np.ndarray:
 
 
 def co_occurrence_order(counts: Any, centers: np.ndarray) -> np.ndarray:
-    """Return an order of the visterms in which those that occur together in images are neighbours.
+    """Return an order of the visterms, their old numbers, in which those that occur together in images are neighbours.
 
     Learners keep a d x d matrix of which a pair of images touches as many scattered numbers as it has pairs of
     visterms. What that costs is cache misses: one for 16 numbers, if they are neighbours.
 
-    Parameters
-    ----------
-    counts : sparse matrix of int, (n_images, n_visterms)
-        Of training images, or of their cells.
-    centers : ndarray of float, (n_visterms, n_features)
-        The visterms' centres, which place rare visterms.
-
-    Returns
-    -------
-    ndarray of int, (n_visterms,)
-        Old numbers in their new order.
-
-    Notes
-    -----
-    Each visterm is a point: its coordinates in a truncated singular value decomposition of the matrix of which image
-    contains which visterm, scaled to unit length, beside its centre, likewise scaled. The points are halved along
-    their principal axis again and again. On 20 classes of Caltech-101 at d = 10,000, a training image touches 16 lines
-    of 16 numbers instead of 26, a test image 31 instead of 44.
+    `counts`, (n_images, n_visterms), are of training images, or of their cells. Each visterm is a point: its
+    coordinates in a truncated singular value decomposition of the matrix of which image contains which visterm, scaled
+    to unit length, beside its centre, likewise scaled, which places rare visterms. The points are halved along their
+    principal axis again and again. On 20 classes of Caltech-101 at d = 10,000, a training image touches 16 lines of 16
+    numbers instead of 26, a test image 31 instead of 44.
     """
     contains = sp.csr_matrix(counts, dtype=np.float64)
     contains.data[:] = 1

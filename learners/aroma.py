@@ -204,13 +204,9 @@ def diagonal_pairs(
     """Learn from the triplets in turn, as far as the sums of their queries reach.
 
     `sums` (n_parts, n, 5, d) holds those of the next `n_queries`; `pending` (5, d) receives the updates, of one query,
-    until a second one would make them take more than the share `most` of an entry's variance.
-
-    Returns
-    -------
-    tuple
-        Number of triplets seen, number of queries seen, number of updates, least share of a variance that these leave,
-        sum of the losses, number of violating triplets.
+    until a second one would make them take more than the share `most` of an entry's variance. Return the numbers of
+    triplets seen, of queries seen, and of updates, the least share of a variance that these leave, the sum of the
+    losses, and the number of violating triplets.
     """
     d = X.shape[1]
     known = sums[0]
@@ -338,12 +334,8 @@ def factored_pass(
     """Learn from the triplets in turn (figure 2) until U and V are full.
 
     `state`, W, Lambda and Omega, is only read; `updates`, U and V, (n_pending, d), and their weights, receive what is
-    to be added: in truth the matrices are W + U' diag(weights) V, Lambda - U' U and Omega - V' V.
-
-    Returns
-    -------
-    tuple
-        Number of triplets seen, number of rows pending, sum of the losses, number of violating triplets.
+    to be added: in truth the matrices are W + U' diag(weights) V, Lambda - U' U and Omega - V' V. Return the numbers of
+    triplets seen and of rows pending, the sum of the losses, and the number of violating triplets.
     """
     indptr, indices, data, norms = rows
     W, Lambda, Omega = state
@@ -461,11 +453,7 @@ def factored_block(
 
     `norms` are the squared ones of the queries and of the differences. `updates` receives of_S, of_T and `weights`: the
     k updates are U = of_S[:k, :k] S[chosen] and V = of_T[:k, :k] T[chosen], with the weights, as `fold` takes them.
-
-    Returns
-    -------
-    tuple
-        Which triplets are the updates (k,), sum of the losses, number of violating triplets.
+    Return which triplets are the updates (k,), the sum of the losses, and the number of violating triplets.
     """
     n, (q_norms, p_norms), (of_S, of_T, weights) = len(margins), norms, updates
     C, F = np.empty((n, n), np.float32), np.empty((n, n), np.float32)  # Q U' and P V', transposed

@@ -157,21 +157,9 @@ def _side_by_side(X: Any, side: Any) -> Any:
 def scale_of(learner: Similarity, X: Any, y: Any = None) -> float:
     """How many times the similarities of some images vary more by their vectors than by a learner.
 
-    Multiplied by it, the learner weighs as much as cosine. 1 for a learner that started
-    at the inner product of the vectors, and so has its scale.
-
-    Parameters
-    ----------
-    learner : Similarity
-        Fitted.
-    X : CSR or dense of shape (n, n_features_in_)
-        Images, of which 300 in even steps are compared.
-    y : array of shape (n,), optional
-        As in `SimilarityLearner.transform`.
-
-    Returns
-    -------
-    float
+    Multiplied by it, the learner weighs as much as cosine. 1 for a learner that started at the inner product of the
+    vectors, and so has its scale. Of the images X, 300 in even steps are compared; y is as in
+    `SimilarityLearner.transform`.
     """
     if learner.begins_at == "vectors":
         return 1.0

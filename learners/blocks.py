@@ -75,20 +75,10 @@ def learn_blocks(
 ) -> Any:
     """Learn from triplets into W, `size` queries at a time; sum of the losses and number of violating triplets.
 
-    Parameters
-    ----------
-    rows : Rows
-    triplets : int32 array of shape (n, 3)
-        Query, positive, negative. Those that follow each other with the same query share its v.
-    C : float
-    W : float32 array of shape (d, d)
-        Changed in place.
-    size : int
-        From `block_size`.
-    run : callable
-        ``map``, or a pool's: then tasks of a block run at the same time. The result does not depend on it.
-    taus : float32 array of shape (n,), optional
-        Zeros; receives the step of each triplet that took one.
+    Triplets, int32 (n, 3), of query, positive and negative, that follow each other with the same query share its v; W,
+    float32 (d, d), is changed in place; `size` comes from `block_size`. `run` is ``map``, or a pool's: then tasks of a
+    block run at the same time, and the result does not depend on it. `taus`, float32 zeros of shape (n,), receives the
+    step of each triplet that took one.
     """
     if not len(triplets):
         return 0.0, 0

@@ -40,10 +40,7 @@ def refuse_none(y: Any) -> None:
 def plain_supervision(y: Any) -> Any:
     """Labels (n,) as they are; several labels per image as a CSR array, also from a dense array of zeros and ones.
 
-    Raises
-    ------
-    ValueError
-        None in place of a label; a dense array of more dimensions, or of other values.
+    ValueError for None in place of a label, and a dense array of more dimensions, or of other values.
     """
     if sp.issparse(y):
         return y

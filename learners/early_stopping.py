@@ -56,18 +56,10 @@ Side = Callable[[Any], Any]
 
 
 class HeldOutImages:
-    """Some images, each against all others.
+    """Some images, those of `rows`, each against all others of a fit.
 
-    Parameters
-    ----------
-    learner : SimilarityLearner
-        Its parameters, and its state whenever it is measured.
-    X, y
-        Images and labels of a fit.
-    rows : int array of shape (n,)
-        Rows that are held out.
-    seed : int
-        Draws the images that are queries, where there are many.
+    The learner gives its parameters, and its state whenever it is measured; `seed` draws the images that are queries,
+    where there are many.
     """
 
     def __init__(self, learner: SimilarityLearner, X: Any, y: Any, rows: np.ndarray, seed: int) -> None:

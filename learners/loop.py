@@ -59,14 +59,8 @@ class Training:
 class HistoryRecorder:
     """Writes the history of a learner, and keeps the best state of a search.
 
-    Parameters
-    ----------
-    learner : OnlineLearner
-    training : Training
-    by_labels : callable or None
-        The learner's own measure of early stopping, if it has one.
-    by_images, by_cosine : callable or None
-        Measures of the learner's similarity and of the vectors' on held-out images; None without validation.
+    `by_labels` is the learner's own measure of early stopping, if it has one; `by_images` and `by_cosine` measure the
+    learner's similarity and the vectors' on held-out images, None without validation.
     """
 
     def __init__(
@@ -131,14 +125,8 @@ class HistoryRecorder:
 class TrainingLoop:
     """Runs a learner's phases until it is done: a search with early stopping and its refit, or a plain training.
 
-    All that a checkpoint needs is state of the learner; each call makes a new loop.
-
-    Parameters
-    ----------
-    learner : OnlineLearner
-    X, y
-        Checked images, CSR or dense, and labels.
-    options : FitOptions
+    All that a checkpoint needs is state of the learner; each call makes a new loop. X and y are checked images, CSR or
+    dense, and labels.
     """
 
     def __init__(self, learner: Learner, X: Any, y: Any, options: FitOptions) -> None:

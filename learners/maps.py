@@ -67,14 +67,7 @@ def scaled(steps: Map, factor: float) -> Map:
 
 
 def as_chain(steps: Map, n_features: int) -> Chain | None:
-    """The map as products and a scaling to unit length; None where it needs other steps.
-
-    Parameters
-    ----------
-    steps : Map
-    n_features : int
-        Length of the vectors.
-    """
+    """The map of vectors of `n_features` as products and a scaling to unit length; None where it needs other steps."""
     steps = _flat(steps, n_features)
     first = second = None
     if steps and isinstance(steps[0], Affine):

@@ -28,14 +28,7 @@ _DENSE_AT_ONCE = 4096  # 21 MB at d = 1,280
 
 
 class RowsOf:
-    """Dense images that a function makes of others, when rows are read.
-
-    Parameters
-    ----------
-    X : dense images of shape (n, d)
-    made : callable
-        Gives dense images (m, d) for float32 arrays (m, d); each for itself.
-    """
+    """Dense images (n, d) that `made` gives for others, (m, d) for (m, d), each for itself, when rows are read."""
 
     def __init__(self, X: Any, made: Callable[[np.ndarray], np.ndarray]) -> None:
         self._X, self._made, self.shape = X, made, X.shape

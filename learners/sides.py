@@ -137,16 +137,7 @@ def space_of(whitening: Whitening | None) -> Side:
 def bilinear(
     times: Callable[[Any], np.ndarray], matrix: Callable[[], np.ndarray], whitening: Whitening | None
 ) -> Sides:
-    """Sides Q W and X, of vectors or of whitened ones.
-
-    Parameters
-    ----------
-    times : callable
-        Z -> Z W.
-    matrix : callable
-        W.
-    whitening : Whitening, optional
-    """
+    """Sides Q W and X, of vectors or of whitened ones; `times` gives Z W for Z, `matrix` gives W."""
     space = space_of(whitening)
     back = (lambda sides: sides) if whitening is None else whitening.back
 

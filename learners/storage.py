@@ -34,10 +34,7 @@ _log = logging.getLogger(__name__)
 def save(folder: str | os.PathLike[str], name: str, params: dict[str, Any], state: dict[str, Any]) -> None:
     """Write the learner called `name` to `folder`.
 
-    Raises
-    ------
-    TypeError
-        A parameter or a piece of state is neither an array nor something that JSON holds.
+    TypeError if a parameter or a piece of state is neither an array nor something that JSON holds.
     """
     folder = Path(folder)
     # A new folder appears when it is complete; in an old one the new files stand beside the old ones until the end.
@@ -79,11 +76,8 @@ def load(
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Class name, parameters and state as given to `save`; without sparse arrays unless `tables`.
 
-    Raises
-    ------
-    ValueError
-        No learner there, another format version, or a missing or damaged file. A damaged sparse array is skipped with
-        a warning in the log.
+    ValueError if no learner is there, for another format version, and for a missing or damaged file. A damaged sparse
+    array is skipped with a warning in the log.
     """
     folder = Path(folder)
     try:

@@ -50,15 +50,10 @@ def without_images(table: sp.csr_array, gone: np.ndarray) -> sp.csr_array:
 
 
 def with_steps(table: sp.csr_array, triplets: np.ndarray, taus: np.ndarray) -> sp.csr_array:
-    """Return a table with some steps added.
+    """Return a table, CSR (n_images, n_images), with some steps added.
 
-    Parameters
-    ----------
-    table : CSR of float32, shape (n_images, n_images)
-    triplets : int array of shape (n, 3)
-        Query, relevant and irrelevant image, as rows of the table.
-    taus : float32 array of shape (n,)
-        The steps; 0 where none was taken.
+    Triplets are rows of the table: query, relevant and irrelevant image; `taus` are their steps, 0 where none was
+    taken.
     """
     taken = np.flatnonzero(taus)
     queries, relevant, irrelevant = triplets[taken].astype(np.int32).T

@@ -500,10 +500,7 @@ def _affinities(y: Any, cutoff: float | str | None) -> tuple[sp.csr_array, sp.cs
 def share_of_cutoff(cutoff: float | str) -> float | None:
     """Share of the pairs that a click cut-off such as "top 1 %" asks for; None for a threshold.
 
-    Raises
-    ------
-    ValueError
-        Neither a number of at least 0, nor a share above 0 % and up to 100 %.
+    ValueError for neither a number of at least 0, nor a share above 0 % and up to 100 %.
     """
     if isinstance(cutoff, str):
         percent = re.fullmatch(r"top (\d+(?:\.\d+)?) ?%", cutoff.strip())

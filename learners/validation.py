@@ -48,15 +48,11 @@ class TooFewImages(ValueError):
 
 
 def split(y: Any, fraction: float, seed: int) -> np.ndarray:
-    """Images that validate, sorted; the same for the same seed.
+    """Images that validate, sorted; the same for the same seed; TooFewImages if there are none.
 
-    `fraction` of each class is held out, but at least two images (one alone has no relevant image) and at most all
-    but two; classes of fewer than four images stay in training. With several labels per image the split is uniform.
-    At most `MAX_IMAGES` are held out. Where all classes are smaller, `split_by_class` holds out.
-
-    Raises
-    ------
-    TooFewImages
+    `fraction` of each class is held out, but at least two images (one alone has no relevant image) and at most all but
+    two; classes of fewer than four images stay in training. With several labels per image the split is uniform. At most
+    `MAX_IMAGES` are held out. Where all classes are smaller, `split_by_class` holds out.
     """
     rng = np.random.default_rng([seed, 1])
     n = y.shape[0]
@@ -121,16 +117,9 @@ def hold_out(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Images that validate, and those of whole classes among them and beside them, sorted; None without.
 
-    Parameters
-    ----------
-    y : array of shape (n,), or CSR of shape (n, n_labels)
-    rows : int array, optional
-        Images that validate, in place of `fraction` of each class.
-    fraction : float, optional
-    seed : int
-    whole_classes : bool
-        Hold out classes, too. At most `MAX_IMAGES` / 2 of their images validate. Where no class that is left has four
-        images, only these validate: see `split_by_class`.
+    `rows`, if given, validate in place of `fraction` of each class. With `whole_classes` classes are held out, too: at
+    most `MAX_IMAGES` / 2 of their images validate. Where no class that is left has four images, only these validate:
+    see `split_by_class`.
     """
     if rows is None and fraction is None:
         return None, None
@@ -229,16 +218,9 @@ class Worlds:
     Mean average precision of queries of seen classes among these images, of unseen ones among those, and of all among
     all ("both"), which is what users meet.
 
-    Parameters
-    ----------
-    relevant : bool array of shape (n_queries, n_images)
-    queries : int array of shape (n_queries,)
-        The column of each query.
-    unseen : bool array of shape (n_images,)
-    groups : array of shape (n_queries,)
-        Queries of a group, such as a class, are no independent evidence.
-    cosine : float array of shape (n_queries, n_images)
-        Inner products of the vectors themselves.
+    `relevant` and `cosine`, inner products of the vectors themselves, are (n_queries, n_images); `queries` are the
+    column of each query, `unseen` is said of each image. Queries of one of the `groups`, such as a class, are no
+    independent evidence.
     """
 
     def __init__(
@@ -264,23 +246,16 @@ class Worlds:
         shares: Sequence[float] = SHARES,
         cautious: float = CAUTIOUS,
     ) -> Choice:
-        """Choose the weight of the learner.
+        """Choose the weight of the learner among `shares`.
 
         It is `cautious`, or 1 where only seen classes count, or 0 where only unseen ones validate, unless another share
         is clearly better, by a t-test over groups. A few classes say little, and the best of many shares on them is
         mostly chance.
 
-        Parameters
-        ----------
-        cosine, learned : float arrays of shape (n_queries, n_images)
-            Scores before learning, and scores of the learner, times its scale.
-        world : {"seen", "open", "unseen"}
-            By which mAP: on seen classes, on unseen ones, or with "open" on both in one gallery, among the shares with
-            which neither seen nor unseen classes are clearly below cosine, where there are such.
-        shares : sequence of float
-            To choose from.
-        cautious : float
-            One of them.
+        `cosine` and `learned`, (n_queries, n_images), are the scores before learning, and those of the learner, times
+        its scale. `world` says by which mAP: on "seen" classes, on "unseen" ones, or with "open" on both in one
+        gallery, among the shares with which neither seen nor unseen classes are clearly below cosine, where there are
+        such.
         """
         parts = [(part.precisions, part.scores(cosine), part.scores(learned)) for part in self._parts]
         aps = [[measure((1 - a) * c + a * s) for measure, c, s in parts] for a in map(np.float32, shares)]
@@ -376,18 +351,9 @@ def _precisions_by_sorting(scores: np.ndarray, relevant: np.ndarray, query: int)
 def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, queries: np.ndarray) -> float:
     """Mean over queries of the mean precision at the rank of each relevant image.
 
-    Parameters
-    ----------
-    scores : float array of shape (n_queries, n_images)
-        Larger is closer. Ties: the image with the smaller number first.
-    relevant : bool array of shape (n_queries, n_images)
-    queries : int array of shape (n_queries,)
-        The query's own column, which is taken out of the ranking.
-
-    Returns
-    -------
-    float
-        Queries without a relevant image are skipped; 0.0 if all are.
+    Queries without a relevant image are skipped; 0.0 if all are. `scores` and `relevant` are (n_queries, n_images):
+    larger is closer, and of equal ones the image with the smaller number. `queries` are the queries' own columns, which
+    are taken out of the rankings.
     """
     return mean_of(average_precisions(scores, relevant, queries))
 

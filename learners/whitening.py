@@ -53,21 +53,10 @@ def _sums(X: Any, groups: sp.csr_array, rows: np.ndarray) -> np.ndarray:
 
 
 def within_scatter(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None) -> tuple[np.ndarray, int]:
-    """Mean scatter of the images of a group around their mean, and its degrees of freedom.
+    """Mean scatter (d, d), float64, of the images of a group around their mean, and its degrees of freedom.
 
-    Parameters
-    ----------
-    X : dense images of shape (n, d)
-        An array, or another that gives arrays of rows when it is indexed.
-    groups : CSR array of shape (n_rows, n_groups)
-        Which image is in which groups: ones.
-    rows : int array of shape (n_rows,), optional
-        The images, as rows of X; by default all.
-
-    Returns
-    -------
-    float64 array of shape (d, d), int
-        Zeros and 0 where no group has two images.
+    Zeros and 0 where no group has two images. X is an array, or another that gives arrays of rows when it is indexed;
+    `groups`, CSR (n_rows, n_groups), has ones where an image is in a group; `rows` are the images, by default all.
     """
     rows = np.arange(X.shape[0]) if rows is None else rows
     sizes = np.asarray(groups.sum(axis=0)).ravel()

@@ -25,14 +25,8 @@ _waiting: list[Callable[[], object]] = []
 class Kernel:
     """A function that Numba compiles at its first call, unless its plain form does the work.
 
-    Parameters
-    ----------
-    function : function
-        Of its globals, those that are kernels are compiled with it.
-    options : dict
-        Of ``numba.njit``.
-    plain : callable, True or None
-        The plain form, which answers NotImplemented where the work is too large; True: `function` as it is written.
+    Of the globals of `function`, those that are kernels are compiled with it, with the `options` of ``numba.njit``. The
+    plain form answers NotImplemented where the work is too large; True is `function` as it is written.
     """
 
     spent = 0.0  # seconds that plain forms took, of the process

@@ -49,13 +49,7 @@ def faiss() -> ModuleType:
 class Graph:
     """A graph of a dense gallery, by ids of its images: some may be new to it or gone since it was built.
 
-    Parameters
-    ----------
-    index : faiss.IndexIDMap
-    sides : ndarray of shape (n_gallery, d)
-        The gallery.
-    ids : int64 array of shape (n_gallery,)
-        A different number for each image.
+    `index` is a faiss.IndexIDMap, `sides` the gallery, (n_gallery, d), with a different id, int64, for each image.
     """
 
     n_candidates = 128  # by default
@@ -144,12 +138,8 @@ class Graph:
     def read(cls, folder: str | os.PathLike[str], sides: np.ndarray, ids: np.ndarray) -> Graph:
         """Read the graph that `save` wrote, for the gallery as it is now.
 
-        It is not memory-mapped: a file that is cut short while it is mapped ends the process.
-
-        Raises
-        ------
-        ValueError
-            The graph is missing, damaged, of another version or gallery, or has too many removed images.
+        It is not memory-mapped: a file that is cut short while it is mapped ends the process. ValueError if it is
+        missing, damaged, of another version or gallery, or has too many removed images.
         """
         graph = cls(_read(Path(folder) / _FILE), sides, ids)
         gone = 1 - np.count_nonzero(graph.rows >= 0) / len(graph.rows)

@@ -31,20 +31,10 @@ _KEYPOINT_SHIFT, _KEYPOINT_DISTANCE = 3.0, 250.0
 
 
 def same_picture(one: np.ndarray, other: np.ndarray, warp: np.ndarray | None = None) -> float:
-    """Compare two pictures.
+    """Correlation of the grey levels of two pictures if they show the same one, or one a crop of the other; else 0.
 
-    Parameters
-    ----------
-    one, other : ndarray of uint8, (height, width, 3)
-        RGB, of at most `WORKING_SIDE` pixels per side.
-    warp : ndarray of shape (2, 3), optional
-        A guess of where places of `one` lie in `other`, each from 0 to 1 along its sides; None: they show the same
-        frame.
-
-    Returns
-    -------
-    float
-        Correlation of their grey levels if they show the same picture, or one a crop of the other; else 0.
+    They are RGB, of at most `WORKING_SIDE` pixels per side. `warp`, (2, 3), is a guess of where places of `one` lie in
+    `other`, each from 0 to 1 along its sides; None: they show the same frame.
     """
     same_frame = np.eye(2, 3)
     if warp is None:

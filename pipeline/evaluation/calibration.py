@@ -58,13 +58,9 @@ class Calibration(NamedTuple):
     lead: float = 0.0  # most that the best score counts above the third
 
     def of(self, scores: Any, best: Any) -> np.ndarray:
-        """Probabilities of some results of a query, float64, to four places.
+        """Probabilities of some results of a query by their scores, float64, to four places.
 
-        Parameters
-        ----------
-        scores : array-like of shape (n_results,)
-        best : array-like
-            The query's best scores among all images, best first: up to `BEST` count.
+        `best` are the query's best scores among all images, best first: up to `BEST` count.
         """
         import numpy as np
 
@@ -120,23 +116,11 @@ def _features(scores: np.ndarray, best: np.ndarray) -> np.ndarray:
 def calibrate(
     ranking: Ranking, relevant: np.ndarray, labelled: np.ndarray, *, neighbours: int = 0
 ) -> Calibration | str:
-    """Fit a calibration to the rankings of all images for held-out ones.
+    """Fit a calibration to the rankings of all images for held-out ones; or the reason why there is none.
 
-    Parameters
-    ----------
-    ranking : Ranking
-        Without the queries themselves.
-    relevant : bool array of shape (n_queries, n_images)
-        Which images have a label in common with each query.
-    labelled : bool array of shape (n_images,)
-        Images whose labels are known: others are ranked, and not counted.
-    neighbours : int
-        The format of the neighbours that count in the ranking; 0 if none do.
-
-    Returns
-    -------
-    Calibration or str
-        The reason why there is none.
+    The ranking is without the queries themselves; `relevant`, (n_queries, n_images), are images that have a label in
+    common with a query. Images that are not `labelled` are ranked, and not counted. `neighbours` is the format of the
+    neighbours that count in the ranking; 0 if none do.
     """
     import numpy as np
 

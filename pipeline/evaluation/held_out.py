@@ -93,14 +93,7 @@ class FallFigures(TypedDict, total=False):
 
 
 def ranking_index(index: Any, X: Any, config: Config) -> Any:
-    """Return the index that a search of a gallery would rank by: with its neighbours, where they count.
-
-    Parameters
-    ----------
-    index : ExactIndex
-    X : vectors of its gallery
-    config : Config
-    """
+    """Return the index that a search of a gallery X would rank by: with its neighbours, where they count."""
     from visterm.retrieval import with_neighbours
 
     learner = getattr(index.learner, "learner", index.learner)  # of a `Blend`

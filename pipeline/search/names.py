@@ -14,8 +14,6 @@ class NameIndex:
 
     Case and accents do not matter. Equally good names come in the order of `names`.
 
-    Examples
-    --------
     >>> index = NameIndex(["crab", "scorpion", "Crayfish", "horse crab"])
     >>> index.search("cra", 3)
     [0, 2, 3]

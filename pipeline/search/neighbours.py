@@ -25,18 +25,9 @@ _FILE = "graph.npz"
 
 
 def graph_of(name: str, index: ExactIndex, inputs: Any, *, gallery: Gallery, console: Any) -> Neighbours:
-    """Return the graph of the neighbours of a gallery under the similarity of an index.
+    """Return the graph of the neighbours of a gallery under the similarity of an index of a learner.
 
-    Parameters
-    ----------
-    name : str
-        Of the learner.
-    index : ExactIndex
-    inputs : JSON
-        What the similarity depends on.
-    gallery : Gallery
-    console : Console
-        Says what takes long.
+    `inputs`, JSON, are what the similarity depends on. The console says what takes long.
     """
     from visterm.retrieval import Neighbours
     from visterm.retrieval.neighbours import FORMAT

@@ -32,17 +32,10 @@ class TextLabels(NamedTuple):
 
 
 def labels_of_text(text: str, names: Iterable[str]) -> TextLabels:
-    """Find the labels that the words of a text name.
+    """Find the labels of a run that the words of a text name; at most `MAX_TEXT` characters are read.
 
-    The longest names are looked for first, so that "palm tree" is one label. Case, accents, punctuation and a plural
-    do not matter; a word of five letters or more may be misspelt.
-
-    Parameters
-    ----------
-    text : str
-        At most `MAX_TEXT` characters are read.
-    names : iterable of str
-        Labels of a run.
+    The longest names are looked for first, so that "palm tree" is one label. Case, accents, punctuation and a plural do
+    not matter; a word of five letters or more may be misspelt.
     """
     words = [match[0] for match in _WORD.finditer(fold(text[:MAX_TEXT]))]
     known: dict[str, str] = {}
@@ -82,13 +75,7 @@ def logistic(scores: np.ndarray, labelled: np.ndarray) -> tuple[float, float]:
     """Fit the probability of a label by the score for it: slope and intercept of a logistic function.
 
     As Platt (Probabilistic outputs for support vector machines, 1999) does, whose targets keep a label that its scores
-    part from all others from being certain. The slope is no less than 0.
-
-    Parameters
-    ----------
-    scores : ndarray (n_images,)
-    labelled : ndarray of bool (n_images,)
-        Which images have the label.
+    part from all others from being certain. The slope is no less than 0; `labelled` are the images with the label.
     """
     import numpy as np
 

@@ -18,15 +18,8 @@ _FORM = "in another Unicode form or encoding, or in other capitals"
 class ImageNames:
     """Looks up images by name: by path, and where no image has it, by what other systems write in its place.
 
-    Parameters
-    ----------
-    paths : collection of str
-        Paths of the images in the catalogue.
-    root : Path
-        The directory of images.
-    folder : str
-        Names are relative to this folder, a path below the root, too; only images inside it are found by less than
-        their path, if there are any.
+    The paths are those of the catalogue, below the directory of images, `root`. Names are relative to `folder`, a path
+    below the root, too; only images inside it are found by less than their path, if there are any.
     """
 
     def __init__(self, paths: Collection[str], root: Path, folder: str = "") -> None:

@@ -28,12 +28,7 @@ _SKIPS_BAD = "--set collection.skip_bad_rows=true skips such rows"
 class Notes:
     """Counts by kind, each with its first example: a line per kind, however many rows a table has.
 
-    Parameters
-    ----------
-    file : Path
-        The table.
-    skip_bad_rows : bool
-        Count rows that make no sense; else the first one is a UserError.
+    Rows that make no sense count with `skip_bad_rows`; else the first one is a UserError.
     """
 
     def __init__(self, file: Path, *, skip_bad_rows: bool) -> None:

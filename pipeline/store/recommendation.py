@@ -28,13 +28,9 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
     that such means can have: numbers between 0 and 1 of mean m have a variance of at most m (1 - m).
 
     `results` are those of the learners' records; cosine is always compared. Only learners that were validated for the
-    images of `world` are compared; without it, and where none was, those of the first.
-
-    Returns
-    -------
-    dict or None
-        ``learner``, ``for`` (the world), ``validation_map`` and ``validation_p1`` by name, cosine last, and
-        ``not_validated``, the learners that could not be compared.
+    images of `world` are compared; without it, and where none was, those of the first. The answer has ``learner``,
+    ``for`` (the world), ``validation_map`` and ``validation_p1`` by name, cosine last, and ``not_validated``, the
+    learners that could not be compared.
     """
     from visterm.learners.options import MAX_QUERIES
 

@@ -55,23 +55,11 @@ def split_within(name: str) -> str | None:
 class Layout:
     """Meaning of the levels of folders: root/{train,test,validation}/<label>/..., root/<label>/..., or none.
 
-    Parameters
-    ----------
-    text : str
-        As the catalogue keeps it: ``split``, ``classes`` or ``flat``; ``split2``: below two other folders;
-        ``classes/1``, ``split/1``: the class is one level deeper; ``/-1``: the deepest folder, ``/none``: no folder;
-        ``~`` at the end: dates and cameras beside the classes name none.
-
-    Attributes
-    ----------
-    text : str
-    kind : str
-        split, classes or flat.
-    ignored : list of str
-        Folders above the classes that name none: dates, cameras, shards of img2dataset, or a single folder that holds
-        all others.
-    is_chosen : bool
-        Whether the level of the classes is the user's choice.
+    `text` is as the catalogue keeps it: ``split``, ``classes`` or ``flat``, which is the `kind`; ``split2``: below two
+    other folders; ``classes/1``, ``split/1``: the class is one level deeper; ``/-1``: the deepest folder, ``/none``: no
+    folder; ``~`` at the end: dates and cameras beside the classes name none. `ignored` are folders above the classes
+    that name none: dates, cameras, shards of img2dataset, or a single folder that holds all others; `is_chosen` says
+    whether the level of the classes is the user's choice.
     """
 
     is_chosen = False
@@ -310,10 +298,7 @@ def draw_splits(db: Database, config: Config, layout: Layout) -> None:
 class _Classes:
     """The classes of labelled images, and how many of their images have which split.
 
-    Parameters
-    ----------
-    counted : iterable of (labels, split, number of images)
-    config : Config
+    `counted` are (labels, split, number of images).
     """
 
     def __init__(self, counted: Iterable[tuple[str, str | None, int]], config: Config):

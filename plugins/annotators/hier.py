@@ -47,21 +47,12 @@ _LABELS_AT_ONCE = 256
 
 
 def class_similarity(labels: Any, is_a: Mapping[str, Sequence[str]] | None) -> np.ndarray:
-    """S of the module's first lines: float32 of shape (n_labels, n_labels).
+    """S of the module's first lines, float32 (n_labels, n_labels); ValueError for a loop in the table.
 
-    Parameters
-    ----------
-    labels : sequence of shape (n_labels,)
-        Found in the table by their text, ``str(label)``.
-    is_a : mapping of text to list of text, or None
-        Parents of labels and of parents. A node may have several: the lowest of all shared ancestors counts. Several
-        nodes without a parent are joined below one root, as are labels that the table does not name; a warning counts
-        these.
-
-    Raises
-    ------
-    ValueError
-        A loop; a table that names none of the labels.
+    Labels are found in the table by their text, ``str(label)``; one that names none of them is a ValueError, too.
+    `is_a` are the parents of labels and of parents. A node may have several: the lowest of all shared ancestors counts.
+    Several nodes without a parent are joined below one root, as are labels that the table does not name; a warning
+    counts these.
     """
     names = [str(label) for label in labels]
     S = np.eye(len(names), dtype=np.float32)
@@ -97,17 +88,7 @@ def class_similarity(labels: Any, is_a: Mapping[str, Sequence[str]] | None) -> n
 
 
 def calibrate(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slope a_i and intercept b_i of every label, by Newton's method.
-
-    Parameters
-    ----------
-    scores : float array of shape (n, n_labels)
-    labels : bool array of shape (n, n_labels)
-
-    Returns
-    -------
-    float64 arrays of shape (n_labels,)
-    """
+    """Slope a_i and intercept b_i of every label, (n_labels,), by Newton's method; both inputs are (n, n_labels)."""
     f = np.asarray(scores, np.float64)
     n_positive = labels.sum(axis=0)
     n_negative = len(labels) - n_positive

@@ -99,14 +99,10 @@ def _add_steps(
 def lego_block(
     products: np.ndarray, eta: float, margin: float, of_G: np.ndarray, of_H: np.ndarray
 ) -> tuple[int, float]:
-    """Learn from n triplets in turn, in inner products: `products` is Z A Z', (2 n, 2 n), with all u before all v.
+    """Learn from n triplets in turn, in inner products; return the number of steps and the sum of the losses.
 
-    The steps are A <- A - g g' + h h' with the first rows of of_G Y and of_H Y, of shape (n, 2 n), as g and h.
-
-    Returns
-    -------
-    tuple
-        Number of steps, sum of the losses.
+    `products` is Z A Z', (2 n, 2 n), with all u before all v. The steps are A <- A - g g' + h h' with the first rows of
+    of_G Y and of_H Y, of shape (n, 2 n), as g and h.
     """
     n = len(products) // 2
     G, H = np.empty((n, 2 * n)), np.empty((n, 2 * n))  # Z g and Z h of each step

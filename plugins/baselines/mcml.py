@@ -53,20 +53,9 @@ def _product(a: np.ndarray, b: np.ndarray, pause: Callable[[], None]) -> np.ndar
 def collapse_loss(
     L: np.ndarray, X: Any, classes: np.ndarray, trace_penalty: float, pause: Callable[[], None] = lambda: None
 ) -> Any:
-    """f(L' L), its gradient, and how many images have one of another class nearest to them.
+    """f(L' L), its gradient (d, d), and how many images have one of another class nearest to them.
 
-    Parameters
-    ----------
-    L : float64 array of shape (d, d)
-    X : float64 CSR or dense of shape (n, d)
-    classes : int array of shape (n,)
-    trace_penalty : float
-    pause : callable, optional
-        Called several times a second.
-
-    Returns
-    -------
-    float, float64 array of shape (d, d), int
+    X is float64, CSR or dense; `pause` is called several times a second.
     """
     same = classes[:, None] == classes  # (n, n)
     np.fill_diagonal(same, False)

@@ -33,14 +33,7 @@ _FIRST_STEP, _LEAST_STEP = 0.3, 1e-6
 
 
 def spread_between(A: np.ndarray, X: np.ndarray, classes: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean of sqrt(d_ij) over pairs of different classes, and its gradient, float64 (d, d).
-
-    Parameters
-    ----------
-    A : float64 array of shape (d, d)
-    X : float64 array of shape (n, d)
-    classes : int array of shape (n,)
-    """
+    """Mean of sqrt(d_ij) over pairs of different classes, and its gradient, float64 (d, d)."""
     differ = classes[:, None] != classes
     XA = X @ A
     squares = np.einsum("ij,ij->i", XA, X)

@@ -77,19 +77,13 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
 
     The configuration says where the labels are, and what the similarity is for. `budget` are seconds: vectors of a few
     images are made first, and from their time follow the number of images to try, and which kinds of vectors are
-    skipped, if any; the first kind never is. Learners stop early, in five seconds each at least.
+    skipped, if any; the first kind never is. Learners stop early, in five seconds each at least. UserError for no
+    images, or labels from which nothing can be held out.
 
-    Returns
-    -------
-    dict
-        ``n_images`` (all photos), ``n_tried``, ``for`` (the world), ``seconds``; ``tried``, a list of ``vectors``,
-        ``learner``, ``map`` and ``p1`` on held-out images, and ``seconds_for_all``, an estimate for all photos; the
-        chosen ``vectors`` and ``learner``, and the ``settings`` of these vectors; ``skipped``, other kinds and why.
-
-    Raises
-    ------
-    UserError
-        No images, or labels from which nothing can be held out.
+    The answer has ``n_images`` (all photos), ``n_tried``, ``for`` (the world), ``seconds``; ``tried``, a list of
+    ``vectors``, ``learner``, ``map`` and ``p1`` on held-out images, and ``seconds_for_all``, an estimate for all
+    photos; the chosen ``vectors`` and ``learner``, and the ``settings`` of these vectors; ``skipped``, other kinds and
+    why.
     """
     started = time.perf_counter()
     kinds, skipped = _kinds(config)

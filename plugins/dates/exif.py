@@ -17,27 +17,12 @@ _LARGEST_ISO, _LONGEST_LENS = 10_000_000, 10_000  # mm; larger numbers are mista
 
 
 def exif_fields(path: StrPath) -> dict[str, str]:
-    """Read when, with what and where a photo was taken, from its EXIF.
+    """Read when, with what and where a photo was taken, from its EXIF; ImageError if the file cannot be read.
 
-    Parameters
-    ----------
-    path : str or PathLike
-
-    Returns
-    -------
-    dict of str
-        Those that are there and make sense of ``date`` (``2024-05-03T14:22:10``, by the clock of the camera, without a
-        time zone: EXIF's DateTimeOriginal, else DateTimeDigitized, else DateTime), ``camera`` and ``lens`` (their
-        models), ``iso``, ``focal_length`` (mm), ``latitude`` and ``longitude`` (degrees, south and west negative).
-
-    Raises
-    ------
-    ImageError
-        The file cannot be read; see `read_file`. A damaged image has no fields.
-
-    Notes
-    -----
-    Of JPEG and PNG files only the first `HEAD_BYTES` are read.
+    Of ``date`` (``2024-05-03T14:22:10``, by the clock of the camera, without a time zone: EXIF's DateTimeOriginal, else
+    DateTimeDigitized, else DateTime), ``camera`` and ``lens`` (their models), ``iso``, ``focal_length`` (mm),
+    ``latitude`` and ``longitude`` (degrees, south and west negative), those that are there and make sense. A damaged
+    image has none. Of JPEG and PNG files only the first `HEAD_BYTES` are read.
     """
     head = read_file(path, first=HEAD_BYTES)
     with warnings.catch_warnings():  # of the process, so that threads may let a warning slip

@@ -36,19 +36,8 @@ def explain_neighbours(
 ) -> SharedNeighbours | None:
     """Say which photos a query and a result are both near to; None where results are ranked without neighbours.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    query : whatever `Searcher.search` takes, one image
-    result : int, str or path
-        An image of the collection.
-    learner, learned_weight
-        As for `Searcher.search`.
-
-    Raises
-    ------
-    UserError
-        An image cannot be found or read, or the learner cannot be used.
+    The query is one image, whatever `Searcher.search` takes; the result an image of the collection. UserError if an
+    image cannot be found or read, or the learner cannot be used.
     """
     by = searcher.by_neighbours(learner or searcher.default_learner(), learned_weight)
     if by is None:

@@ -20,27 +20,12 @@ _MOST_BYTES = 2_000_000_000  # of a file in the format of protobuf
 
 
 def pixels_to_query(embedder: OnnxEmbedder, similarity: bytes, *, rounded: bool) -> bytes:
-    """Return a model from pixels to queries.
+    """Return a model from pixels to queries, of a fitted embedder and what `visterm.learners.to_onnx` returns.
 
-    Parameters
-    ----------
-    embedder : OnnxEmbedder
-        Fitted.
-    similarity : bytes
-        As `visterm.learners.to_onnx` returns it, whose output ``query`` is kept.
-    rounded : bool
-        Round vectors to float16, as a run stores them.
-
-    Returns
-    -------
-    bytes
-        Input ``image``: uint8 (n, height, width, 3), RGB, fitted to the size of the network; the metadata name this
-        size and the way of fitting. Output ``query``: float32 (n, size of a side).
-
-    Raises
-    ------
-    ValueError
-        The network is of an old opset, or does not fit into a file of 2 GB. One line.
+    Input ``image``: uint8 (n, height, width, 3), RGB, fitted to the size of the network; the metadata name this size
+    and the way of fitting. Output ``query``: float32 (n, size of a side), of vectors `rounded` to float16, as a run
+    stores them, or not. ValueError, of one line, if the network is of an old opset, or does not fit into a file of 2
+    GB.
     """
     import onnx
     from onnx import compose

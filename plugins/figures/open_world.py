@@ -69,17 +69,10 @@ def split_classes(images: Sequence[Image], tested: Sequence[Image], seed: int, n
 def measure_class_splits(run: OpenedRun, names: Sequence[str], console: Console) -> dict[str, Any]:
     """Train on half of the classes and measure on all, for each split; cosine is measured beside the learners.
 
-    Returns
-    -------
-    dict
-        ``n_splits``, and by system (the learners, cosine, chance) and by name of `WORLDS` the means over splits
-        ``map`` and ``p1``, precision at 1; of two splits or more also ``map_sd``, the standard deviation; where results
-        are ranked by neighbours ``map_alone``, without these.
-
-    Raises
-    ------
-    UserError
-        A learner cannot be trained on half of the classes, or a half has no two test images of a class.
+    The answer has ``n_splits``, and by system (the learners, cosine, chance) and by name of `WORLDS` the means over
+    splits ``map`` and ``p1``, precision at 1; of two splits or more also ``map_sd``, the standard deviation; where
+    results are ranked by neighbours ``map_alone``, without these. UserError if a learner cannot be trained on half of
+    the classes, or a half has no two test images of a class.
     """
     images = run.images("train", "validation", labelled=True)
     tested = run.images("test", labelled=True)

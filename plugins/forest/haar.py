@@ -105,26 +105,13 @@ def sum_cells(luv: np.ndarray, gray: np.ndarray, block_size: int, table: np.ndar
 
 
 def haar_filters(n: int, channels: Any, random_state: Any = None) -> np.ndarray:
-    """Draw random Haar-like filters.
+    """Draw n random Haar-like filters, uint8 (n, 13).
 
-    Parameters
-    ----------
-    n : int
-        How many.
-    channels : sequence of int
-        0 ... 2 are L, u and v, 3 ... 10 gradients by orientation.
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    ndarray of uint8, (n, 13)
-        Channel; the whole filter; its light box; the second light box, which may be empty. A box is the top, left,
-        bottom and right border, in cells of the block: 0 ... 16.
-
-    Notes
-    -----
-    Place and size are drawn evenly, and so is the layout: two rectangles side by side or one above the other, the
-    middle one of three, two opposite ones of four, or a single one, which compares a channel's mean itself.
+    Columns are the channel, of `channels`: 0 ... 2 are L, u and v, 3 ... 10 gradients by orientation; the whole filter;
+    its light box; the second light box, which may be empty. A box is the top, left, bottom and right border, in cells
+    of the block: 0 ... 16. Place and size are drawn evenly, and so is the layout: two rectangles side by side or one
+    above the other, the middle one of three, two opposite ones of four, or a single one, which compares a channel's
+    mean itself.
     """
     rng = check_random_state(random_state)
     filters = np.zeros((n, 13), dtype=np.uint8)
