@@ -154,7 +154,6 @@ def facts(results: Results) -> dict[str, Any]:
             for key, own in words.items()
         },
         "means": means,
-        "tree_below_half": all(means[d, TREE] < 0.5 * means[d, "k-NN, exact"] for d in ds),
         "edges": lambda *names: open_text({f"{s}, d = {d:,}": systems[d, s] for d in ds for s in names}),
         "megabytes": {
             key: np.mean([one["bytes"] for one in own]) / 1e6 for key, own in systems.items() if key[0] == ds[-1]

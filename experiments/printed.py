@@ -71,7 +71,6 @@ def facts(results: Results) -> dict[str, Any]:
         "exact": exact,
         "tree": tree,
         "settings": leaf[PAPER_LEAF][0]["settings"],
-        "accuracies": accuracies,
         "musl_pairs": [(accuracies[5, of], accuracies[1, of]) for of in SHARPNESS],
         "psd_rows": [
             [

@@ -97,7 +97,7 @@ export const asList = (value) =>
 
 const choiceOf = () => `learner ${state.run.run}`;
 /** The learner that somebody chose on the page: it stays until another one is chosen. */
-export const chosenLearner = () => {
+const chosenLearner = () => {
   /** @type {string | null} */
   const chosen = remembered(choiceOf(), null);
   return chosen && state.run.learners.includes(chosen) ? chosen : undefined;
