@@ -95,31 +95,13 @@ def learn_metric(
     rewritten: bool = False,
     **parameters: Any,
 ) -> tuple[np.ndarray, float]:
-    """Linear map under which Euclidean distances are those of the metric learned.
+    """Linear map under which Euclidean distances are those of the metric learned, and the seconds of its fit.
 
-    Parameters
-    ----------
-    method : {"lmnn", "itml", "nca"}
-    X : dense or CSR of shape (n, d)
-    y : array of shape (n,)
-    n_components : int, optional
-        Learn from so many principal components of X.
-    scale : float
-        Multiplies X: a margin or bound of the method counts for less.
-    timeout : float
-        Seconds; `benchmarks.peers.PeerError` beyond.
-    threads : int
-    rewritten : bool
-        With `lmnn_loss_grad` in place of LMNN's own: the same but for rounding, and faster. Not where time is
-        measured.
-    **parameters
-        Of the package's class.
-
-    Returns
-    -------
-    components : float64 array of shape (n_components, d) or (d, d)
-    seconds : float
-        Of processor time that its `fit` took, all threads together.
+    The map is float64 (n_components, d) or (d, d); the seconds are of processor time, all threads together. `method` is
+    "lmnn", "itml" or "nca", `n_components` learns from so many principal components of X, and `scale` multiplies X: a
+    margin or bound of the method counts for less. After `timeout` seconds: `benchmarks.peers.PeerError`. `rewritten`
+    takes `lmnn_loss_grad` in place of LMNN's own: the same but for rounding, and faster; not where time is measured.
+    Other parameters are those of the package's class.
     """
     dense = scale * np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
     axes = np.eye(dense.shape[1])

@@ -62,35 +62,15 @@ def run_in(
     threads: int = 1,
     shared: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Run a script in the environment of a peer.
+    """Run a script in the environment of a peer, below build/peers; return the arrays that it left in `outputs`.
 
-    Parameters
-    ----------
-    name : str
-        Folder below build/peers.
-    requirements : sequence of str
-        What pip installs: pinned, with what they themselves need where a later version would not do.
-    script : str or Path
-        Python text, or a file of it.
-    inputs : dict of arrays
-        Numbers or text; a CSR matrix as its three arrays.
-    timeout : float
-        Seconds for the script; the installation has its own limit.
-    threads : int
-        Threads of the peer's OpenMP and BLAS.
-    shared : bool
-        The peer sees the packages that visterm uses, too, though not visterm: what it shares with us is not installed
-        again.
+    `requirements` are what pip installs: pinned, with what they themselves need where a later version would not do. The
+    script is Python text, or a file of it; inputs are numbers or text, a CSR matrix as its three arrays. `timeout` are
+    seconds for the script; the installation has its own limit. `threads` are those of the peer's OpenMP and BLAS. With
+    `shared`, the peer sees the packages that visterm uses, too, though not visterm: what it shares with us is not
+    installed again.
 
-    Returns
-    -------
-    dict of arrays
-        What the script left in `outputs`.
-
-    Raises
-    ------
-    PeerError
-        With the last lines that the peer or pip wrote; `PeerTimeout` where the script was not done in time.
+    PeerError has the last lines that the peer or pip wrote; `PeerTimeout` where the script was not done in time.
     """
     python = environment(name, requirements, shared=shared)
     with tempfile.TemporaryDirectory() as folder:

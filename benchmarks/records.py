@@ -50,23 +50,9 @@ def record(
 ) -> dict[str, Any]:
     """Return a comparison as benchmarks/results.json holds it; `python -m benchmarks` adds the command.
 
-    Parameters
-    ----------
-    name : str
-        Never renamed: pages quote it.
-    what : str
-        The work that is measured.
-    peer_name : str
-    limit : str
-        The physical limit; with `bound`, what follows that figure.
-    figures : dict
-        Of `race`, which says how it measured, or of `compared`.
-    measured : str
-        How: repetitions, threads and clock.
-    bound : float, optional
-        Least seconds that one thing can take.
-    **more
-        Further figures.
+    The name is never renamed, as pages quote it; `what` is the work that is measured, and `measured` says how:
+    repetitions, threads and clock. `limit` is the physical limit; with `bound`, the least seconds that one thing can
+    take, what follows that figure. `figures` are those of `race`, which says how it measured, or of `compared`.
     """
     given = {"measured": measured} if measured else {}
     if bound is not None:
@@ -80,19 +66,10 @@ def record(
 def compared(
     ours: float, peer: float, unit: str, n: int, *, higher: bool = False, ratio: float | None = None
 ) -> dict[str, Any]:
-    """Return the figures of a `record`.
+    """Return the figures of a `record`, of n things measured; `higher`: whether larger is better.
 
-    Parameters
-    ----------
-    ours, peer : float
-    unit : str
-        Its first word is one of `SCALES` for times.
-    n : int
-        Number of things measured.
-    higher : bool
-        Whether larger is better.
-    ratio : float, optional
-        Where it is not that of the two; above 1 means ours is better.
+    The unit's first word is one of `SCALES` for times. `ratio`, above 1 where ours is better, is given where it is not
+    that of the two.
     """
     if ratio is None:
         ratio = ours / peer if higher else peer / ours
@@ -150,24 +127,11 @@ def race(
     n: int | None = None,
     paired: bool = False,
 ) -> dict[str, Any]:
-    """Run both in turns; return the figures of a `record`: medians over the rounds.
+    """Run both in turns, as `in_turns` does; return the figures of a `record`: medians over the rounds.
 
-    Parameters
-    ----------
-    ours, peer : callable
-        As of `in_turns`.
-    rounds : int
-    clock : Clock
-    unit : str
-        Of a thing, such as us per triplet.
-    things : int
-        Number of them in a run.
-    of : str
-        A run in words.
-    n : int, optional
-        Things measured; default: those of all rounds.
-    paired : bool
-        Whether the ratio is the median of those of the rounds.
+    `unit` is of a thing, such as us per triplet, `things` is their number in a run, and `of` describes a run. `n` is
+    the number of things measured, by default those of all rounds. The ratio is that of the medians, or with `paired`
+    the median of those of the rounds.
     """
     times = in_turns(ours, peer, rounds=rounds, clock=clock)
     medians = SCALES[unit.split()[0]] * np.median(times, axis=0) / things

@@ -21,41 +21,22 @@ PAPERS = {
 
 
 class Claim(NamedTuple):
-    """A claim of a paper.
+    """A claim of a paper."""
 
-    Parameters
-    ----------
-    paper : str
-        A key of `PAPERS`.
-    item : str
-        The row of coverage.py that it belongs to.
-    words : str
-        What the paper claims, in about ten words.
-    figure : str
-        The paper's figure, if it gives one.
-    chosen : bool
-        Whether its systems have settings that validation chose: the verdict is open where these lie at the edge of
-        those tried. False: settings are the paper's, or all of a range.
-    size : tuple of float, optional
-        The paper's size; several of data sets, or both ends of a range, which is infinite where it is a bound.
-    unit : {"times", "points", "value"}
-        What the size is of: what is ahead divided by the other; the difference, in the units of the page; or a figure
-        that the page hands over.
-    comparable : bool
-        False where it is about programs that are not at hand.
-    needs : str
-        What may settle a verdict that is not clear, in hours of one core from recorded times.
-    """
-
-    paper: str
-    item: str
-    words: str
-    figure: str = ""
+    paper: str  # a key of `PAPERS`
+    item: str  # the row of coverage.py that it belongs to
+    words: str  # what the paper claims, in about ten words
+    figure: str = ""  # the paper's figure, if it gives one
+    # Whether its systems have settings that validation chose: the verdict is open where these lie at the edge of those
+    # tried. False: settings are the paper's, or all of a range.
     chosen: bool = True
+    # The paper's size; several of data sets, or both ends of a range, which is infinite where it is a bound.
     size: tuple[float, ...] = ()
+    # What the size is of, "times": what is ahead divided by the other; "points": the difference, in the units of the
+    # page; or "value": a figure that the page hands over.
     unit: str = "times"
-    comparable: bool = True
-    needs: str = ""
+    comparable: bool = True  # False where it is about programs that are not at hand
+    needs: str = ""  # what may settle a verdict that is not clear, in hours of one core from recorded times
 
 
 PRECISION = "figure 6, table 4: precision of all systems"

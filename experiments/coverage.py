@@ -14,23 +14,12 @@ from .pages import VERDICTS, markdown_table, read_records
 
 
 class Row(NamedTuple):
-    """A system, a table or a figure.
+    """A system, a table or a figure."""
 
-    Parameters
-    ----------
-    paper : str
-        A key of `PAPERS`.
-    item : str
-    where : str
-        Name of an experiment; or a path in the repository's docs; or "" if it is not repeated.
-    note : str
-        What is different; or why it is not repeated.
-    """
-
-    paper: str
+    paper: str  # a key of `PAPERS`
     item: str
-    where: str
-    note: str = ""
+    where: str  # name of an experiment; or a path in the repository's docs; or "" if it is not repeated
+    note: str = ""  # what is different; or why it is not repeated
 
 
 WEB = "the web images, their queries and clicks are not public"
@@ -138,10 +127,7 @@ ROWS = (
 def write_coverage(folder: Path, names: Sequence[str]) -> None:
     """Write `coverage.md`.
 
-    Raises
-    ------
-    ValueError
-        A row names neither an experiment nor a page of docs, or an experiment or a claim is in no row.
+    ValueError if a row names neither an experiment nor a page of docs, or an experiment or a claim is in no row.
     """
     docs = Path(__file__).resolve().parent.parent / "docs"
     for row in ROWS:

@@ -36,14 +36,8 @@ Measure = Callable[..., dict[str, Any]]
 def run_jobs(measure: Measure, jobs: list[dict[str, Any]], *, alone: bool = False) -> list[dict[str, Any]]:
     """Run jobs; return their results in order, each with its parameters and its core `seconds`.
 
-    Parameters
-    ----------
-    measure : callable
-        A function of a module in experiments/measured.
-    jobs : list of dict
-        Keyword arguments of `measure`.
-    alone : bool
-        Run one job at a time, for jobs that measure time; default: one per core.
+    Jobs are keyword arguments of `measure`, a function of a module in experiments/measured. One job runs per core, or
+    with `alone` one at a time, for jobs that measure time.
     """
     name = measure.__module__.rpartition(".")[2]
     for _ in finish({name: (measure, jobs)}, alone=alone):

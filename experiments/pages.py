@@ -45,53 +45,27 @@ Results = list[dict[str, Any]]
 
 @dataclass
 class Finding:
-    """A finding of a paper, and the corresponding result here.
+    """A finding of a paper, and the corresponding result here."""
 
-    Parameters
-    ----------
-    paper : str
-        What the paper found, with its figure where it gives one.
-    here : str
-        The same in figures of this run.
-    agrees : bool
-        By a rule over the results, never by hand. With a threshold of ours: whether that is met.
-    kind : {"paper", "threshold", "construction"}
-        "paper": the paper states the figure or the ordering that is judged. "threshold": how much is enough is ours.
-        "construction": it holds by the way the figures are made.
-    must : bool
-        A broken learner would break it: the command fails where it does not hold.
-    why : str
-        Why not, as far as it was found out; printed only where it does not hold.
-    of_paper : bool
-        False for a check of our own, which is not counted with the papers' findings.
-    edges : str
-        Settings at the edge of what was tried in most folds: the best may lie beyond, so that the verdict is open.
-    name : str
-        Of the claim in claims.py; "" for a check of our own.
-    difference : sequence of float or None
-        Of what the paper puts ahead, less the other: mean, both ends of the 95 % interval, number of repeats. None
-        where the rule looks at something else.
-    base : float, optional
-        Mean of the other.
-    sized : sequence of float or None
-        What is measured of a size of the unit "value": mean and both ends of the 95 % interval, if it has one.
-    repeat : bool
-        The same claim in another place, which is not counted again.
-    """
-
-    paper: str
-    here: str
-    agrees: bool
-    must: bool = False
-    why: str = ""
-    of_paper: bool = True
+    paper: str  # what the paper found, with its figure where it gives one
+    here: str  # the same in figures of this run
+    agrees: bool  # by a rule over the results, never by hand; with a threshold of ours: whether that is met
+    must: bool = False  # a broken learner would break it: the command fails where it does not hold
+    why: str = ""  # why not, as far as it was found out; printed only where it does not hold
+    of_paper: bool = True  # False for a check of our own, which is not counted with the papers' findings
+    # "paper": the paper states the figure or the ordering that is judged. "threshold": how much is enough is ours.
+    # "construction": it holds by the way the figures are made.
     kind: str = "paper"
+    # Settings at the edge of what was tried in most folds: the best may lie beyond, so that the verdict is open.
     edges: str = ""
-    name: str = ""
+    name: str = ""  # of the claim in claims.py; "" for a check of our own
+    # Of what the paper puts ahead, less the other: mean, both ends of the 95 % interval, number of repeats. None where
+    # the rule looks at something else.
     difference: Sequence[float | None] | None = None
-    base: float | None = None
+    base: float | None = None  # mean of the other
+    # What is measured of a size of the unit "value": mean and both ends of the 95 % interval, if it has one.
     sized: Sequence[float | None] | None = None
-    repeat: bool = False
+    repeat: bool = False  # the same claim in another place, which is not counted again
 
     def __post_init__(self) -> None:
         self.agrees = bool(self.agrees)  # of NumPy, as rules over arrays give it, is not JSON
@@ -220,16 +194,10 @@ class Page:
     ) -> str:
         """Add a finding; its text holds what the paper found, what was found here and, perhaps, why not, after `==`.
 
-        Parameters
-        ----------
-        name : str
-            Of the claim in claims.py; "" for a check of our own.
-        of : pairs of what the paper puts ahead and the other, fold by fold
-            The pair that is least ahead counts, as the claim is about all of them.
-        per : float
-            Test images per training image, for the interval.
-        sized : float, or one value a fold
-            What is measured of a size of the unit "value"; one value has no interval.
+        `name` is that of the claim in claims.py, "" for a check of our own. `of` are pairs of what the paper puts ahead
+        and the other, fold by fold: the pair that is least ahead counts, as the claim is about all of them. `per` are
+        test images per training image, for the interval. `sized` is what is measured of a size of the unit "value": one
+        value a fold, or one value, which has no interval.
         """
         paper, here, *why = (joined(part) for part in re.split(r"^==", caller(), flags=re.MULTILINE))
         leads = [(interval(ahead, behind, per), float(np.mean(behind))) for ahead, behind in of]
@@ -454,24 +422,12 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 class Panel(NamedTuple):
-    """One of a plot's axes.
+    """One of a plot's axes."""
 
-    Parameters
-    ----------
-    curves : dict
-        x and values of shape (folds, len(x)) by name: means with standard errors are drawn.
-    axes : dict
-        Properties of the axes.
-    columns : dict
-        What the CSV file says of these curves in columns of its own.
-    finish : callable, optional
-        Draws more on the axes.
-    """
-
-    curves: Mapping[str, tuple[Any, Any]]
-    axes: Mapping[str, Any]
-    columns: Mapping[str, Any] = {}
-    finish: Callable[[Any], Any] | None = None
+    curves: Mapping[str, tuple[Any, Any]]  # x and values (folds, len(x)) by name: means with standard errors are drawn
+    axes: Mapping[str, Any]  # properties of the axes
+    columns: Mapping[str, Any] = {}  # what the CSV file says of these curves in columns of its own
+    finish: Callable[[Any], Any] | None = None  # draws more on the axes
 
 
 def draw(

@@ -29,15 +29,9 @@ Limits = Mapping[str, tuple[float, float]]
 class Grid:
     """A learner and the values that are tried of its parameters.
 
-    Parameters
-    ----------
-    learner : estimator
-        Unfitted, with what is not tried. Its `n_steps` is the most that may be chosen at first, `pass_steps` how
-        finely.
-    axes : dict of tuples
-        Values by parameter, in ascending order if they are numbers.
-    limits : dict
-        Least and largest value that a parameter may take, where there is one: a best value there is not at an edge.
+    The learner is unfitted, with what is not tried: its `n_steps` is the most that may be chosen at first, `pass_steps`
+    how finely. `axes` are values by parameter, in ascending order if they are numbers; `limits` the least and largest
+    value that a parameter may take, where there is one: a best value there is not at an edge.
     """
 
     learner: Any
@@ -73,18 +67,10 @@ def search(
     limits: Limits | None = None,
     rounds: int = ROUNDS,
 ) -> Choice:
-    """The point with the best figure, after growing the grid for up to so many rounds.
+    """The point with the best figure, after growing the grid for up to so many rounds; 0: the grid stays as it is.
 
-    Parameters
-    ----------
-    points : list of dict
-        The grid to begin with. All have the same names.
-    measure : callable
-        Takes points, returns the curve of each.
-    limits : dict, optional
-        As of `Grid`.
-    rounds : int
-        0: the grid stays as it is.
+    All points of the grid to begin with have the same names; `measure` returns the curve of each point. `limits` are as
+    of `Grid`.
     """
     limits = limits or {}
     most = MOST_DOUBLINGS if rounds else 0

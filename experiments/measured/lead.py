@@ -21,39 +21,19 @@ INNER_FOLDS = 2
 
 
 class Size(NamedTuple):
-    """How photos are scaled.
+    """How photos are scaled."""
 
-    Parameters
-    ----------
-    factor : float
-        Median of the factors.
-    spread : float
-        Standard deviation of their logarithms; 0: all alike.
-    most : int
-        Longest side in pixels that a photo has then.
-    """
-
-    factor: float
-    spread: float
-    most: int
+    factor: float  # median of the factors
+    spread: float  # standard deviation of their logarithms; 0: all alike
+    most: int  # longest side in pixels that a photo has then
 
 
 class Condition(NamedTuple):
-    """Labels, and what the vectors are made from.
+    """Labels, and what the vectors are made from."""
 
-    Parameters
-    ----------
-    labels : {38, 50}
-        Categories of Caltech-101, or CDs of Corel.
-    normalization : {"hellinger", "l1"}
-        Of block descriptors.
-    size : Size, optional
-        Photos are scaled.
-    """
-
-    labels: int
-    normalization: str
-    size: Size | None = None
+    labels: int  # 38 categories of Caltech-101, or 50 CDs of Corel
+    normalization: str  # of block descriptors: "hellinger" or "l1"
+    size: Size | None = None  # photos are scaled
 
 
 # Sizes are settled by the numbers of non-zeros; no label and no figure of a system had a part in it.

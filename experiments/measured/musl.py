@@ -134,13 +134,7 @@ def pair_weights(learner: MuSL, X: np.ndarray, y: np.ndarray, shares: np.ndarray
     """Weight of two pairs under each metric after each round (equation 9), from the share of it that categories have.
 
     Both are of two images of one category: of all such, those that the category's metric has nearest and farthest in
-    the end.
-
-    Parameters
-    ----------
-    learner : MuSL
-        Fitted without re-training.
-    shares : array of shape (T, C, K)
+    the end. The learner was fitted without re-training; `shares` are (T, C, K).
     """
     n_rounds, _, n_metrics = shares.shape
     X = X.toarray() if sp.issparse(X) else np.asarray(X)

@@ -63,12 +63,8 @@ def count_terms() -> tuple[sp.csr_array, np.ndarray]:
 def information_gain(has: sp.csr_array, y: np.ndarray) -> np.ndarray:
     """Information gain of each term's presence about the class, in bits: H(class) - H(class | has the term or not).
 
-    Yang, Pedersen: A Comparative Study on Feature Selection in Text Categorization, ICML 1997.
-
-    Parameters
-    ----------
-    has : bool of shape (n, n_terms)
-    y : array of shape (n,)
+    Yang, Pedersen: A Comparative Study on Feature Selection in Text Categorization, ICML 1997. `has`, bool, is (n,
+    n_terms).
     """
     classes, codes = np.unique(y, return_inverse=True)
     members = sp.csr_array((np.ones(len(y)), (codes, np.arange(len(y)))), (len(classes), len(y)))

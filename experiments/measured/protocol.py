@@ -59,22 +59,13 @@ def choose(
 ) -> tuple[Any, list[str]]:
     """The best learner of a grid in the mean of the inner folds, unfitted, and which settings are at the edge.
 
-    The fewest steps are taken whose validation figure is within half a percent of the best. A point that is
-    farther than `HOPELESS` behind the best on the first inner fold is not tried on the others, and not chosen; nor is
-    one that is so far behind, divided by the number of folds, in the mean of the first two or more.
+    The fewest steps are taken whose validation figure is within half a percent of the best. A point that is farther
+    than `HOPELESS` behind the best on the first inner fold is not tried on the others, and not chosen; nor is one that
+    is so far behind, divided by the number of folds, in the mean of the first two or more.
 
-    Parameters
-    ----------
-    grid : Grid
-        Its learner keeps a `history_`, or learns at once and has a `score`.
-    X, y : training images of the outer fold
-    n_folds : int
-    grows : bool
-        Whether the grid may grow.
-    quick : bool
-        Take the middle of the grid as it is.
-    splits : list of (rows to learn from, rows held out), optional
-        In place of folds.
+    The grid's learner keeps a `history_`, or learns at once and has a `score`; X and y are training images of the outer
+    fold. `grows` says whether the grid may grow; `quick` takes its middle as it is. `splits`, in place of folds, are
+    the rows to learn from and those held out.
     """
     grid = grid.small() if quick else grid
     splits = splits or list(StratifiedKFold(n_folds, shuffle=True, random_state=0).split(X, y))

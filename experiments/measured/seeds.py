@@ -20,20 +20,11 @@ from .protocol import ONE_PAIR, extracted, figures
 
 
 class Photos(NamedTuple):
-    """A set of photos.
+    """A set of photos."""
 
-    Parameters
-    ----------
-    name : str
-        Of a category set; or "corel5k".
-    d : int
-        Number of visterms.
-    of_corel : bool
-        Palette, codebook and idf come from as many photos of Corel-5K, not from the training images.
-    """
-
-    name: str
-    d: int
+    name: str  # of a category set; or "corel5k"
+    d: int  # number of visterms
+    # Palette, codebook and idf come from as many photos of Corel-5K, not from the training images.
     of_corel: bool = False
 
 
