@@ -30,18 +30,7 @@ ARRAYS = {
 
 
 class VistermWeights(Transformer):
-    """tf-idf weights with rows of unit length.
-
-    Parameters
-    ----------
-    tf : {"count", "sqrt"}
-
-    Attributes
-    ----------
-    idf_ : ndarray of float64, (n_visterms,)
-    n_images_ : int
-        Number of training images.
-    """
+    """tf-idf weights with rows of unit length; `tf` is "count" or "sqrt", `n_images_` the number of training images."""
 
     idf_: np.ndarray
     n_images_: int

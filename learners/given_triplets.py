@@ -17,23 +17,9 @@ _PASSES = 10  # through the triplets, where `n_steps` is None
 class GivenTriplets:
     """Triplets in the order given, again and again; draws as `TripletSampler` does.
 
-    Parameters
-    ----------
-    triplets : array of int, (n, 3)
-        Rows of X: query, relevant image, irrelevant image.
-    n_images : int
-        Rows of X.
-
-    Attributes
-    ----------
-    groups : int32 array of shape (n_images,)
-        Equal for images that triplets join as query and relevant image, directly or through others: what stands for
-        classes.
-
-    Raises
-    ------
-    ValueError
-        No triplets, or one that has no such rows or names an image twice.
+    They are rows of X, of which there are `n_images`: query, relevant image, irrelevant image, int (n, 3). `groups`,
+    int32 (n_images,), are equal for images that triplets join as query and relevant image, directly or through others:
+    what stands for classes. ValueError for no triplets, or one that has no such rows or names an image twice.
     """
 
     def __init__(self, triplets: Any, n_images: int) -> None:

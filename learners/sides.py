@@ -38,35 +38,22 @@ UNIT_ROWS = Side(unit_rows, lambda: (Unit(),), lambda parts, whole: parts / row_
 
 
 class Sides(NamedTuple):
-    """The sides of a learner, and what else is computed in the vectors that it compares.
+    """The sides of a learner, and what else is computed in the vectors that it compares."""
 
-    Attributes
-    ----------
-    query : Side or None
-        None: the gallery's.
-    gallery : Side
-    cosine : Side
-        Query side, for images as they are, of the similarity before anything was learned: the vectors themselves, or
-        of a learner that whitens vectors the whitened ones.
-    space, matrix : callable or None
-        Vectors of images and W of a' W b, by which a distance compares; by default the gallery side and their inner
-        product.
-    labels : callable or None
-        Vectors of the labels, (n_labels, D).
-    mixed : callable or None
-        For sides whose gallery is the vectors: the weighted sum of `cosine` and `query` as one side, for the two
-        weights and whether images are differences; see `Similarity.linear_query`.
-    scorer : callable or None
-        For queries and a gallery: a function that gives their similarity in the present state, to measure it often.
-    """
-
-    query: Side | None = None
+    query: Side | None = None  # None: the gallery's
     gallery: Side = VECTORS
+    # Query side, for images as they are, of the similarity before anything was learned: the vectors themselves, or of a
+    # learner that whitens vectors the whitened ones.
     cosine: Side = VECTORS
+    # Vectors of images, and W of a' W b, by which a distance compares; by default the gallery side and their inner
+    # product.
     space: Callable[[Any], Any] | None = None
     matrix: Callable[[], np.ndarray] | None = None
-    labels: Callable[[], np.ndarray] | None = None
+    labels: Callable[[], np.ndarray] | None = None  # vectors of the labels, (n_labels, D)
+    # For sides whose gallery is the vectors: the weighted sum of `cosine` and `query` as one side, for the two weights
+    # and whether images are differences; see `Similarity.linear_query`.
     mixed: Callable[..., Side] | None = None
+    # For queries and a gallery: a function that gives their similarity in the present state, to measure it often.
     scorer: Callable[[Any, Any], Callable[[], np.ndarray]] | None = None
 
 
@@ -83,11 +70,7 @@ def scores_of(queries: Any, gallery: Any) -> np.ndarray:
 class Whitening:
     """x -> A (x - m) / |A (x - m)|, and the way back: query sides of whitened vectors as those of images as they are.
 
-    Parameters
-    ----------
-    mean : float32 array of shape (d,)
-    matrix : float32 array of shape (d, d)
-        A: symmetric, positive definite.
+    A, the `matrix`, is symmetric and positive definite.
     """
 
     def __init__(self, mean: np.ndarray, matrix: np.ndarray) -> None:

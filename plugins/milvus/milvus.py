@@ -90,33 +90,17 @@ class MilvusIndex(ExactIndex):
     `StaleIndexError` where too few are left. `synchronize` writes to Milvus; a search only reads. Any number of threads
     may search.
 
-    Parameters
-    ----------
-    learner, X, y
-        As in `ExactIndex`; the gallery stays here, as the exact scores need it.
-    ids : int array, shape (n_gallery,)
-        What an image is called in Milvus, whatever its row: different numbers from 0 on.
-    scalars : Scalars, optional
-        Folder and labels of each image, for `where`; none by default.
-    uri : str
-        ``http://host:19530`` of a server, or a path that ends in .db, which milvus-lite serves from this process alone.
-    collection : str
-        Name in Milvus: letters, digits and underscores.
-    kind : {"autoindex", "hnsw", "ivf", "flat"}, default="autoindex"
-        Milvus's index: the one that it chooses itself, a graph, lists, or none, so that it looks at all images.
-    n_candidates : int or None, default=None
-        Images scored exactly for a query, or ten times k where that is more. None is 128 for dense vectors, and 1,000
-        for sparse ones.
-    n_jobs : int or None, default=None
-        Threads where a search is exact throughout: of galleries no larger than the candidates, and for more candidates
-        than Milvus gives (16,384).
+    The gallery stays here, as the exact scores need it. `ids` are what images are called in Milvus, whatever their
+    rows: different numbers from 0 on; `scalars` the folder and labels of each, for `where`. `uri` is
+    ``http://host:19530`` of a server, or a path that ends in .db, which milvus-lite serves from this process alone;
+    `collection` is a name of letters, digits and underscores. The `kind` of index is "autoindex", which Milvus chooses,
+    "hnsw", a graph, "ivf", lists, or "flat", so that it looks at all images. `n_candidates` images are scored exactly
+    for a query, or ten times k where that is more; None is 128 for dense vectors, and 1,000 for sparse ones. `n_jobs`
+    threads work where a search is exact throughout: of galleries no larger than the candidates, and for more candidates
+    than Milvus gives (16,384).
 
-    Raises
-    ------
-    ValueError
-        As `ExactIndex`; where n_candidates is not positive; where ids are not one an image, or not different.
-    MilvusError
-        Milvus cannot be reached, or the file is not one of Milvus.
+    ValueError as `ExactIndex`; where n_candidates is not positive; where ids are not one an image, or not different.
+    MilvusError where Milvus cannot be reached, or the file is not one of Milvus.
     """
 
     def __init__(
