@@ -7,7 +7,6 @@ applications.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pkgutil import resolve_name
 from typing import Any
 
@@ -93,11 +92,6 @@ def load(name: str) -> Any:
         room = ADDITIONS[name].rpartition(".")[0]
         raise UserError(f"this installation has no visterm.{room}, which {name} needs; install visterm again")
     return addition
-
-
-def load_all(places: Iterable[str]) -> Iterator[Any]:
-    """Load what is at some places, such as the commands of a group; skip rooms that are not installed."""
-    return (addition for place in places if (addition := find(place)) is not None)
 
 
 def load_command(name: str) -> Any:

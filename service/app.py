@@ -85,7 +85,8 @@ def create_app(
     )
     _handle_errors(app, parts)
     subjects = Subjects(parts)
-    kinds = list(plugins.load_all((*SUBJECTS, *plugins.SUBJECTS)))
+    places = (*SUBJECTS, *plugins.SUBJECTS)
+    kinds = [kind for place in places if (kind := plugins.find(place)) is not None]  # of rooms that are installed
     for kind in kinds:
         subjects.of(kind).add_routes(app)
     add_page_routes(app)

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -26,9 +26,6 @@ from .options import (
     with_scheduler,
 )
 from .output import say_kept
-
-if TYPE_CHECKING:
-    pass
 
 
 @command

@@ -458,13 +458,9 @@ def _read_csv(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
                 notes.bad(f"{where}: an empty {columns.name}")
                 continue
             name = row[columns.name]
-            yield columns.entry(where, name, {column: _cell(value, notes) for column, value in row.items()})
+            yield columns.entry(where, name, {key: unquoted(readable(cell, notes)) for key, cell in row.items()})
 
     return _table(columns, entries())
-
-
-def _cell(cell: str, notes: Notes) -> str:
-    return unquoted(readable(cell, notes))
 
 
 def _read_json_lines(file: Path, settings: CollectionConfig, notes: Notes) -> _Table:
