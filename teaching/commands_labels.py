@@ -38,7 +38,7 @@ def _images(given: list[str] | None) -> list[str]:
     """The images given, or those on standard input: a line each, or what `search` prints as JSON or CSV."""
     if given:
         return given
-    if sys.stdin.isatty():
+    if sys.stdin is None or sys.stdin.isatty():
         raise UserError("no images given; give files, folders, id:N, or the results of a search on standard input")
     with system_errors_explained("standard input", "cannot be read", ""):
         text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")

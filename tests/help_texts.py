@@ -1,6 +1,8 @@
 """Write the help texts that are printed without Typer: ``python tests/help_texts.py`` after a change of options."""
 
+import contextlib
 import functools
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import typer
-from typer.testing import CliRunner
 
 from visterm.pipeline.cli import quick
 from visterm.pipeline.cli.app import app
@@ -29,9 +30,10 @@ def names_of_commands() -> Iterator[tuple[str, ...]]:
 
 @functools.cache
 def help_text(*names: str) -> str:
-    """Return the help of a command as Typer prints it on a wide terminal."""
-    with patch.dict(os.environ, COLUMNS="200"):
-        return CliRunner().invoke(app, [*names, "--help"], prog_name="visterm").stdout
+    """Return the help of a command as Typer prints it on a wide terminal; its CliRunner has lines that are longer."""
+    with patch.dict(os.environ, COLUMNS="200"), contextlib.redirect_stdout(io.StringIO()) as printed:
+        app([*names, "--help"], prog_name="visterm", standalone_mode=False)
+    return printed.getvalue()
 
 
 if __name__ == "__main__":

@@ -23,26 +23,48 @@ def main() -> None:
     gc.set_threshold(100_000)  # libraries make many objects, which stay: looking for garbage among them takes time
     # Idle threads of OpenBLAS, of which NumPy, SciPy and OpenCV bring a copy each, spin 2**26 ticks, 30 ms, by default.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
+    _open_streams()
     try:
-        from .memory import START, check_memory
+        try:
+            from .memory import START, check_memory
 
-        check_memory(START)
-        from .quick import answer
+            check_memory(START)
+            from .quick import answer
 
-        if not answer(sys.argv[1:]):
-            from .app import main as run
+            if not answer(sys.argv[1:]):
+                from .app import main as run
 
-            run(ends_process=True)
+                run(ends_process=True)
+        finally:
+            try:
+                sys.stdout.flush()
+            except OSError as error:  # which the interpreter would ignore at its end
+                raise OSError(error.errno, error.strerror, "standard output") from None
     except SystemExit as ended:
         from .errors import END_SECONDS, end_within
 
         end_within(END_SECONDS, int(ended.code or 0))
         raise
+    except BrokenPipeError:  # the reader has closed the pipe
+        os._exit(0)
     except Exception as error:
         if "--debug" in sys.argv or (line := _explained(error)) is None:
             raise
-        os.write(2, f"visterm: {line}\n".encode(errors="backslashreplace"))
-        os._exit(2)  # the end of the interpreter needs memory, too
+        try:
+            os.write(2, f"visterm: {line}\n".encode(errors="backslashreplace"))
+        finally:
+            os._exit(2)  # the end of the interpreter needs memory, too
+
+
+def _open_streams() -> None:
+    """Let closed streams lead nowhere: files would be opened under their numbers, and get what libraries print."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # as long as the process
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # as long as the process
 
 
 def _explained(error: Exception) -> str | None:

@@ -151,6 +151,41 @@ def test_a_closed_standard_input(searched):
     assert result.returncode == 2
 
 
+def redirected(arguments, redirections, folder):
+    """Run the command as it is installed, in a shell that redirects its streams, which keep results until the end."""
+    command = [sys.executable, "-c", "from visterm.pipeline.cli.start import main; main()", *arguments.split()]
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONUNBUFFERED", "VISTERM_RUN", "VISTERM_RUNS")}
+    shell = ["sh", "-c", redirections.format('"$@"'), "sh", *command]
+    return subprocess.run(shell, cwd=folder, env=environment, text=True, capture_output=True)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is full")
+@pytest.mark.parametrize("arguments", ["--help", "--version", "label list", "search id:5", "search id:5 id:99"])
+def test_results_that_cannot_be_written_are_an_error(arguments, searched):
+    ended = redirected(arguments, "{} > /dev/full", searched)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith("visterm: standard output: No space left on device; ")
+    assert "Exception" not in ended.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX redirections")
+@pytest.mark.parametrize("arguments", ["--help", "label list", "-q search id:5"])
+def test_a_reader_may_close_the_pipe(arguments, searched):
+    ended = redirected(arguments, "({}; echo $? >&2) | true", searched)
+    assert ended.stderr == "0\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX redirections")
+@pytest.mark.parametrize("arguments", ["--help", "label list", "label export", "-q search id:5 --format csv"])
+def test_closed_streams(arguments, searched):
+    for closed in ("{} >&-", "{} >&- 2>&-", "{} <&- >&- 2>&-"):
+        ended = redirected(arguments, closed, searched)
+        assert (ended.returncode, ended.stderr) == (0, ""), closed
+    ended = redirected("label add sea", "{} <&-", searched)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("visterm: no images given; ")
+
+
 @pytest.mark.parametrize("option", ["--format=csv", "--html=page.html"])
 def test_lines_are_answered_by_json_alone(searched, option):
     refused = visterm("search", "-", option, cwd=searched, check=2)
