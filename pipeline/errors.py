@@ -21,6 +21,10 @@ class NothingToSearch(UserError):
     """A run has no images yet."""
 
 
+class RunChanged(UserError):
+    """Files of a run are no longer those of the run as it was opened; one that is opened again has them."""
+
+
 def system_reason(error: BaseException) -> str | None:
     """Return the reason that the system or SQLite gives, such as "No space left on device" or "out of memory".
 

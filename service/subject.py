@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import RunChanged
 from visterm.pipeline.search.request import OPTIONS
 
 from .parts import ServiceParts
@@ -91,12 +92,23 @@ class Subject:
                 self.service.run_folder.check()
             return method(**parameters)
 
+        async def answered(parameters: dict[str, Any]) -> Any:
+            if inspect.iscoroutinefunction(method):
+                return await method(**parameters)
+            return await getattr(self.service, route.pool).run(work, parameters)
+
         @functools.wraps(method)  # FastAPI reads the signature and the annotations of the method
         async def respond(**parameters: Any) -> Response:
-            if inspect.iscoroutinefunction(method):
-                answer = await method(**parameters)
-            else:
-                answer = await getattr(self.service, route.pool).run(work, parameters)
+            try:
+                answer = await answered(parameters)
+            except RunChanged:  # before a learner was loaded, as in the first second
+                if route.writes:
+                    raise
+                await self.service.general_pool.run(self.service.reloader.refresh)
+                for form in parameters.values():
+                    if (file := getattr(form, "file", None)) is not None:
+                        await file.seek(0)
+                answer = await answered(parameters)
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
         names, is_form = _parameters(method)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import RunChanged, UserError
 from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
 from visterm.pipeline.store.models import TRAINED, check_learners, check_uncut, trained_record, warn_if_stale
 from visterm.pipeline.store.recommendation import best_annotator, default_learner
@@ -93,13 +93,17 @@ class RunLearners(SearchableRun):
 
     @contextlib.contextmanager
     def unchanged(self, name: str) -> Iterator[None]:
-        """Read files of a learner; raise UserError if they have changed since the run was opened.
+        """Read files of a learner; raise RunChanged if they have changed since the run was opened.
 
         The check comes after everything is read: another model, perhaps of other visterms, must not pass for this one.
         """
-        yield
-        if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
-            raise UserError(f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run")
+        try:
+            yield
+        finally:
+            if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
+                raise RunChanged(
+                    f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run"
+                )
 
     def share(self, name: str, learned_weight: float | None = None) -> float:
         """Weight of a learner against cosine: `learned_weight`, or by default the one chosen in training."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import RunChanged, UserError
 
 from .catalogue import Collection
 from .checksums import check_files
@@ -92,7 +92,7 @@ def extractor_of(run: Run, content: str | None = None) -> VistermExtractor | Onn
     inputs = (run.record(run.extractor) or {}).get("inputs", {})  # with the model of imported vectors
     extractor = load_extractor((run.extractor / "files").absolute(), fingerprint(version, inputs))
     if content is not None and not content == version == extractor_content(run):
-        raise UserError(f"the vectors of run {run.name} were made again after it was opened; reopen the run")
+        raise RunChanged(f"the vectors of run {run.name} were made again after it was opened; reopen the run")
     return extractor
 
 
@@ -112,7 +112,7 @@ def text_version(run: Run) -> str:
 def text_embedder_of(run: Run, version: str) -> TextEmbedder:
     """Load the text model of a run, and cache the last one; UserError if it is no longer of this `text_version`."""
     if version != text_version(run):
-        raise UserError(f"the text model of run {run.name} was changed after it was opened; reopen the run")
+        raise RunChanged(f"the text model of run {run.name} was changed after it was opened; reopen the run")
     return _load_text_embedder((run.text_model / "files").absolute(), version)
 
 

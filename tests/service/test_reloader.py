@@ -165,6 +165,25 @@ def test_the_first_second_is_for_the_photos(own, serving, monkeypatch):
         assert client.get("/search?id=1&learner=oasis").status_code == 200  # loads what it needs itself
 
 
+def test_a_learner_that_is_trained_before_it_is_loaded(own, searcher, serving, monkeypatch):
+    monkeypatch.setattr(reloader, "FIRST_SECONDS", 1000.0)
+
+    def train_again(C):
+        train_stage(own, own.configure(None, [f"oasis.C={C}"]), "oasis", Console(quiet=True))
+
+    with serving(own) as client:
+        first = client.health()["version"]
+        train_again(0.5)
+        (answer,) = client.get("/search?id=1&learner=oasis").json()
+        assert answer["version"] == client.health()["version"] != first
+        client.parts.snapshot.searcher._once.drop(("learner", "oasis"))
+        train_again(0.4)
+        photo = next(searcher.root.rglob("*.jpg")).read_bytes()
+        (answer,) = client.upload(photo, learner="oasis").json()
+        assert answer["results"]
+        assert answer["version"] == client.health()["version"]
+
+
 def test_old_snapshot_is_used_while_the_run_is_changed(own, serving):
     with serving(own) as client:
         client.wait_until(lambda: ("learner", "oasis") in client.parts.snapshot.searcher._once)
