@@ -92,6 +92,8 @@ def _check_watch(config: Config) -> None:
 def start_service() -> Callable:
     """Return the function that serves a run, or say which package is missing."""
     try:
+        import python_multipart  # noqa: F401  # FastAPI raises another error without it, when routes are added
+
         from .server import serve as start
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "multipart", "python_multipart"):

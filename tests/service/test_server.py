@@ -124,6 +124,16 @@ def test_refuses_to_start(made, tmp_path):
         create_app(Run(tmp_path / "none"))
 
 
+@pytest.mark.parametrize("package", ["fastapi", "httptools", "python_multipart", "uvicorn"])
+def test_a_package_that_is_missing_is_named(package):
+    """Of all the packages of the service, in a process that has imported none."""
+    code = f"import sys; sys.modules[{package!r}] = None; from visterm.service.commands import start_service\n"
+    code += "from visterm.pipeline.errors import UserError\ntry: start_service()\nexcept UserError as e: print(e)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"the service needs {package}: ")
+    assert "-m pip install " in said
+
+
 def test_the_limits_are_those_of_the_docs(repository):
     mib, pixels = 2**20, ServiceSettings.upload_pixels // 10**6
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|", (repository / "docs/serving.md").read_text(), re.MULTILINE))
