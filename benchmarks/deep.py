@@ -59,7 +59,7 @@ def of_files(name: str, what: str, paths: list[Path], folder: Path, repeats: int
     embedder.save(folder / name)
     source = ImageSource(folder / name, name, Path("/"), embedder.max_pixels, 256, "float32")
     images = [(i, os.fspath(path)) for i, path in enumerate(paths)]
-    net = cv2.dnn.readNetFromONNX(str(cached_model()))
+    net = cv2.dnn.readNetFromONNX(str(cached_model("float32")))
 
     def ours() -> np.ndarray:
         outcomes, X = source.vectors(images, -1)
@@ -83,7 +83,7 @@ def network(n: int) -> dict:
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8) for _ in range(n)]
     embedder = deep_embedder(resize="stretch", n_jobs=-1).fit()
-    net = cv2.dnn.readNetFromONNX(str(cached_model()))
+    net = cv2.dnn.readNetFromONNX(str(cached_model("float32")))
     halves = [images[: n // 2], images[n // 2 :]]
 
     def ours() -> np.ndarray:

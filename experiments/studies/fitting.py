@@ -70,7 +70,7 @@ def model_of_any_size() -> Path:
     import onnx
 
     def write(path: Path) -> None:
-        model = onnx.load(cached_model())
+        model = onnx.load(cached_model("float32"))
         for axis, side in ((2, "height"), (3, "width")):
             model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = side
         onnx.save(model, path)

@@ -65,10 +65,11 @@ def _check_events(text: str) -> None:
             raise yaml.YAMLError("it is nested too deeply")
 
 
-def load_config(file: Path | None = None, settings: list[str] | None = None) -> Config:
+def load_config(file: Path | None = None, settings: list[str] | None = None, *, of_run: bool = False) -> Config:
     """Read a configuration file, or take the defaults, and put settings ``section.key=value`` on top.
 
-    Paths in a file are relative to its folder. UserError if the file cannot be read, or a key or value is unknown.
+    Paths in a file are relative to its folder. A file `of_run` has all settings that there were when it was kept; what
+    came later is as it was then. UserError if the file cannot be read, or a key or value is unknown.
     """
     values: Settings = {}
     if file is not None:
@@ -79,6 +80,8 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
                 section = section.get(name) if isinstance(section, dict) else None
             if isinstance(section, dict) and key in section:
                 section[key] = _resolved(section[key], file.parent, str(file))
+        if of_run and isinstance(deep := (values.get("features") or {}).get("deep"), dict):
+            deep.setdefault("precision", "float32")
     for setting in settings or []:
         _set(values, setting)
     try:

@@ -129,10 +129,11 @@ class WeightingConfig(Section):
 
 
 class DeepConfig(Section):
-    """How an image is fitted to the network of deep vectors; see deep_embedder."""
+    """The network of deep vectors, and how an image is fitted to it; see deep_embedder."""
 
     resize: Literal[RESIZES] = "trim"  # type: ignore[valid-type]  # computed, which mypy cannot read
     keep: float = Field(default=0.935, gt=0, le=1)  # with trim and crop
+    precision: Literal["int8", "float32"] = "int8"  # of the network, not of stored vectors
 
 
 class OnnxConfig(Section):

@@ -121,7 +121,8 @@ class Run:
         def load() -> Config:
             from visterm.pipeline.config.loading import load_config
 
-            return load_config(kept if file is None and kept.exists() else file, settings)
+            of_run = file is None and kept.exists()
+            return load_config(kept if of_run else file, settings, of_run=of_run)
 
         known = read_kept(kept) if file is None and not settings else None
         return load() if known is None else cast("Config", Kept(known["values"], load, known["changed"]))

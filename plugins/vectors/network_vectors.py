@@ -99,7 +99,10 @@ class _DeepVectors(_ModelVectors):
 
     def settings(self) -> Settings:
         features = self.config.features
-        return {"features": {"kind": "deep", "deep": features.deep.model_dump(), "precision": features.precision}}
+        deep = features.deep.model_dump()
+        if deep["precision"] == "float32":  # as in runs made before there was another
+            del deep["precision"]
+        return {"features": {"kind": "deep", "deep": deep, "precision": features.precision}}
 
     def inputs(self) -> Settings:
         from .efficientnet import PREPARATION, SHA256, VERSION
