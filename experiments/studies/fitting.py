@@ -97,9 +97,9 @@ def _plain(way: str) -> str:
     return way.replace(",", "").replace(" ", "-")
 
 
-def measure(name: str, way: str, n_splits: int = SPLITS) -> list[list[float]]:
-    """MAP of cosine and OASIS of each split."""
-    X, y = vectors_of(name, way), photos(name)[1]
+def measure(name: str, way: str, n_splits: int = SPLITS, X: np.ndarray | None = None) -> list[list[float]]:
+    """MAP of cosine and OASIS of each split, of the vectors of a way or other ones."""
+    X, y = vectors_of(name, way) if X is None else X, photos(name)[1]
     figures = []
     for seed in range(n_splits):
         rng = np.random.default_rng(seed)

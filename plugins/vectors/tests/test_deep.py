@@ -66,6 +66,18 @@ def test_another_way_to_fit_photos_embeds_them_again(mine):
     assert "resize" in refused("features", "--run", "fruit", "--set", "features.deep.resize=squeeze", cwd=mine)
 
 
+def test_a_run_of_before_int8_stays_in_float32(mine):
+    """Its configuration names no precision of the network, and its record neither."""
+    visterm("features", "--run", "fruit", "--set", "features.deep.precision=float32", cwd=mine)
+    record = json.loads((mine / "runs/fruit/extractor/record.json").read_text())
+    assert record["config"]["features"]["deep"] == {"resize": "trim", "keep": KEEP}
+    kept = mine / "runs/fruit/config.yaml"
+    kept.write_text(kept.read_text().replace("    precision: float32\n", ""))
+    assert "deep:\n    resize: trim\n    keep: 0.935\n" in kept.read_text()
+    assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
+    assert json_of("features", "fruit", "--set", "features.deep.precision=int8", cwd=mine)["extracted"] == 24
+
+
 def test_a_run_keeps_how_photos_are_fitted(mine):
     kept = ["--set", "features.deep.resize=stretch", "--set", "features.precision=float32"]
     visterm("features", "--run", "fruit", *kept, cwd=mine)

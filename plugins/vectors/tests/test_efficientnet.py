@@ -30,6 +30,11 @@ def model(weights):
     return efficientnet_lite0(weights)
 
 
+@pytest.fixture(scope="module")
+def model_of_int8(weights):
+    return efficientnet_lite0(weights, "int8")
+
+
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """An empty cache of the user."""
@@ -67,8 +72,62 @@ def test_one_layer_by_hand(weights, model):
     np.testing.assert_allclose(found[0], np.clip(normed.T, 0, 6), atol=1e-4)
 
 
-def test_vectors_and_cells(crops):
-    embedder = deep_embedder(resize="stretch").fit()
+def of_kernels(model):
+    """Arrays of an ONNX model by name."""
+    onnx = pytest.importorskip("onnx")
+    return {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load_from_string(model).graph.initializer}
+
+
+def test_float32_is_the_file_of_earlier_versions(model):
+    assert hashlib.sha256(model).hexdigest().startswith("2c5f9c390dcb695a")
+
+
+def test_pairs_of_weights_of_int8_fit_in_16_bits(model_of_int8):
+    """Levels up to 255 times a pair, in the order in which ONNX Runtime sums, without VNNI, too."""
+    kernels = {name: kernel for name, kernel in of_kernels(model_of_int8).items() if name.endswith("kernel.whole")}
+    assert len(kernels) == 49
+    for name, kernel in kernels.items():
+        assert np.abs(kernel.astype(int)).max() <= 127
+        ordered = kernel.astype(int).transpose(0, 2, 3, 1).reshape(len(kernel), -1)
+        for sign in () if "depthwise" in name else (1, -1):
+            pairs = np.add.reduceat(np.maximum(sign * ordered, 0), np.arange(0, ordered.shape[1], 2), axis=1)
+            assert 255 * pairs.max() < 2**15, name
+
+
+def test_convolutions_of_int8_by_hand(model_of_int8):
+    """The first expansion: exact sums of whole numbers, rounded once."""
+    onnx = pytest.importorskip("onnx")
+    import onnxruntime
+
+    graph, arrays = onnx.load_from_string(model_of_int8), of_kernels(model_of_int8)
+    before, name = "_blocks.0._project_conv.uint8", "_blocks.1._expand_conv"
+    graph.graph.output.extend(onnx.ValueInfoProto(name=one) for one in (before, f"{name}.relu6.uint8"))
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    image = np.random.default_rng(0).integers(0, 256, (1, 3, 224, 224))
+    levels, found = session.run([before, f"{name}.relu6.uint8"], {"image": ((image - 127) / 128).astype(np.float32)})
+    kernel, bias = arrays[f"{name}.kernel.whole"][:, :, 0, 0].astype(int), arrays[f"{name}.bias.whole"]
+    sums = kernel @ (levels[0].reshape(len(levels[0]), -1).astype(int) - arrays[f"{before[:-6]}.level0"])
+    values = (sums + bias[:, None]) * arrays[f"{name}.bias.step"][:, None]
+    expected = np.clip(np.rint(values / arrays[f"{name}.relu6.step"]), 0, 255).reshape(found[0].shape)
+    assert np.abs(found[0] - expected).max() <= 1  # a half may be rounded either way
+    assert (found[0] == expected).mean() > 0.9999
+
+
+def test_vectors_of_int8_are_near_those_of_float32(crops):
+    images = [image for name in ("chelsea", "coffee", "rocket", "brick") for image in crops(name, 2, 0)]
+    X, Y = (deep_embedder(precision=precision).fit().transform(images) for precision in ("int8", "float32"))
+    assert (X * Y).sum(axis=1).min() > 0.98  # of small crops, one of them nearly flat; photos are nearer
+    assert not np.array_equal(X, Y)
+
+
+def test_an_unknown_precision():
+    with pytest.raises(ValueError, match=r"^precision must be one of int8, float32, not 'int4'$"):
+        deep_embedder(precision="int4")
+
+
+@pytest.mark.parametrize("precision", efficientnet.PRECISIONS)
+def test_vectors_and_cells(crops, precision):
+    embedder = deep_embedder(resize="stretch", precision=precision).fit()
     assert (embedder.size_, embedder.n_features_out_) == ((224, 224), 1280)
     (image,) = crops("chelsea", 1, 0)
     boxes, parts = embedder.block_vectors(image)
