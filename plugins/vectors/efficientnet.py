@@ -296,7 +296,9 @@ def levels_of_sums(weights: Mapping[str, np.ndarray], first: int) -> tuple[float
 
     From the batch norms before the sums: all within so many standard deviations of the mean.
     """
-    low = high = mean = variance = np.float64(0)
+    low = high = 0.0
+    mean: Any = 0.0
+    variance: Any = 0.0
     for i in range(first, len(_STRIDES)):
         shift, gain = (weights[f"_blocks.{i}._bn2.{key}"].astype(np.float64) for key in ("bias", "weight"))
         if i > first and (_STRIDES[i] != 1 or len(shift) != np.size(mean)):
