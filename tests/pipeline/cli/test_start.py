@@ -39,7 +39,7 @@ COMMANDS = {
     "--help": (set(), 100),
     "export --help": (set(), 100),
     "label list": (set(), 165),
-    "info": (set(), 290),
+    "info": (set(), 240),
     "search id:5": (set(), 525),
     "search id:5 --learner cosine": (set(), 525),
     "search id:5 -k 3 --label pear --json": (set(), 525),
