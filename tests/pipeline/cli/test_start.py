@@ -99,6 +99,21 @@ assert copied.ma is np.ma and copied.testing is np.testing and not hasattr(copie
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_estimators_come_without_the_notes_that_scipy_appends_to_docstrings():
+    code = """
+import sys
+from visterm.pipeline.stages.estimators import import_estimators
+import_estimators()
+from scipy._lib import _array_api
+import scipy.special
+assert "sklearn.utils.validation" in sys.modules
+assert len(_array_api.xp_capabilities_table) < 100
+assert _array_api.xp_capabilities.__module__ == _array_api.__name__
+assert "zeta" in scipy.special.zeta.__doc__
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize("chosen", [None, "9"])
 def test_idle_threads_of_openblas_sleep_at_once(chosen):
     code = "import sys, os\nfrom visterm.pipeline.cli.start import main\nsys.argv[1:] = ['--help']\n"
