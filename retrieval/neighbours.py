@@ -780,7 +780,7 @@ class NeighbourIndex:
         depth = part.n_gallery if k is None else max(k, min(LISTED, part.n_gallery))
         plain = part.search(Q, depth, exclude=excluded)
         first = plain if part is self.index else self.index.search(Q, LISTED, exclude=own)
-        sides = functools.cache(lambda: part.queries(Q))  # where a photo is ranked that the index does not find
+        sides = functools.cache(lambda: part.queries(Q))  # for photos that the index itself does not find
         # One less for all queries only if each of them excludes something, as in `ExactIndex.search`.
         size = part.n_gallery - int(n_queries > 0 and (excluded >= 0).all()) if k is None else k
         indices, scores = np.full((n_queries, size), -1, np.int32), np.full((n_queries, size), -np.inf, np.float32)
@@ -791,7 +791,8 @@ class NeighbourIndex:
                 leading, shared = places_of(rows, leading), places_of(rows, shared)
             keep = (shared >= 0) & (shared != excluded[q])
             ranking = plain.indices[q], plain.scores[q], int(np.count_nonzero(leading >= 0))
-            best = self._ranked(part, lambda q=q: sides()[q], ranking, shared[keep], J[keep], size)
+            side = functools.partial(lambda q: sides()[q], q)
+            best = self._ranked(part, side, ranking, shared[keep], J[keep], size)
             indices[q, : len(best[0])], scores[q, : len(best[0])] = best
         return Ranking(indices, scores)
 

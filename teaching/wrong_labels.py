@@ -15,6 +15,8 @@ from visterm.pipeline.store.label_edits import LabelEdits
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.vectors import supervision
 
+from .minimum import minimise
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -278,7 +280,6 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     import numpy as np
     from scipy import sparse
-    from scipy.optimize import minimize
 
     n_targets = targets.sum()
     each = targets.sum(axis=1, keepdims=True) / n_targets
@@ -308,10 +309,9 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return value, gradient.astype(np.float64)
 
     kept = 3 if sparse.issparse(X) else 10  # steps that are remembered: of many features they cost most of the time
-    options = {"maxiter": _MOST_STEPS, "maxcor": kept, "ftol": _TOLERANCE, "gtol": 0}
     start = np.zeros((d + 1) * n_labels)
     start[:n_labels] = np.log(targets.sum(axis=0)) / scale_of_bias  # how frequent each label is: fewer steps
-    return sides(minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x)
+    return sides(minimise(loss, start, kept=kept, tolerance=_TOLERANCE, most_steps=_MOST_STEPS))
 
 
 def _shares_of_nearest(X: Any, own: np.ndarray) -> np.ndarray:
