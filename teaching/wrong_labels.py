@@ -280,6 +280,7 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     import numpy as np
     from scipy import sparse
+    from scipy.optimize import minimize
 
     n_targets = targets.sum()
     each = targets.sum(axis=1, keepdims=True) / n_targets
@@ -308,10 +309,12 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         gradient = np.concatenate([scores.sum(axis=0) * scale_of_bias, ((X.T @ scores + penalty * W) * scale).ravel()])
         return value, gradient.astype(np.float64)
 
-    kept = 3 if sparse.issparse(X) else 10  # steps that are remembered: of many features they cost most of the time
     start = np.zeros((d + 1) * n_labels)
     start[:n_labels] = np.log(targets.sum(axis=0)) / scale_of_bias  # how frequent each label is: fewer steps
-    return sides(minimise(loss, start, kept=kept, tolerance=_TOLERANCE, most_steps=_MOST_STEPS))
+    if sparse.issparse(X):  # of many features few steps are remembered: they cost most of the time
+        return sides(minimise(loss, start, kept=3, tolerance=_TOLERANCE, most_steps=_MOST_STEPS))
+    options = {"maxiter": _MOST_STEPS, "maxcor": 10, "ftol": _TOLERANCE, "gtol": 0}
+    return sides(minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def _shares_of_nearest(X: Any, own: np.ndarray) -> np.ndarray:
