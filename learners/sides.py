@@ -117,6 +117,16 @@ def space_of(whitening: Whitening | None) -> Side:
     return VECTORS if whitening is None else Side(whitening.of, whitening.steps, whitening.parts)
 
 
+def _weighted_sum(weight: np.float32, Z: Any, weight_of_side: np.float32, side: np.ndarray) -> np.ndarray:
+    """Weight times vectors plus another weight times sides, in the place of the sides: these are large, and new."""
+    side *= weight_of_side
+    if sp.issparse(Z) and Z.format == "csr" and Z.has_canonical_format:
+        side[np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr)), Z.indices] += weight * Z.data
+    else:
+        side += weight * dense(Z)
+    return side
+
+
 def bilinear(
     times: Callable[[Any], np.ndarray], matrix: Callable[[], np.ndarray], whitening: Whitening | None
 ) -> Sides:
@@ -127,7 +137,7 @@ def bilinear(
     def mixed(cosine: np.float32, learned: np.float32, *, differences: bool = False) -> Side:
         def of(Q: Any) -> np.ndarray:
             Z = product(Q, whitening.matrix) if differences and whitening is not None else space.of(Q)
-            return back(cosine * dense(Z) + learned * times(Z))
+            return back(_weighted_sum(cosine, Z, learned, times(Z)))
 
         def steps() -> Map:
             W = np.float32(learned) * np.asarray(matrix())

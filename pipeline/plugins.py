@@ -50,7 +50,10 @@ COMMANDS = {
     },
 }
 # Commands that are called without Typer where only these flags and --run follow them: the keywords of the flags.
-QUICK_COMMANDS = {"label list": ("teaching.label_counts:list_counts", {"--json": "as_json"})}
+QUICK_COMMANDS = {
+    "label list": ("teaching.label_counts:list_counts", {"--json": "as_json"}),
+    "info": ("plugins.repair.info:show_info", {"--json": "as_json", "--skipped": "skipped"}),
+}
 ADDITIONS = {
     "Dask": "plugins.dask.dask_cluster:connected",
     "Milvus": "plugins.milvus.milvus_index",

@@ -38,9 +38,10 @@ first; v keeps its `ENTRIES` largest entries; scores in place of distances.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -779,7 +780,7 @@ class NeighbourIndex:
         depth = part.n_gallery if k is None else max(k, min(LISTED, part.n_gallery))
         plain = part.search(Q, depth, exclude=excluded)
         first = plain if part is self.index else self.index.search(Q, LISTED, exclude=own)
-        sides = part.queries(Q)
+        sides = functools.cache(lambda: part.queries(Q))  # for photos that the index itself does not find
         # One less for all queries only if each of them excludes something, as in `ExactIndex.search`.
         size = part.n_gallery - int(n_queries > 0 and (excluded >= 0).all()) if k is None else k
         indices, scores = np.full((n_queries, size), -1, np.int32), np.full((n_queries, size), -np.inf, np.float32)
@@ -790,7 +791,8 @@ class NeighbourIndex:
                 leading, shared = places_of(rows, leading), places_of(rows, shared)
             keep = (shared >= 0) & (shared != excluded[q])
             ranking = plain.indices[q], plain.scores[q], int(np.count_nonzero(leading >= 0))
-            best = self._ranked(part, sides[q], ranking, shared[keep], J[keep], size)
+            side = functools.partial(lambda q: sides()[q], q)
+            best = self._ranked(part, side, ranking, shared[keep], J[keep], size)
             indices[q, : len(best[0])], scores[q, : len(best[0])] = best
         return Ranking(indices, scores)
 
@@ -844,7 +846,7 @@ class NeighbourIndex:
     def _ranked(
         self,
         part: ExactIndex,
-        side: np.ndarray,
+        side: Callable[[], np.ndarray],
         ranking: tuple[np.ndarray, np.ndarray, int],
         shared: np.ndarray,
         J: np.ndarray,
@@ -869,7 +871,7 @@ class NeighbourIndex:
             beyond, J = beyond[near], J[near]
         if len(beyond):
             rows = np.concatenate([rows, beyond])
-            total = np.concatenate([total, (1 - self.weight) * J + factor * (part.score(side, beyond) - level)])
+            total = np.concatenate([total, (1 - self.weight) * J + factor * (part.score(side(), beyond) - level)])
         for place in reversed(range(n_leading)):
             if (highest := total[place + 1 :].max(initial=-np.inf)) >= total[place]:
                 total[place] = np.nextafter(highest, np.float32(np.inf))

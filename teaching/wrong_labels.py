@@ -15,6 +15,8 @@ from visterm.pipeline.store.label_edits import LabelEdits
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.vectors import supervision
 
+from .minimum import minimise
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -307,10 +309,11 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         gradient = np.concatenate([scores.sum(axis=0) * scale_of_bias, ((X.T @ scores + penalty * W) * scale).ravel()])
         return value, gradient.astype(np.float64)
 
-    kept = 3 if sparse.issparse(X) else 10  # steps that are remembered: of many features they cost most of the time
-    options = {"maxiter": _MOST_STEPS, "maxcor": kept, "ftol": _TOLERANCE, "gtol": 0}
     start = np.zeros((d + 1) * n_labels)
     start[:n_labels] = np.log(targets.sum(axis=0)) / scale_of_bias  # how frequent each label is: fewer steps
+    if sparse.issparse(X):  # of many features few steps are remembered: they cost most of the time
+        return sides(minimise(loss, start, kept=3, tolerance=_TOLERANCE, most_steps=_MOST_STEPS))
+    options = {"maxiter": _MOST_STEPS, "maxcor": 10, "ftol": _TOLERANCE, "gtol": 0}
     return sides(minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x)
 
 

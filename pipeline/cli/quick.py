@@ -71,14 +71,15 @@ def _plain_call(words: Sequence[str]) -> Callable[[], Any] | None:
 
     ours = [word for word in words if word in EVERYWHERE]
     rest = [word for word in words if word not in EVERYWHERE]
-    if (quick := QUICK_COMMANDS.get(" ".join(rest[:2]))) is None:
+    name = next((name for n in (2, 1) if (name := " ".join(rest[:n])) in QUICK_COMMANDS), None)
+    if name is None:
         return None
-    place, flags = quick
+    place, flags = QUICK_COMMANDS[name]
     keywords: dict[str, Any] = {"run": os.environ.get("VISTERM_RUN") or None} | dict.fromkeys(flags.values(), False)
-    given = iter(rest[2:])
+    given = iter(rest[len(name.split()) :])
     for word in given:
-        if word == "--run" and (name := next(given, None)) is not None:
-            keywords["run"] = name
+        if word == "--run" and (run := next(given, None)) is not None:
+            keywords["run"] = run
         elif word in flags:
             keywords[flags[word]] = True
         else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -24,6 +26,20 @@ class _Later(ModuleType):
         return getattr(import_module(self.__name__), name)
 
 
+@contextmanager
+def _without_notes() -> Iterator[None]:
+    """Keep SciPy from parsing the docstrings of 200 functions, to append which libraries' arrays they take."""
+    module: Any = sys.modules.get("scipy._lib._array_api")
+    noted = getattr(module, "xp_capabilities", None)
+    if noted is not None:  # else a version that does not
+        module.xp_capabilities = lambda **_: lambda function: function
+    try:
+        yield
+    finally:
+        if noted is not None:
+            module.xp_capabilities = noted
+
+
 def import_estimators() -> None:
     """Import scikit-learn's base, and of what few of its functions need only what this process has imported before.
 
@@ -38,7 +54,7 @@ def import_estimators() -> None:
         sys.modules[name] = _Later(name)
         sys.modules[name].__spec__ = ModuleSpec(name, None)
     try:
-        with sparse.few_names_of_numpy("sklearn.externals.array_api_compat.numpy"):
+        with sparse.few_names_of_numpy("sklearn.externals.array_api_compat.numpy"), _without_notes():
             import_module("sklearn.utils.validation")
     finally:
         for name in names:

@@ -20,7 +20,7 @@ from .sqlite_files import read_blocks
 # Content of record.json: what `make_record` returns, what the stage notes, and the sizes and checksums of the files.
 Record = dict[str, Any]
 OWN = "checksum"  # the key of a record's own checksum
-_BLOCK = 1 << 24  # bytes read at a time
+_BLOCK = 1 << 20  # bytes read at a time: they stay in the cache until they are summed
 _checked: dict[str, tuple[int, ...]] = {}  # files whose checksum was right, by path, as they were then
 _lock = threading.Lock()
 

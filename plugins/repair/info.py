@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.console import count
+from visterm.pipeline.cli.runs import open_run
+from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 from visterm.pipeline.stages.evaluate import evaluation_record
@@ -29,6 +31,67 @@ REFIT_COSINE = 0.995  # idf changes little even if the content of the images cha
 _SAMPLE = 20_000  # images that the cosine is measured on; more would not change it visibly
 
 Description = dict[str, Any]  # parts of a run by the names that 'visterm info' prints
+
+
+def show_info(run: str | None, *, skipped: bool, as_json: bool) -> None:
+    """Print the description of a run."""
+    place, configuration = open_run(run, None, None)
+    description = describe_run(place, configuration)
+    if not skipped:
+        description.pop("skipped_files")
+    if as_json:
+        print(json.dumps(description, indent=1))
+        return
+
+    for key, value in description.items():
+        if key == "skipped_files":
+            for path, reason in value:
+                print(f"{one_line(path)}: {reason}")
+        elif key == "evaluations":
+            for evaluation in value.values():
+                if "error" not in evaluation:  # a line of `damaged`
+                    print(f"{'evaluated:':12} {_evaluation_in_words(evaluation)}")
+        elif key in ("damaged", "not_used"):
+            for line in value:
+                print(f"{key.replace('_', ' ') + ':':12} {one_line(line)}")
+        elif key == "segments":
+            if "error" not in value:
+                print(f"{'segments:':12} {_segments_in_words(value)}")
+        elif key == "indexes":
+            for name, index in value.items():
+                share = f"{index['recall']:.1%} of the {index['k']} nearest of {index['images']:,} images"
+                held = f"; {index['held']:,} in Milvus, {index['milvus']}" if "milvus" in index else ""
+                print(f"{'index:':12} {name} finds {share} (measured with {index['queries']:,} of them){held}")
+        elif key == "drift":
+            if value is not None:
+                print(f"{'drift:':12} {_drift_in_words(value, place)}")
+        elif isinstance(value, dict):
+            of = " strength" if key == "neighbours" else ""
+            figures = ", ".join(f"{name}{of} {figure}" for name, figure in value.items())
+            print(f"{key + ':':12} {figures or 'none'}")
+        else:
+            print(f"{key + ':':12} {one_line(str(value))}")
+
+
+def _segments_in_words(segments: dict) -> str:
+    dead, merged = segments["dead_rows"], segments["to_merge"]
+    compact = f"; 'visterm compact' merges {merged:,}" if merged else ""
+    return f"{segments['number']:,} ({dead:,} dead rows{compact})"
+
+
+def _drift_in_words(drift: dict, place: Run) -> str:
+    n, cosine = drift["images"], drift["mean_cosine"]
+    change = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
+    pays = f"out of date: 'visterm features --force --run {shlex.quote(place.name)}' learns them again"
+    return f"{count(n, 'image')} added since visterms and idf were learned{change}; " + (
+        pays if drift["refit"] else "up to date"
+    )
+
+
+def _evaluation_in_words(evaluation: dict) -> str:
+    figures = ", ".join(f"{system} {value}" for system, value in evaluation["map"].items())
+    stale = " (out of date: evaluate again)" if evaluation["stale"] else ""
+    return f"{evaluation['protocol']}, {evaluation['n_queries']:,} queries, mAP: {figures}{stale}"
 
 
 def describe_run(run: Run, config: Config) -> Description:

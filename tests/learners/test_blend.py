@@ -51,6 +51,21 @@ def learner(request, images):
     return request.param.fit(*images)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_the_sum_of_both_sides_has_the_same_bits_however_it_is_made(share):
+    rng = np.random.default_rng(0)
+    learner = OASIS()
+    learner.n_features_in_, learner.W_ = 50, rng.normal(size=(50, 50)).astype(np.float32)
+    X = sp.random_array((40, 50), density=0.2, rng=rng, dtype=np.float32, format="csr")
+    cosine, learned = np.float32(1 - share), np.float32(share)
+    twice = sp.csr_array((np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr), X.shape)
+    for Q in (X, X[:, ::-1].copy()[:, ::-1], twice, X.toarray()):
+        before = Q.toarray() if sp.issparse(Q) else Q.copy()
+        expected = cosine * before + learned * learner.transform_query(Q)
+        np.testing.assert_array_equal(Blend(learner, share).transform_query(Q), expected)
+        np.testing.assert_array_equal(Q.toarray() if sp.issparse(Q) else Q, before)
+
+
 def test_by_hand():
     """W = I + [[1, 0], [2, 0]], a quarter of it learned: q' (I + [[1, 0], [2, 0]] / 4) x."""
     learner = OASIS()

@@ -129,6 +129,14 @@ def test_the_score_is_the_overlap_and_the_similarity():
     assert (np.diff(ranking.scores[0]) <= 0).all()
 
 
+def test_queries_pass_the_learner_once_where_the_index_finds_all(monkeypatch):
+    X, _ = photos(300)
+    by, sizes = ranked_by(X), []
+    monkeypatch.setattr(by.learner, "transform_query", lambda Q: sizes.append(len(Q)) or Q)
+    by.search(X[:7], exclude=np.arange(7))
+    assert sizes == [7]
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("outside", [False, True])
 def test_it_ranks_better_than_the_similarity_alone(sparse, outside):

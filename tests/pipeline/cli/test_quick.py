@@ -69,30 +69,41 @@ def test_commands_whose_room_is_not_installed_have_no_help(wide, monkeypatch):
     assert quick.answer(["search", "--help"])
 
 
+@pytest.mark.parametrize("name", ["label list", "info"])
 @pytest.mark.parametrize("options", ["", "--run fruit", "--json --run fruit", "--run=fruit", "--json --quiet", "id:1"])
-def test_labels_are_listed_as_typer_lists_them(mine, options, monkeypatch):
-    words = ["label", "list", *options.split()]
-    program = "from visterm.pipeline.cli.app import main; main(ends_process=True)"
-    whole = subprocess.run([sys.executable, "-c", program, *words], cwd=mine, capture_output=True, text=True)
-    listed = visterm(*words, cwd=mine)
-    assert whole.stdout
-    assert (listed.stdout, listed.stderr) == (whole.stdout, whole.stderr)
+def test_plain_calls_answer_as_typer_does(mine, name, options):
+    words = [*name.split(), *options.split()]
+
+    def answered(module, arguments):
+        program = f"from visterm.pipeline.cli.{module} import main; main({arguments})"
+        ended = subprocess.run([sys.executable, "-c", program, *words], cwd=mine, capture_output=True, text=True)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    answer = answered("start", "")
+    assert answer == answered("app", "ends_process=True")
+    code, printed, _ = answer
+    assert code == (2 if options == "id:1" and name == "info" else 0)
+    assert bool(printed) == (code == 0)
     if "--json" in options:
-        assert sum(entry["images"] for entry in json.loads(listed.stdout)) > 20
+        told = json.loads(printed)
+        assert (told["images"] if name == "info" else sum(entry["images"] for entry in told)) > 20
 
 
 def test_a_plain_call(monkeypatch):
-    monkeypatch.setattr("visterm.teaching.label_counts.list_counts", listed := Mock())
+    monkeypatch.setattr("visterm.teaching.label_counts.list_counts", called := Mock())
+    monkeypatch.setattr("visterm.plugins.repair.info.show_info", called)
     for name in ("debug", "quiet", "progress"):
         monkeypatch.setattr(Globals, name, getattr(Globals, name))
     monkeypatch.setenv("VISTERM_RUN", "theirs")
     for words, keywords in {
         "label list": {"run": "theirs", "as_json": False},
         "label -q list --run ours --json --no-progress": {"run": "ours", "as_json": True},
+        "info": {"run": "theirs", "as_json": False, "skipped": False},
+        "info --skipped --run ours --json -q": {"run": "ours", "as_json": True, "skipped": True},
     }.items():
         quick._plain_call(words.split())()
-        listed.assert_called_with(**keywords)
-    assert (Globals.debug, Globals.quiet, Globals.progress) == (False, True, False)
+        called.assert_called_with(**keywords)
+    assert (Globals.debug, Globals.quiet, Globals.progress) == (False, True, None)
 
 
 def test_errors_of_a_plain_call_are_one_line(tmp_path):
