@@ -1,6 +1,8 @@
 """The service of a run of float16 vectors that stay on disk answers as one that has them in memory."""
 
 import io
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -51,6 +53,16 @@ def test_searches_and_images_that_come_and_go(imported, tmp_path, serving, monke
         client.wait_until(lambda: "new" in paths())  # the images that are gone may be taken in before
         assert paths() == {*ids[3:], "new"}
         assert client.get("/search?id=1").status_code == 404
+
+
+def test_sparse_arrays_are_imported_before_threads_ask_for_them_at_once(imported):
+    """SciPy's are not ready for a thread while another one imports them."""
+    code = (
+        "import sys; from pathlib import Path; from visterm.pipeline.store.run import Run; "
+        "from visterm.service.app import create_app; create_app(Run(Path('runs/fruit'))); "
+        "assert 'scipy.sparse' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=imported, check=True)
 
 
 def test_pictures_of_imported_vectors(imported, tmp_path, serving, write_images):
