@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from benchmarks.processes import temporary_folder
-from benchmarks.records import ELAPSED, compared, record, timed
+from benchmarks.records import compared, record
 from benchmarks.vectors import DATA
 from visterm.pipeline.store.images import Image
 from visterm.teaching.duplicates import find_same_pictures
@@ -128,12 +128,12 @@ def form(rng: np.random.Generator, cloth: np.ndarray, photo: np.ndarray) -> np.n
 KINDS: dict[str, Draw] = {"garments": garment, "fixed": fixed, "small": small, "logos": logo, "forms": form}
 
 
-def pairs_of(folder: Path) -> tuple[dict[tuple[str, str], float], float]:
-    """The pairs of names that are said to show one picture, and the seconds that it took."""
+def pairs_of(folder: Path) -> dict[tuple[str, str], float]:
+    """The pairs of names that are said to show one picture."""
     paths = sorted(path.name for path in folder.iterdir())
     images = [Image(i, path, path, {}, None, 0, i) for i, path in enumerate(paths)]
-    same, took = timed(find_same_pictures, folder, images, 100_000_000, clock=ELAPSED)
-    return {(paths[i], paths[j]): value for (i, j), value in same.pairs.items()}, took
+    same = find_same_pictures(folder, images, 100_000_000)
+    return {(paths[i], paths[j]): value for (i, j), value in same.pairs.items()}
 
 
 def measure(kind: str, n: int) -> list[dict]:
@@ -152,11 +152,11 @@ def measure(kind: str, n: int) -> list[dict]:
                 quality = 50 if way == "JPEG 50" else 90
                 cv2.imwrite(str(copy), copied(cv2.imread(str(own)), way), [cv2.IMWRITE_JPEG_QUALITY, quality])
                 ways[copy.name, own.name] = way
-        pairs, took = pairs_of(folder)
+        pairs = pairs_of(folder)
     right = sum(one[:3] == other[:3] for one, other in pairs)
     hits = {way: np.mean([pair in pairs for pair, own in ways.items() if own == way]).item() for way in WAYS}
     recall = np.mean([pair in pairs for pair in ways]).item()
-    said = f"once, {n} pictures and {len(ways)} copies in {took:.0f} s; "
+    said = f"once, {n} pictures and {len(ways)} copies; "
     return [
         record(
             f"one-ground-{kind}",
@@ -184,7 +184,7 @@ def pan(n: int) -> dict:
     with temporary_folder() as folder:
         for i in range(n):
             cv2.imwrite(str(folder / f"{i:03}.jpg"), wide[40:440, step * i : step * i + 450])
-        pairs, took = pairs_of(folder)
+        pairs = pairs_of(folder)
     stars = stars_of([(int(a[:3]), int(b[:3]), value) for (a, b), value in pairs.items()], {}, {})
     apart = max((abs(kept - other) for kept, others in stars.items() for other in others), default=0) * step / 450
     return record(
@@ -193,7 +193,7 @@ def pan(n: int) -> dict:
         "0.01 asked",
         "0: none are in one group",
         compared(max(apart, 1e-3), 0.01, "of the width", len(stars), higher=False),
-        measured=f"once, in {took:.0f} s; {len(stars)} groups, the largest of "
+        measured=f"once; {len(stars)} groups, the largest of "
         f"{max((1 + len(others) for others in stars.values()), default=1)} frames; each frame is moved by "
         f"{step / 450:.4f}",
     )
