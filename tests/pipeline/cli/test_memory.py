@@ -20,29 +20,29 @@ def leave(megabytes):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (megabytes << 20), resource.RLIM_INFINITY))
 
-sys.argv = ["visterm", "info", "--run", "fruit"]
+sys.argv = ["visterm", "{command}", "--run", "fruit"]
 {work}
 start.main()
 """
 IN_A_COMMAND = """
 import types
 
-def describe_run(*_):
+def show_info(*_, **__):
     import threading, numpy
     leave(4)
     {work}
 
-sys.modules["visterm.plugins.repair.info"] = types.SimpleNamespace(describe_run=describe_run)
+sys.modules["visterm.plugins.repair.info"] = types.SimpleNamespace(show_info=show_info)
 """
 
 
-def line_of(work, folder):
+def line_of(work, folder, command="info"):
     """Run a program, which must end with exit code 2 and nothing but one line; return the line."""
     (folder / "runs/fruit").mkdir(parents=True)
-    program = PROGRAM.format(work=work)
+    program = PROGRAM.format(work=work, command=command)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}  # it needs memory
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, timeout=100)
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, cwd=folder, env=plain, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     (line,) = done.stderr.splitlines()
     return line
@@ -75,7 +75,7 @@ def test_a_command_without_memory(tmp_path, work, reason):
 
 
 def test_a_missing_package_is_not_a_lack_of_memory(tmp_path):
-    line = line_of("sys.modules['typer'] = None", tmp_path)
+    line = line_of("sys.modules['typer'] = None", tmp_path, "compact")
     assert line.startswith("visterm: the installation is damaged (import of typer halted")
 
 

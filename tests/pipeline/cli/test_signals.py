@@ -22,7 +22,7 @@ if {early}:
 else:
     import gc
     gc.freeze = send
-sys.argv = ["visterm", "info", "--run", "none"]
+sys.argv = ["visterm", "compact", "--run", "none"]
 start.main()
 """
 
