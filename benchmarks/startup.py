@@ -144,7 +144,9 @@ def beside_earlier(builds: Sequence[Build], photos: Path, turns: int, bare: floa
     photo = str(next(file for file in sorted(photos.rglob("*.jpg")) if file.is_file()))
     records = []
 
-    def add(key: str, what: str, calls: Sequence[Callable[[], tuple[float, float]]], how: str = "") -> None:
+    def add(
+        key: str, what: str, calls: Sequence[Callable[[], tuple[float, float]]], how: str = "", turns: int = turns
+    ) -> None:
         figures = np.median([[call() for call in calls] for _ in range(turns)], axis=0)
         (ours, memory), (peer, its_memory) = figures
         seen = memory > 1.05 * peak_memory() / 2**20  # Linux counts what this process held when it started another
@@ -181,6 +183,12 @@ def beside_earlier(builds: Sequence[Build], photos: Path, turns: int, bare: floa
         f"a query by id of {LINES:,} that visterm search - answers, its start shared among them",
         [lambda: (many()[0] / LINES, 0.0), lambda: (one()[0], 0.0)],
     )
+
+    def extract(build: Build) -> tuple[float, float]:
+        with temporary_folder() as runs:
+            return Build(build.before, runs).call("deep", "features", str(photos), "--deep")
+
+    add("features-deep", "visterm features --deep", [lambda b=b: extract(b) for b in builds], turns=min(turns, 3))
     add(
         "service",
         "visterm serve until it answers",
