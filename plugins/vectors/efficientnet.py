@@ -273,22 +273,26 @@ def whole_kernel(kernel: np.ndarray, variance: np.ndarray, *, overflows: bool) -
     convolutions: where a kernel `overflows`, two weights of one sign that are summed as a pair, in the order (height,
     width, in), are 128 together at most. Processors of any kind then sum the same.
     """
-    largest = np.abs(kernel).reshape(len(kernel), -1).max(axis=1)
-    found, step, least = np.zeros_like(kernel), np.ones(len(kernel)), np.full(len(kernel), np.inf)
+    rows = kernel.reshape(*kernel.shape[:2], -1)  # (out, in, height x width)
+    largest = np.abs(rows).max(axis=(1, 2))
+    found, step, least = np.zeros_like(rows), np.ones(len(rows)), np.full(len(rows), np.inf)
     for factor in _FACTORS:
         tried = np.maximum(factor * largest / 127, 1e-6)  # of no weights, too
-        whole = np.clip(np.rint(kernel / tried[:, None, None, None]), -127, 127)
-        lost = kernel - whole * tried[:, None, None, None]
+        whole = np.clip(np.rint(rows / tried[:, None, None]), -127, 127)
+        lost = rows - whole * tried[:, None, None]
         # Neighbouring pixels are much alike.
-        change = ((lost.sum(axis=(2, 3)) ** 2 + (lost**2).sum(axis=(2, 3))) * (variance + 1e-6)).sum(axis=1)
+        changes = 2 * lost[..., 0] ** 2 if lost.shape[2] == 1 else lost.sum(axis=2) ** 2 + (lost**2).sum(axis=2)
+        change = (changes * (variance + 1e-6)).sum(axis=1)
         if overflows:
-            ordered = whole.transpose(0, 2, 3, 1).reshape(len(kernel), -1)
-            pairs = np.pad(ordered, ((0, 0), (0, ordered.shape[1] % 2))).reshape(len(kernel), -1, 2)
-            change[np.maximum(pairs, 0).sum(axis=2).max(axis=1) > 128] = np.inf
-            change[np.maximum(-pairs, 0).sum(axis=2).max(axis=1) > 128] = np.inf
+            ordered = whole.transpose(0, 2, 1).reshape(len(rows), -1)
+            if ordered.shape[1] % 2:
+                ordered = np.pad(ordered, ((0, 0), (0, 1)))
+            for signed in (ordered, -ordered):
+                of_sign = np.maximum(signed, 0)
+                change[(of_sign[:, ::2] + of_sign[:, 1::2]).max(axis=1) > 128] = np.inf
         better = change < least
         found[better], step[better], least[better] = whole[better], tried[better], change[better]
-    return found, step
+    return found.reshape(kernel.shape), step
 
 
 def levels_of_sums(weights: Mapping[str, np.ndarray], first: int) -> tuple[float, int]:

@@ -146,30 +146,32 @@ def test_an_image_of_one_pixel(tmp_path):
 
 
 def test_the_cache_holds_one_sound_file(cache, monkeypatch):
-    file = cached_model()
+    file = cached_model("float32")
     assert file.parent == cache
     written = file.stat().st_mtime_ns
-    assert cached_model() == file
+    assert cached_model("float32") == file
     assert file.stat().st_mtime_ns == written
     content = file.read_bytes()
     file.write_bytes(content[:-100])  # damaged
-    assert cached_model() == file
+    assert cached_model("float32") == file
     assert file.read_bytes() == content
 
     file.unlink()
     monkeypatch.setattr(efficientnet.os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):  # killed between writing and renaming
-        cached_model()
+        cached_model("float32")
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
     assert not file.exists()
-    assert cached_model().read_bytes() == content
+    assert cached_model("float32").read_bytes() == content
 
 
 def test_two_processes_convert_at_once(cache):
     """Both get the same file, which is made once."""
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        first, second = (asked.result(timeout=200) for asked in [pool.submit(cached_model) for _ in range(2)])
+        first, second = (
+            asked.result(timeout=200) for asked in [pool.submit(cached_model, "float32") for _ in range(2)]
+        )
     assert first == second
     assert len(list(cache.glob("*.onnx"))) == 1
     assert not list(cache.glob("*.tmp"))
