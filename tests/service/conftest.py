@@ -364,11 +364,11 @@ def page(request, browser, site, shown):
     page = context.new_page()
     page.set_default_timeout(1000 * PATIENCE)
 
-    def wait_until(condition):
+    def wait_until(condition, patience=PATIENCE):
         """Wait for a condition in the page, whose policy forbids the eval of `wait_for_function`."""
         page.evaluate(
             f"""() => new Promise((done, fail) => {{
-                const end = performance.now() + {1000 * PATIENCE};
+                const end = performance.now() + {1000 * patience};
                 const look = () => ({condition}) ? done()
                     : performance.now() > end ? fail(new Error("not so in time")) : setTimeout(look, 10);
                 look();
