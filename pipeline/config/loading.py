@@ -80,8 +80,9 @@ def load_config(file: Path | None = None, settings: list[str] | None = None, *, 
                 section = section.get(name) if isinstance(section, dict) else None
             if isinstance(section, dict) and key in section:
                 section[key] = _resolved(section[key], file.parent, str(file))
-        if of_run and isinstance(deep := (values.get("features") or {}).get("deep"), dict):
-            deep.setdefault("precision", "float32")
+        section = values.get("features")
+        if of_run and isinstance(section, dict) and isinstance(section.get("deep"), dict):
+            section["deep"].setdefault("precision", "float32")
     for setting in settings or []:
         _set(values, setting)
     try:

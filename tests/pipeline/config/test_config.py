@@ -80,15 +80,19 @@ def test_a_wrong_setting_is_one_clear_line(setting, message):
         ("- a\n- b\n", "expected sections"),
         ("features:\n  colour: 3\n", "unknown key features.colour"),
         ("collection: {labels: a.csv, clicks: b.csv}", "labels or clicks, not both"),
+        ("features: [1]", "features: input should be"),
+        ("features: text", "features: input should be"),
+        ("features:\n  deep: 3\n", "features.deep: input should be"),
         (None, "no such configuration file"),
     ],
 )
-def test_a_wrong_file_is_one_clear_line(tmp_path, text, message):
+@pytest.mark.parametrize("of_run", [False, True])
+def test_a_wrong_file_is_one_clear_line(tmp_path, text, message, of_run):
     file = tmp_path / "a.yaml"
     if text is not None:
         file.write_text(text)
     with pytest.raises(UserError) as error:
-        load_config(file)
+        load_config(file, of_run=of_run)
     assert message in str(error.value)
     assert str(file) in str(error.value)
     assert "\n" not in str(error.value)
