@@ -14,8 +14,12 @@ photos nearest to x, and kth(x) the score of the last of them.
 
 Photos are ranked by (1 - lam) J(q, x) + lam (S(q, x) - m) / s: with m the mean score of two photos, and s how far above
 it the nearest photo is, a score of 0 says "as any photo", one of 1 "as near as the nearest". Only photos that share an
-entry with v(q) have J > 0, and inverted lists of the entries give them; all others follow in the order of S. The photo
-nearest to the query stays first: it is raised just above all others.
+entry with v(q) have J > 0, and inverted lists of the entries give them. The photo nearest to the query stays first: it
+is raised just above all others.
+
+In a class of hundreds few photos share neighbours with q. Of the others, those among its `HEAD` nearest have, in the
+place of S, the mean of S over x and its reciprocal neighbours, taken `TIMES` times; by the strength, as above. In it a
+photo counts at least as the last of the `HEAD`. All that follow are in the order of S.
 
 The strength, 0 to 1, is a rule of the graph itself. A gallery is *tight* by the median, over its photos, of how far the
 20th nearest lies above the mean score of photos that are no neighbours, as a part of how far the first does, times the
@@ -33,7 +37,7 @@ Notes
 Departures from the paper, by ``python -m experiments.studies neighbours``: k = 6 beside k = 20, since with fewer than k
 photos of a class the graph links strangers (k = 20 alone is below S with three photos a class); equal weights in R, as
 exp(-d) needs distances of one scale and gives the same mAP; the mean weighted by J, and the strength; the nearest photo
-first; v keeps its `ENTRIES` largest entries; scores in place of distances.
+first; means of S where J is 0; v keeps its `ENTRIES` largest entries; scores in place of distances.
 """
 
 from __future__ import annotations
@@ -58,6 +62,7 @@ SCALES = (6, 20)  # k
 LISTED = SCALES[-1] + 1  # neighbours that are kept of each photo: one more, for queries from the gallery
 ENTRIES = 32  # of v: 48 are as good
 WEIGHT, STRONG = 0.3, 0.05  # lam, at strengths of 0 and 1
+HEAD, TIMES = 1000, 3  # photos nearest to a query whose scores are averaged, and how often
 TIGHT = 0.08, 0.1  # tightness of a gallery where its strength begins to rise, and where it is 1
 SHARED = 2 / 3  # of the neighbours of a neighbour
 FEWEST = 2 * SCALES[-1]  # photos of a gallery: of fewer, half are among the k nearest of each
@@ -377,6 +382,25 @@ def _overlap(
     return rows[:n], minima[:n]
 
 
+@njit(cache=True, nogil=True, plain=lambda *of: plain.averaged(TIMES, *of))
+def _averaged(rows: np.ndarray, scores: np.ndarray, others: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Means of the scores of photos and of others of each, or -1, `TIMES` times; scores of no row count as 0."""
+    means = scores.copy()
+    for _ in range(TIMES):
+        for i in range(len(rows)):
+            values[rows[i]] = means[i]
+        for i in range(len(rows)):
+            total, n = np.float64(means[i]), 1
+            for j in range(others.shape[1]):
+                if others[i, j] >= 0:
+                    total += values[others[i, j]]
+                    n += 1
+            means[i] = total / n
+    for i in range(len(rows)):
+        values[rows[i]] = 0
+    return means
+
+
 # ----------------------------------------------------------------------------------------------------
 # Public
 
@@ -596,6 +620,41 @@ class Neighbours:
         entries, shares = self.code(first, scores, own)
         return _overlap(entries, shares, own, self.lists, self._space()[3])
 
+    def averages(
+        self, head: np.ndarray, scores: np.ndarray, shared: np.ndarray, own: int = -1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean scores of the photos that share no neighbours with a query.
+
+        Parameters
+        ----------
+        head : int array of shape (n_head,)
+            The photos nearest to the query.
+        scores : float32 array of the same shape
+            Their scores, which fall.
+        shared : int array of shape (m,)
+            Those that share neighbours, of any photos.
+        own : int
+            Row of the query, if it is in the gallery; -1 otherwise.
+
+        Returns
+        -------
+        int32 array and float32 array of shape (n,)
+            The others of ``head``, and their means.
+        """
+        place = self._space()[3]
+        place[shared] = np.arange(1, len(shared) + 1)
+        known = place[head]
+        place[shared] = 0
+        rows = np.append(shared, head[known == 0]).astype(np.int32)
+        above = np.zeros(len(rows), np.float32)
+        above[known[known > 0] - 1] = scores[known > 0] - scores[-1]
+        above[len(shared) :] = scores[known == 0] - scores[-1]
+        others = self.near[rows, : SCALES[-1]]
+        others[(self._links[-1][rows] == 0) | (others == own)] = -1
+        means = _averaged(rows, above, others, self._space()[1])[len(shared) :] + scores[-1]
+        strength = np.float32(self.strength)
+        return rows[len(shared) :], strength * means + (1 - strength) * scores[known == 0]
+
     def code(self, first: np.ndarray, scores: np.ndarray, own: int = -1) -> tuple[np.ndarray, np.ndarray]:
         """Return v of a query, as photos and their shares, sum 1; arguments as of `overlaps`."""
         held = first >= 0
@@ -777,23 +836,33 @@ class NeighbourIndex:
         n_queries, part = Q.shape[0], self.index if among is None else among
         own = np.full(n_queries, -1) if exclude is None else np.asarray(exclude)
         excluded = own if rows is None else places_of(rows, own)
-        depth = part.n_gallery if k is None else max(k, min(LISTED, part.n_gallery))
+        many = min(HEAD + 1, part.n_gallery)
+        averaged = self.graph.strength > 0 and (k is None or k >= many)
+        nearest = HEAD + 1 if averaged else LISTED
+        depth = part.n_gallery if k is None else max(k, min(nearest, part.n_gallery))
         plain = part.search(Q, depth, exclude=excluded)
-        first = plain if part is self.index else self.index.search(Q, LISTED, exclude=own)
+        first = plain if part is self.index else self.index.search(Q, min(nearest, self.n_gallery), exclude=own)
         sides = functools.cache(lambda: part.queries(Q))  # for photos that the index itself does not find
         # One less for all queries only if each of them excludes something, as in `ExactIndex.search`.
         size = part.n_gallery - int(n_queries > 0 and (excluded >= 0).all()) if k is None else k
         indices, scores = np.full((n_queries, size), -1, np.int32), np.full((n_queries, size), -np.inf, np.float32)
+        deeper = []
         for q in range(n_queries):
             query = Q[q : q + 1] if own[q] < 0 else None  # a row of a sparse array takes as long as the rest
-            leading, shared, J = self._overlaps(query, first.indices[q], first.scores[q], int(own[q]))
+            leading, shared, J, others, means = self._overlaps(query, first, q, int(own[q]), averaged)
+            unlike = self.weight * (first.scores[q, len(leading) - 1] - self.graph.level) / self.graph.scale  # at most
             if rows is not None:
-                leading, shared = places_of(rows, leading), places_of(rows, shared)
+                leading, shared, others = (places_of(rows, some) for some in (leading, shared, others))
             keep = (shared >= 0) & (shared != excluded[q])
             ranking = plain.indices[q], plain.scores[q], int(np.count_nonzero(leading >= 0))
             side = functools.partial(lambda q: sides()[q], q)
-            best = self._ranked(part, side, ranking, shared[keep], J[keep], size)
+            best = self._ranked(part, side, ranking, (shared[keep], J[keep]), (others, means), size)
             indices[q, : len(best[0])], scores[q, : len(best[0])] = best
+            if self.graph.strength and not averaged and not (best[1][size - 1 :] > unlike).any():
+                deeper.append(q)
+        if deeper:  # some of their results may be photos that share no neighbours with them
+            whole = self.search(Q[deeper], many, exclude=own[deeper], among=among, rows=rows)
+            indices[deeper], scores[deeper] = whole.indices[:, :size], whole.scores[:, :size]
         return Ranking(indices, scores)
 
     def explain(self, Q: Any, row: int, *, own: int = -1) -> Shared:
@@ -812,7 +881,7 @@ class NeighbourIndex:
         -------
         Shared
         """
-        first, top = self.index.search(Q, LISTED, exclude=[own]), self.search(Q, 2, exclude=[own])
+        given, first, top = own, self.index.search(Q, LISTED, exclude=[own]), self.search(Q, 2, exclude=[own])
         rows, scores = first.indices[0], first.scores[0]
         if own < 0 and _equal(Q, self.X[int(rows[0]) : int(rows[0]) + 1]):
             own, rows, scores = int(rows[0]), rows[1:], scores[1:]
@@ -825,49 +894,64 @@ class NeighbourIndex:
         minima = np.minimum(held, shares)
         places, overlaps = self.graph.overlaps(rows[: SCALES[-1]], scores[: SCALES[-1]], own)
         J = 1.0 if row == own else float(overlaps[places == row].sum())
-        plain = float(self.index.score(self.index.queries(Q)[0], np.array([row]))[0])
         order = np.argsort(-minima, kind="stable")[: np.count_nonzero(minima)]
         parts = (1 - self.weight) * J * minima[order] / max(float(minima.sum()), 1e-9)
-        alone = self.weight * (plain - self.graph.level) / self.graph.scale
-        if row in top.indices[0]:  # it may be raised above all others
-            alone = float(top.scores[0][top.indices[0] == row][0] - parts.sum())
+        if row not in top.indices[0]:  # it may be raised above all others
+            one = ExactIndex(self.learner, self.X[row : row + 1])
+            top = self.search(Q, 1, exclude=[given if given != row else -1], among=one, rows=np.array([row]))
+            top.indices[0] = row
+        alone = float(top.scores[0][top.indices[0] == row][0] - parts.sum())
         return Shared(alone, entries[order], parts)
 
-    def _overlaps(
-        self, Q: Any, first: np.ndarray, scores: np.ndarray, own: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The nearest, which stay first, and `Neighbours.overlaps` of a query, with the photo that it is a copy of."""
-        if own >= 0 or first[0] < 0 or not _equal(Q, self.X[int(first[0]) : int(first[0]) + 1]):
-            return first[:1], *self.graph.overlaps(first[: SCALES[-1]], scores[: SCALES[-1]], own)
-        shared, J = self.graph.overlaps(first[1:LISTED], scores[1:LISTED], int(first[0]))
-        others = shared != first[0]
-        return first[:2], np.append(shared[others], first[0]).astype(np.int32), np.append(J[others], np.float32(1))
+    def _overlaps(self, Q: Any, nearest: Ranking, q: int, own: int, averaged: bool) -> tuple[np.ndarray, ...]:
+        """The nearest, which stay first; overlaps of a query, with the photo that it is a copy of; averages."""
+        held = nearest.indices[q] >= 0
+        first, scores = nearest.indices[q][held][: HEAD + 1], nearest.scores[q][held][: HEAD + 1]
+        copy = own < 0 and len(first) > 0 and _equal(Q, self.X[int(first[0]) : int(first[0]) + 1])
+        leading, copied = first[: 1 + copy], first[:copy]
+        if copy:
+            own, first, scores = int(first[0]), first[1:], scores[1:]
+        shared, J = self.graph.overlaps(first[: SCALES[-1]], scores[: SCALES[-1]], own)
+        others, means = first[:0], scores[:0]
+        if averaged and len(first):
+            others, means = self.graph.averages(first[:HEAD], scores[:HEAD], shared, own)
+        shared, J = shared[shared != own], J[shared != own]
+        return leading, np.append(shared, copied), np.append(J, np.ones(len(copied), np.float32)), others, means
 
     def _ranked(
         self,
         part: ExactIndex,
         side: Callable[[], np.ndarray],
         ranking: tuple[np.ndarray, np.ndarray, int],
-        shared: np.ndarray,
-        J: np.ndarray,
+        overlaps: tuple[np.ndarray, np.ndarray],
+        averages: tuple[np.ndarray, np.ndarray],
         size: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Best rows and scores of one query, from the plain ranking, and how many of it stay first, and `overlaps`."""
+        """Best rows and scores of one query, from the plain ranking, and how many of it stay first, and `_overlaps`."""
         rows, scores, n_leading = ranking
         factor, level = np.float32(self.weight / self.graph.scale), np.float32(self.graph.level)
         ranked = rows >= 0
         rows, scores = rows[ranked], scores[ranked] - level
+        last = scores[-1] if len(rows) else np.float32(0)
         order = np.argsort(rows)
-        places = np.minimum(np.searchsorted(rows, shared, sorter=order), len(rows) - 1)
-        places = order[places] if len(rows) else places
-        known = rows[places] == shared if len(rows) else np.zeros(len(shared), bool)
+
+        def found(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """Places in the plain ranking, and which of these photos are there."""
+            places = np.minimum(np.searchsorted(rows, some, sorter=order), len(rows) - 1)
+            places = order[places] if len(rows) else places
+            return places, rows[places] == some if len(rows) else np.zeros(len(some), bool)
+
+        places, known = found(averages[0])
+        scores[places[known]] = averages[1][known] - level
         total = factor * scores
+        shared, J = overlaps
+        places, known = found(shared)
         total[places[known]] += (1 - self.weight) * J[known]
         beyond, J = shared[~known], J[~known]
         if len(beyond) and len(total) >= size:
             # None of these scores more than the last of the plain ranking.
             bar = np.partition(total, len(total) - size)[len(total) - size]
-            near = (1 - self.weight) * J + factor * scores[-1] >= bar
+            near = (1 - self.weight) * J + factor * last >= bar
             beyond, J = beyond[near], J[near]
         if len(beyond):
             rows = np.concatenate([rows, beyond])

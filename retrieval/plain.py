@@ -154,6 +154,18 @@ def keep_largest(
     weights[columns] = 0
 
 
+def averaged(n_times: int, rows: np.ndarray, scores: np.ndarray, others: np.ndarray, values: np.ndarray) -> Any:
+    """Average the scores of photos with those of others."""
+    counted = others >= 0
+    for _ in range(n_times):
+        values[rows] = scores
+        every = np.column_stack([scores, np.where(counted, values[others], np.float32(0))])
+        sums = np.add.accumulate(every, axis=1, dtype=float)[:, -1]
+        scores = (sums / (1 + np.count_nonzero(counted, axis=1))).astype(np.float32)
+    values[rows] = 0
+    return scores
+
+
 def encode(
     rule: tuple[Any, ...], near: Any, links: Any, rows: np.ndarray, entries: Any, shares: Any, scratch: Any, own: int
 ) -> Any:

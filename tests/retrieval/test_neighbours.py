@@ -8,7 +8,7 @@ from visterm.learners import Cosine
 from visterm.retrieval import ExactIndex, NeighbourIndex, Neighbours, TwoStageIndex, evaluate_index, with_neighbours
 from visterm.retrieval import neighbours as module
 from visterm.retrieval.evaluation import relevance_from_labels
-from visterm.retrieval.neighbours import AGREEMENT, ENTRIES, FEWEST, LISTED, SCALES
+from visterm.retrieval.neighbours import AGREEMENT, ENTRIES, FEWEST, LISTED, SCALES, TIMES
 
 
 def photos(n=120, d=24, n_classes=8, spread=0.8, seed=0):
@@ -123,10 +123,35 @@ def test_the_score_is_the_overlap_and_the_similarity():
     starts, rows, kept = by.graph.lists
     codes = sp.csc_array((kept / 65535, rows, starts), shape=(len(X), len(X))).toarray()
     J = np.minimum(codes, v).sum(axis=1) / np.maximum(codes, v).sum(axis=1)
-    expected = (1 - by.weight) * J + by.weight * (similarities - by.graph.level) / by.graph.scale
+    means = np.where(J > 0, similarities, means_of(by.graph.near, similarities))
+    assert by.graph.strength == 1
+    assert (J == 0).sum() > 10
+    expected = (1 - by.weight) * J + by.weight * (means - by.graph.level) / by.graph.scale
     np.testing.assert_allclose(ranking.scores[0, 1:], expected[ranking.indices[0, 1:]], atol=2e-4)
     assert ranking.indices[0, 0] == first[0], "the nearest photo stays first"
     assert (np.diff(ranking.scores[0]) <= 0).all()
+
+
+def means_of(near, similarities):
+    """Means of photos and of their reciprocal neighbours, as often as the module's docstring has it."""
+    groups = [{x} | {c for c in near[x][:20] if x in near[c][:20]} for x in range(len(near))]
+    for _ in range(TIMES):
+        similarities = np.array([np.mean(similarities[list(group)]) for group in groups])
+    return similarities
+
+
+def test_classes_of_hundreds_are_ranked_to_their_end(monkeypatch):
+    X, y = photos(900, d=8, n_classes=3, spread=1.0)
+    by, own = ranked_by(X), np.arange(len(X))
+    relevance = relevance_from_labels(y, y, exclude=own)
+    assert by.graph.strength == 1
+    gains = []
+    for head in (1000, 300, 20):
+        monkeypatch.setattr(module, "HEAD", head)
+        gains.append(evaluate_index(by, X, relevance, exclude=own).mean_average_precision)
+        pages = by.search(X[:20], 50, exclude=own[:20]).indices
+        assert (pages == by.search(X[:20], exclude=own[:20]).indices[:, :50]).all()
+    assert gains[0] > gains[1] > gains[2] + 0.003
 
 
 def test_queries_pass_the_learner_once_where_the_index_finds_all(monkeypatch):
