@@ -3,11 +3,11 @@
 #
 # Guess: one vector of 5,000 that is 30 times as long as the others costs itself, or one of the 16 centres of each part; other vectors
 #   are found as before, as nobody's codes changed much, and what the tables lose is made up by re-ranking 100 candidates exactly.
-# What happens, without a word: of the ten nearest 0.02 are found in ScaNN (score_ah with reorder(100)) and a fifth or less in faiss
-#   ("PQ16x4fs,RFlat", 100 candidates as well), where both had 1.00. All queries are hit, also those far from that vector. The table of a
-#   query has an entry per centre, and all of it is brought to 8 bits by one scale: the entry of the far centre takes the range, those
-#   that matter become 0. Before re-ranking, ScaNN's distances are 0.0 throughout. A vector 20 times as long costs ScaNN two thirds.
-#   The same codes with tables of floats ("PQ16x4,RFlat") stay at 1.00, so that it is not the codebook; hash_type="lut256" does not help;
+# What happens, without a word: of the ten nearest 0.02 are found in ScaNN (score_ah with reorder(100)) and a fifth in faiss
+#   ("PQ16x4fs,RFlat", 100 candidates as well), where both had 1.00. A vector 20 times as long costs ScaNN two thirds. All queries are hit,
+#   however far from that vector. What fits: the table of a query has an entry per centre, and all of it is brought to 8 bits by one scale;
+#   the entry of the far centre takes the range, and those that matter become 0, as do all distances of ScaNN before re-ranking.
+#   Codes of the same size with tables of floats ("PQ16x4,RFlat") stay at 1.00, so that it is not the codebook; hash_type="lut256" does not help;
 #   a tree before the hashes makes it worse. By inner product, where entries grow by the length and not by its square, 30 is harmless.
 # Who meets it: who indexes vectors that are not of unit length (counts, activations, learned spaces), where a broken file, a huge scan or
 #   a sum in place of a mean made one long one; recall measured before that photo came was good.
