@@ -383,17 +383,20 @@ def _overlap(
 
 
 @njit(cache=True, nogil=True, plain=lambda *of: plain.averaged(TIMES, *of))
-def _averaged(rows: np.ndarray, scores: np.ndarray, others: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Means of the scores of photos and of others of each, or -1, `TIMES` times; scores of no row count as 0."""
+def _averaged(
+    rows: np.ndarray, scores: np.ndarray, near: np.ndarray, links: np.ndarray, own: int, values: np.ndarray
+) -> np.ndarray:
+    """Means of the scores of photos and their reciprocal neighbours, `own` left out, `TIMES` times; others count as 0."""
     means = scores.copy()
     for _ in range(TIMES):
         for i in range(len(rows)):
             values[rows[i]] = means[i]
         for i in range(len(rows)):
             total, n = np.float64(means[i]), 1
-            for j in range(others.shape[1]):
-                if others[i, j] >= 0:
-                    total += values[others[i, j]]
+            for j in range(links.shape[1]):
+                x = near[rows[i], j]
+                if links[rows[i], j] > 0 and x != own:
+                    total += values[x]
                     n += 1
             means[i] = total / n
     for i in range(len(rows)):
@@ -649,9 +652,7 @@ class Neighbours:
         above = np.zeros(len(rows), np.float32)
         above[known[known > 0] - 1] = scores[known > 0] - scores[-1]
         above[len(shared) :] = scores[known == 0] - scores[-1]
-        others = self.near[rows, : SCALES[-1]]
-        others[(self._links[-1][rows] == 0) | (others == own)] = -1
-        means = _averaged(rows, above, others, self._space()[1])[len(shared) :] + scores[-1]
+        means = _averaged(rows, above, self.near, self._links[-1], own, self._space()[1])[len(shared) :] + scores[-1]
         strength = np.float32(self.strength)
         return rows[len(shared) :], strength * means + (1 - strength) * scores[known == 0]
 
