@@ -386,7 +386,7 @@ def _overlap(
 def _averaged(
     rows: np.ndarray, scores: np.ndarray, near: np.ndarray, links: np.ndarray, own: int, values: np.ndarray
 ) -> np.ndarray:
-    """Means of the scores of photos and their reciprocal neighbours, `own` left out, `TIMES` times; others count as 0."""
+    """Means of the scores of photos and their reciprocal neighbours but `own`, `TIMES` times; others count as 0."""
     means = scores.copy()
     for _ in range(TIMES):
         for i in range(len(rows)):
