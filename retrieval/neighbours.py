@@ -558,16 +558,17 @@ class Neighbours:
             pairs.append(np.stack([ranking.indices[added].ravel(), np.repeat(some[added], ranking.k)]))
         reached, added = np.concatenate(pairs, axis=1) if pairs else np.empty((2, 0), int)
         order = np.argsort(reached, kind="stable")
-        reached, added = reached[order][~is_new[reached[order]]], added[order][~is_new[reached[order]]]
+        order = order[~np.isin(reached[order], again)]  # what was searched has them already
+        reached, added = reached[order], added[order]
         photos, starts = np.unique(reached, return_index=True)
         ends = np.append(starts, len(added))
         for block in np.array_split(np.arange(len(photos)), -(-len(photos) // ROWS) or 1):
             sides = index.queries(X[photos[block]]) if len(block) else ()
             for place, side in zip(block, sides, strict=True):
                 x, other = photos[place], added[ends[place] : ends[place + 1]]
-                found = np.concatenate([scores[x], index.score(side, other)])
-                best = np.argsort(-found, kind="stable")[:LISTED]
-                near[x], scores[x] = np.concatenate([near[x], other])[best], found[best]
+                every = np.concatenate([scores[x], index.score(side, other)])
+                best = np.argsort(-every, kind="stable")[:LISTED]
+                near[x], scores[x] = np.concatenate([near[x], other])[best], every[best]
         return type(self)(near, scores, self.level, self.scale, n_jobs=index.n_jobs)
 
     def arrays(self) -> dict[str, np.ndarray]:
