@@ -21,7 +21,6 @@ from starlette.responses import Response, StreamingResponse
 from typing_extensions import TypedDict
 
 from visterm.features import ImageError
-from visterm.pipeline.console import one_line
 from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.stages.edit import exclude, restore
@@ -249,8 +248,9 @@ class ImageSubject(Subject):
 
     def last_removal(self) -> LastRemoval | None:
         """Return the last removal that can be undone, also one before the service was started."""
-        token = next(reversed(self._removals), None)
-        return None if token is None else {"undo": token, "images": len(self._removals[token])}
+        for token, images in list(self._removals.items())[-1:]:  # a copy: another thread may undo it now
+            return {"undo": token, "images": len(images)}
+        return None
 
     def _keep_removals(self) -> None:
         with contextlib.suppress(OSError):  # of a full disk: they can be undone until the service ends
@@ -258,13 +258,13 @@ class ImageSubject(Subject):
             write_text(self._removals_file, json.dumps(self._removals))
 
     def _changed(self, n: int, undo: str | None) -> RemovalResult:
-        snapshot, problem = self.service.reloader.refresh(), self.service.reloader.problem
+        snapshot = self.service.reloader.refresh()
         return {
             "n_images": len(snapshot.searcher.images),
             "changed": n,
             "undo": undo,
             "version": snapshot.searcher.version,
-            "behind": problem and one_line(problem),
+            "behind": self.service.problem,
         }
 
     @post("/images/download", "collection", writes=False)
