@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -112,6 +113,7 @@ class Subject:
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
         names, is_form = _parameters(method)
+        names -= set(re.findall(r"{(\w+)}", route.path))
         respond.__dict__["known"] = known = names | _fields_of_body(method)
 
         async def check(http: Request) -> None:

@@ -129,6 +129,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
             ["unknown parameter x; known: file"],
         ),
         ("GET", "/images/1/thumbnail?sise=9", {}, ["did you mean size?"]),
+        ("GET", "/images/1/thumbnail?number=2", {}, ["unknown parameter number"]),
         ("POST", "/search?idd=1", {}, ["did you mean id?"]),
         ("POST", "/search", {"data": {"id": "1", "lable": "dog"}}, ["unknown parameter lable; did you mean label?"]),
         ("POST", "/search", {"json": {"id": 1}}, ["takes a form, not JSON: curl -F"]),
