@@ -207,10 +207,11 @@ class AddingSubject(Subject):
         return {"upload": key, "name": name}
 
     def _paths(self, snapshot: Snapshot) -> dict[str, str]:
-        if self._contents[0] != snapshot.searcher.version:
+        kept = self._contents  # a request with another snapshot may replace it
+        if kept[0] != snapshot.searcher.version:
             paths = {image.sha256: image.path for image in reversed(snapshot.searcher.images)}
-            self._contents = snapshot.searcher.version, paths
-        return self._contents[1]
+            kept = self._contents = snapshot.searcher.version, paths
+        return kept[1]
 
 
 def _file_name(sent: str) -> str:
