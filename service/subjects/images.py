@@ -8,6 +8,7 @@ import json
 import os
 import random
 import secrets
+import shlex
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from typing_extensions import TypedDict
 
 from visterm.features import ImageError
+from visterm.pipeline.console import count
 from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.stages.edit import exclude, restore
@@ -244,7 +246,11 @@ class ImageSubject(Subject):
         n = restore(self.service.run, before)
         del self._removals[request.undo]
         self._keep_removals()
-        return self._changed(n, None)
+        result = self._changed(n, None)
+        if lost := self.service.snapshot.searcher.pending.intersection(image.id for image in before):
+            run = shlex.quote(self.service.run.name)  # compacting dropped their vectors
+            result["behind"] = f"{count(len(lost), 'image')} not extracted yet; run 'visterm features --run {run}'"
+        return result
 
     def last_removal(self) -> LastRemoval | None:
         """Return the last removal that can be undone, also one before the service was started."""

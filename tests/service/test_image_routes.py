@@ -10,7 +10,7 @@ from contextlib import closing
 from PIL import Image as Pillow
 
 from visterm.pipeline.console import Console
-from visterm.pipeline.stages.edit import add
+from visterm.pipeline.stages.edit import add, compact
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.service import reloader, thumbnails
 
@@ -126,6 +126,18 @@ def test_a_removal_is_undone_after_a_restart_and_is_described_before(own, servin
         file.write_text(damaged)
         with serving(own) as client:
             client.check_error(client.post("/api/images/restore", json={"undo": "x"}), 404, "no longer be undone")
+
+
+def test_a_restored_image_whose_vector_is_gone_waits_for_features(own, serving, photos):
+    number, quiet = photos.id("plum/3.jpg"), Console(quiet=True)
+    with serving(own) as client:
+        undo = client.post("/api/images/remove", json={"ids": [number]}).json()["undo"]
+        assert compact(own, quiet)["dropped_rows"] == 1
+        restored = client.post("/api/images/restore", json={"undo": undo}).json()
+        assert (restored["changed"], restored["n_images"]) == (1, 18)
+        assert restored["behind"] == "1 image not extracted yet; run 'visterm features --run photos'"
+        features_stage(own, own.configure(None, []), None, quiet)
+        client.wait_until(lambda: client.get("/search", params={"id": number}).status_code == 200)
 
 
 def test_thumbnails_have_a_cap_and_may_not_be_stored(tmp_path, searcher, caplog, monkeypatch):

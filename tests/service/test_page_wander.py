@@ -74,6 +74,35 @@ def test_filters_are_typed_and_removed(page, ids):
     expect(page.locator("#query")).to_contain_text("Searched 57 images")
 
 
+def test_what_is_typed_is_not_said_to_be_unknown_where_the_server_did_not_answer(page):
+    page.goto("")
+    page.route("**/api/suggest?*", lambda route: route.fulfill(body="<html>"))
+    page.box.fill("plum")
+    page.box.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Cannot read the server's response (status 200).")
+    expect(page.locator(".toast")).to_have_count(0)
+
+
+def test_a_list_that_could_not_be_read_on_shows_more_after_another_try(page):
+    state = {"total": 180, "next": None, "same_as_labels": False}
+    state["albums"] = [{"name": f"label {i}", "images": 1, "covers": []} for i in range(60)]
+    page.route("**/api/albums?*", lambda route: route.fulfill(json=state))
+    page.goto("?view=albums")
+    more = page.locator("#albums button.more")
+    expect(more).to_have_text("Show more")
+    page.route("**/api/albums?*", lambda route: route.fulfill(body="<html>"), times=1)
+    more.click()
+    expect(more).to_have_text("Cannot read the server's response (status 200). Try again")
+    more.click()
+    expect(page.locator("#albums .albums")).to_have_count(2)
+    expect(more).to_have_text("Show more")
+
+
+def test_filters_that_no_other_photo_passes_are_named_as_the_reason(page, ids):
+    page.goto(f"?id={ids['pear/1.jpg']}&after=2999")
+    expect(page.locator("#results")).to_contain_text("No other photo passes these filters.")
+
+
 def test_filters_removed_faster_than_they_are_drawn_stay_removed(page, ids):
     page.ask(ids["pear/1.jpg"], "&label=plum&label=fig")
     page.evaluate("[...document.querySelectorAll('#chips .chip')].forEach((chip) => chip.click())")
@@ -315,8 +344,9 @@ def test_what_is_not_the_same_is_said_once_and_undone_after_a_reload(page):
     titles, undo = page.locator("#alike .group h2"), page.locator("#alike .head button").first
     expect(titles).to_have_text(["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"])
     expect(undo).to_be_hidden()
-    page.get_by_role("button", name="Not the same: ").nth(1).click()
+    page.get_by_role("button", name="Not the same: ").nth(1).press("Enter")
     expect(titles.first).to_have_text("One picture in 2 photos")
+    expect(page.locator("#main")).to_be_focused()
     no_overflow(page)
     page.get_by_role("button", name="Not the same scene", exact=True).click()
     expect(titles).to_have_text(["One picture in 2 photos", "3 pictures look alike"])
@@ -358,6 +388,19 @@ def test_the_map_moves_zooms_and_leads_to_photos(page):
     expect(page.locator("#results .rank").first).to_be_visible()
     page.go_back()
     expect(canvas).to_be_visible()
+
+
+def test_a_map_that_comes_when_another_page_is_shown_is_not_drawn(page):
+    held = []
+    page.route("**/api/map/points", lambda route: held.append(route))
+    page.goto("?view=map")
+    page.wait_until("performance.getEntriesByName(new URL('api/map', location)).length")
+    page.get_by_role("link", name="Photos", exact=True).click()
+    expect(page.locator("#photos .tile").first).to_be_visible()
+    with page.expect_response("**/api/map/points"):
+        held[0].continue_()
+    page.wait_for_timeout(100)
+    expect(page.locator("#map canvas")).to_have_count(0)
 
 
 def test_a_map_that_is_not_drawn_can_be_drawn(page):

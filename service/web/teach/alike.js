@@ -8,6 +8,7 @@ import { box, dialogButtons, showDialog, toast } from "../core/says.js";
 import { count, fileName, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { did, undid } from "../core/undo.js";
+import { placeFocus } from "../gallery/grid.js";
 import { withOverview } from "../gallery/home.js";
 import { failure } from "../core/messages.js";
 import { inParts, photo } from "../gallery/photolist.js";
@@ -230,7 +231,7 @@ async function sayDifferent(parts, section) {
   try {
     const { last } = await post("api/alike/different", { parts });
     if (section) leave(section);
-    else redraw();
+    else await redraw().then(placeFocus);
     showUndo($("#alike .head .plain"), last);
     did("different", undoDifferent);
     toast("They are not shown together again.", "Undo", () => void undoDifferent());
@@ -243,7 +244,7 @@ const undoDifferent = () =>
   post("api/alike/undo", undefined).then(() => {
     undid("different");
     toast("They may be shown together again.");
-    return redraw();
+    return redraw().then(placeFocus);
   }, failure);
 
 /** @param {HTMLElement} button @param {Schemas["LastRemoval"] | null} removal */
@@ -256,11 +257,14 @@ function showRestore(button, removal) {
 
 /** @param {string} undo */
 const restore = (undo) =>
-  post("api/images/restore", { undo }).then(async ({ changed }) => {
+  post("api/images/restore", { undo }).then(async ({ changed, behind }) => {
     undid("removal");
-    toast(`${plural(changed, "photo")} restored.`);
+    toast(
+      `${plural(changed, "photo")} restored.` +
+        (behind ? ` Searches do not find them yet: ${behind}.` : ""),
+    );
     await readRun();
-    redraw();
+    await redraw().then(placeFocus);
   }, failure);
 
 /**
