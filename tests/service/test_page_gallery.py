@@ -205,6 +205,23 @@ def test_several_are_selected_marked_and_exported(page, ids):
 
 
 @pytest.mark.slow
+def test_exported_rows_hold_no_formula(page, ids):
+    def renamed(route):
+        [answer] = route.fetch().json()
+        answer["results"][0] |= {"path": "=1+1.jpg", "labels": ["-ripe"], "score": -0.5}
+        route.fulfill(json=[answer])
+
+    page.route("**/search?*", renamed)
+    page.ask(ids["fig/9.jpg"])
+    page.tile(0).hover()
+    page.tile(0).get_by_role("checkbox").click()
+    with page.expect_download() as saved:
+        page.locator("#selection").get_by_role("button", name="Export CSV").click()
+    (row,) = csv.DictReader(io.StringIO(saved.value.path().read_text()))
+    assert (row["path"], row["labels"], row["score"]) == ("'=1+1.jpg", "'-ripe", "-0.5")
+
+
+@pytest.mark.slow
 def test_marks_of_several_are_undone_at_once(page, ids):
     page.ask(ids["fig/9.jpg"])
     marked, toast = page.locator("#marks .tray li"), page.locator(".toast")

@@ -360,7 +360,8 @@ const copyPaths = () =>
 
 /** @param {unknown} value */
 const cell = (value) => {
-  const text = String(value ?? "");
+  let text = String(value ?? "");
+  if (/^[=+@\t\r-]/.test(text) && isNaN(+text)) text = `'${text}`; // no formula
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
