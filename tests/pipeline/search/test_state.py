@@ -13,6 +13,7 @@ from running import visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.state import RecentCache
 from visterm.pipeline.store.files import write_record
 from visterm.teaching.feedback import FeedbackTrainer
 from visterm.teaching.teachers import explain_teachers
@@ -38,6 +39,20 @@ def test_threads_share_one_index_and_get_the_same_answers(finished, monkeypatch)
     assert answers[:30] * 4 == answers == searcher.search(ids * 4, k=5)
     assert loads == ["oasis"]
     assert len(indexes) == 1
+
+
+def test_what_was_used_last_is_kept():
+    cache = RecentCache(2)
+    for key in ("old", "new", "old", "newer"):
+        cache(key, lambda key=key: key.upper())
+    assert [cache.get(key) for key in ("old", "new", "newer")] == ["OLD", None, "NEWER"]
+
+
+def test_filters_of_requests_are_not_kept_for_good(finished):
+    searcher = Searcher(finished / "runs/fruit")
+    for i in range(2 * len(searcher.images)):
+        searcher.search("id:1", before=f"{1000 + i}")  # which no image is
+    assert 0 < len(searcher.filtered._made) <= len(searcher.images)
 
 
 def test_what_failed_is_tried_again(mine):
