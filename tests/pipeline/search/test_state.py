@@ -13,6 +13,7 @@ from running import visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.request import SearchRequest
 from visterm.pipeline.search.state import RecentCache
 from visterm.pipeline.store.files import write_record
 from visterm.teaching.feedback import FeedbackTrainer
@@ -52,7 +53,9 @@ def test_filters_of_requests_are_not_kept_for_good(finished):
     searcher = Searcher(finished / "runs/fruit")
     for i in range(2 * len(searcher.images)):
         searcher.search("id:1", before=f"{1000 + i}")  # which no image is
+        searcher.gallery.rows_of(SearchRequest.of(label=f"none {i}").filter)
     assert 0 < len(searcher.filtered._made) <= len(searcher.images)
+    assert searcher.gallery.albums._label_rows == {}
 
 
 def test_what_failed_is_tried_again(mine):
