@@ -2,6 +2,7 @@
 
 import os
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -336,6 +337,32 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     page.keyboard.press("Control+z")
     expect(page.locator(".toast")).to_have_text("2 photos restored.")  # it offers no second Undo
     assert len(sent[2]["ids"]) == 1
+
+
+def test_more_groups_are_those_that_follow_after_some_have_left(page):
+    known, images = page.request.get("api/alike").json(), page.request.get("api/images?limit=60").json()
+    groups = [known["groups"][0] | {"n_images": 2, "images": images[i : i + 2]} for i in range(0, 50, 2)]
+
+    def answer(route):
+        offset = int(parse_qs(urlsplit(route.request.url).query)["offset"][0])
+        route.fulfill(json=known | {"groups": groups[offset : offset + 20], "total": len(groups)})
+
+    def take(route):
+        del groups[0]
+        route.fulfill(json={"last": None})
+
+    page.route(re.compile(r"/api/alike\?"), answer)
+    page.route("**/api/alike/different", take)
+    page.goto("?view=alike")
+    shown = page.locator("#alike .group")
+    for left in (20, 19, 18):
+        expect(shown).to_have_count(left)
+        shown.first.get_by_role("button", name="Not the same", exact=True).click()
+    expect(shown).to_have_count(17)
+    page.get_by_role("button", name="Show more").click()
+    expect(shown).to_have_count(22)
+    expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+    expect(page.locator("#alike .head .quiet")).to_have_text("22 groups")
 
 
 @BOTH
