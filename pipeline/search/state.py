@@ -112,9 +112,9 @@ class RecentCache:
             while sum(size for _, size in self._made.values()) > self._limit > size:
                 del self._made[next(iter(self._made))]
 
-    def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
+    def __call__(self, key: Any, make: Callable[[], Any], size: int = 1) -> Any:
         """Return the object of a key, made unless it is there; two threads may both make it."""
         made = self.get(key)
         if made is None:
-            self.add(key, made := make())
+            self.add(key, made := make(), size)
         return made

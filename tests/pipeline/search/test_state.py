@@ -47,6 +47,8 @@ def test_what_was_used_last_is_kept():
     for key in ("old", "new", "old", "newer"):
         cache(key, lambda key=key: key.upper())
     assert [cache.get(key) for key in ("old", "new", "newer")] == ["OLD", None, "NEWER"]
+    cache("large", str, size=2)
+    assert [cache.get(key) for key in ("old", "newer", "large")] == [None, None, ""]
 
 
 def test_filters_of_requests_are_not_kept_for_good(finished):
