@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -63,6 +64,11 @@ def parse_example(text: str) -> tuple[str, float]:
 
 def _texts(texts: str | Sequence[str] | None) -> tuple[str, ...]:
     return (texts,) if isinstance(texts, str) else tuple(texts or ())
+
+
+def in_nfc(labels: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Labels in the form in which a run keeps them: names of folders that a Mac wrote have another one."""
+    return tuple(unicodedata.normalize("NFC", label) for label in _texts(labels))
 
 
 def _examples(examples: str | Sequence[Any]) -> tuple[tuple[Any, float], ...]:
@@ -196,8 +202,9 @@ class SearchRequest:
         "Only images with one of these labels",
         "Only images with one of these labels; may be repeated. Without images and --query-label: as --query-label",
         metavar="NAME",
+        read=in_nfc,
     )
-    not_label: tuple[str, ...] = _list("No images with one of these labels", metavar="NAME")
+    not_label: tuple[str, ...] = _list("No images with one of these labels", metavar="NAME", read=in_nfc)
     folder: str | None = _text(
         "Only images in this folder or below it; .: in no folder",
         "Only images in this folder of the image directory or below it; .: directly in it",

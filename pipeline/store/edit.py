@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from .label_edits import (
     check_label,
     edits_of,
     enter_edits,
+    plain_label,
     standing_edits,
 )
 from .labels import enter_labels, read_labels, table_files
@@ -123,7 +123,7 @@ class EditableCatalogue(ScannedCatalogue):
                     name = f"id:{id_}" if entry is None else decoded(entry[0])
                     raise UserError(f"image {name} was removed from the run; no label was changed")
                 path, sha256, text, _ = entry
-                label = check_label(label) if change == 1 else unicodedata.normalize("NFC", label)
+                label = check_label(label) if change == 1 else plain_label(label)
                 weight = (json.loads(text) if text else {}).get(label)
                 if confirm or (weight is None) == (change == 1):
                     image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}

@@ -148,8 +148,25 @@ def test_a_label_has_one_form_whoever_types_it(editor):
     editor.add("cafe\u0301", ["apple/0.jpg"])
     assert labels_of(editor, "apple/0.jpg") == [["apple", "caf\u00e9"]]
     assert editor.add("caf\u00e9", ["apple/0.jpg"])["changed"] == 0
+    for options in ({"label": "cafe\u0301"}, {"not_label": ["cafe\u0301", "plum", "pear"], "k": 1}):
+        assert len(Searcher(editor.run).search([1], learner="cosine", **options)[0]["results"]) <= 1
+    found = Searcher(editor.run).search_label("cafe\u0301", k=1, learner="cosine")
+    assert "caf\u00e9" in found[0]["results"][0]["labels"]
+    with pytest.raises(UserError, match="no training image has it; --learner cosine can"):
+        Searcher(editor.run).search_label("caf\u00e9", learner="wsabie")
+    dry = json_of("remove", "--label", "cafe\u0301", "--dry-run", cwd=editor.run.folder.parents[1])
+    assert dry["removed"] == 1
     editor.remove("cafe\u0301", ["apple/0.jpg"])
     assert labels_of(editor, "apple/0.jpg") == [["apple"]]
+
+
+def test_spaces_around_the_name_of_a_folder_are_no_part_of_its_label(editor, mine):
+    """Renaming the album of the folder "apple " renamed the images of "apple"."""
+    os.rename("fruit/plum", "fruit/apple ")
+    visterm("features", "fruit", "--run", "fruit", cwd=mine)
+    assert editor.counts() == {"apple": 20, "pear": 10}
+    editor.rename([" apple"], "malus")
+    assert editor.counts() == {"malus": 20, "pear": 10}
 
 
 def test_export_says_how_labels_with_separators_are_read(editor, mine):
