@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -90,7 +89,7 @@ def _damage(run: Run | None) -> str | None:
     except NothingToSearch:
         return None
     except UserError as error:
-        return f"{error}; then run 'visterm repair --run {shlex.quote(run.name)}'"
+        return f"{error}; then run 'visterm repair {run.option}'"
     except Exception:
         return None
 

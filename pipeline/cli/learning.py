@@ -121,9 +121,9 @@ def train(
             _say_trained(summary, place, console)
     trained = [summary["learner"] for summary in summaries if "error" not in summary]
     if trained and not as_json:
-        following = f"visterm evaluate --run {shlex.quote(place.name)}"
+        following = f"visterm evaluate {place.option}"
         if any("n_triplets" in summary for summary in summaries):  # there may be no labels to evaluate by
-            following = f"visterm search IMAGE --run {shlex.quote(place.name)}"
+            following = f"visterm search IMAGE {place.option}"
         elif len(names) > 1:
             following += " --learner all"
         elif names != ["oasis"]:

@@ -45,7 +45,7 @@ class Gallery:
             root = collection.root
             if root is None or not collection.counts_by("status")["ok"]:
                 raise NothingToSearch(
-                    f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first"
+                    f"run {run.name}: nothing to search yet; run 'visterm features IMAGES {run.option}' first"
                 )
             self.content = extractor_content(run)
             fields_changes = collection["fields"]
@@ -55,7 +55,7 @@ class Gallery:
             self.images: Images = collection.living(None if like is None else like.images)
             if collection["extractor"] != self.content:  # read after the images, which have this extractor then, too
                 raise UserError(
-                    f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
+                    f"run {run.name}: the features are not finished; run 'visterm features {run.option}' first"
                 )
             self.pending: set[int] = {number for number, _ in collection.pending()}
             if self.pending:
