@@ -50,6 +50,9 @@ def test_thumbnails_are_kept_by_content(client, photos):
     assert original.headers["content-type"] == "image/jpeg"
     etag = {"If-None-Match": original.headers["etag"]}
     assert client.get(f"/images/{number}/original", headers=etag).status_code == 304
+    for tags, status in ((f'"other", W/{etag["If-None-Match"]}', 304), ("*", 304), ('"other"', 200)):  # of a proxy
+        given = {"If-None-Match": tags}
+        assert client.get(f"/images/{number}/original", headers=given).status_code == status
 
 
 def test_replaced_files_are_not_served(own, own_photos, tmp_path, serving, photos):
