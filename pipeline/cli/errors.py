@@ -43,8 +43,9 @@ def command(function: Callable) -> Callable:
             return function(*args, **kwargs)
         except getattr(sys.modules.get("typer"), "Exit", ()):  # some commands are called without Typer
             raise
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
+        except BrokenPipeError:  # the reader has closed the pipe, of messages perhaps as well
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             raise SystemExit(0) from None
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) or signals.received is not None:  # or a library made it another
