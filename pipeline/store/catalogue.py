@@ -85,7 +85,7 @@ class Collection(EditableCatalogue):
 
         Returns what `restore` needs.
         """
-        rows = [(id_,) for id_ in ids]
+        rows = [(id_,) for id_ in dict.fromkeys(ids)]
         columns = "id, status, segment, row, reason, given.labels"
         query = f"SELECT {columns} FROM images LEFT JOIN given USING (path) WHERE id = ?"
         with self.transaction():
