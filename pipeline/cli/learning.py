@@ -145,7 +145,7 @@ def _train_again(place: Run, undo: bool, as_json: bool) -> None:
     elif undo:
         console.say(f"the models before are in use again: {', '.join(results)}")
     elif not results:
-        console.say("nothing to learn: the learners of this run have learned its labels")
+        console.say("nothing to learn: learners have learned the labels of this run, or it has fewer than two")
     for result in () if as_json or undo else results:
         figures = ""
         if result["after"] is not None:
