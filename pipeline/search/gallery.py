@@ -86,9 +86,10 @@ class Gallery:
         """Row of the image with this file, whatever path names it; -1 if the file is not in the collection."""
         if "\0" in file:  # no path of a file; from standard input, such as that of find -print0
             return -1
-        real = os.path.realpath(file)
-        below = os.path.relpath(real, os.path.realpath(self.root))
-        for path in (below, real):  # images outside the root are listed by their absolute path
+        real, root = os.path.realpath(file), os.path.realpath(self.root)
+        folder, name = os.path.split(os.path.abspath(file))
+        link = os.path.join(os.path.realpath(folder), name)  # perhaps to another image of the collection
+        for path in (os.path.relpath(link, root), os.path.relpath(real, root), real):  # absolute outside the root
             if (row := self.images.row_of_path(path)) is not None:
                 return row
         if not os.path.isfile(real):  # a pipe can be read only once
