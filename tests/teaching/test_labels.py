@@ -182,7 +182,8 @@ def test_a_cell_is_the_same_again(cell):
 
 def test_images_come_from_standard_input(editor, mine, monkeypatch):
     results = visterm("search", "fruit/plum/0.jpg", "--run", "fruit", "-k", 4, "--json", cwd=mine).stdout
-    for text, n in ((results, 4), ("id:1\nplum/5.jpg\n", 2), ("rank,path\n1,apple/3.jpg\n", 1)):
+    lines = "".join(f"{json.dumps({'results': [{'id': id_}]})}\n" for id_ in (4, 5, 6))  # of `search -`
+    for text, n in ((results, 4), ("id:1\nplum/5.jpg\n", 2), ("rank,path\n1,apple/3.jpg\n", 1), (lines, 3)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert len(images := commands._images(None)) == n
         editor.add(f"from {n}", images)
