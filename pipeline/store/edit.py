@@ -118,6 +118,7 @@ class EditableCatalogue(ScannedCatalogue):
             rows: dict[tuple[int, str], dict[str, Any]] = {}
             query = "SELECT path, sha256, labels, status FROM images WHERE id = ? AND status != 'removed'"
             for id_, label, change in edits:
+                id_ = int(id_)  # SQLite knows no numbers of NumPy
                 entry = self.execute(query, (id_,)).fetchone()
                 if entry is None or entry[3] == "excluded":
                     name = f"id:{id_}" if entry is None else decoded(entry[0])

@@ -7,7 +7,9 @@ import random
 import re
 import sqlite3
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from running import json_of, refused, said_until_killed, visterm
 
@@ -42,6 +44,17 @@ def test_an_edit_reaches_searches_and_training_images(editor):
     assert len(results) == 3
     assert results[0]["labels"] == ["red"]
     assert (editor.run.folder.parents[1] / "fruit/apple/0.jpg").exists()  # the files stay where they are
+
+
+def test_one_image_or_label_and_numbers_of_numpy(editor):
+    """A text was taken apart: "12" renamed the labels 1 and 2."""
+    editor.add("1", "id:1")
+    assert editor.add("2", 1)["changed"] == editor.add("12", Path("apple/0.jpg"))["changed"] == 1
+    editor.add("12", np.array([1, 2]))
+    editor.edit([(np.int64(3), "12", 1)])
+    assert editor.counts()["12"] == 3
+    editor.rename("12", "red")
+    assert labels_of(editor, "id:1") == [["1", "2", "apple", "red"]]
 
 
 def test_each_step_is_undone_as_a_whole(editor):
