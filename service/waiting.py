@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -45,7 +44,7 @@ class WaitingApp:
         self._looked_at = -LOOK_SECONDS
         self._looking = asyncio.Lock()
         self._running = AsyncExitStack()
-        features = f"visterm features IMAGES --run {shlex.quote(run.name)}"
+        features = f"visterm features IMAGES {run.option}"
         page = jinja2.Environment(autoescape=True).from_string(_TEMPLATE.read_text(encoding="utf-8"))
         html = page.render(run=run.name, command=features)
 

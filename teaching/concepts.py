@@ -110,7 +110,8 @@ def followed(run: Run) -> dict[str, int]:
 
 def follow(searcher: Searcher, labels: Iterable[str], *, again: bool, last: int | None = None) -> None:
     """Let labels stay concepts; `again`: the images up to the id `last`, now the last one, were looked through."""
-    last = int(searcher.images.ids.max(initial=0)) if last is None else last
+    newest = int(searcher.images.ids.max(initial=0))
+    last = newest if last is None else min(last, newest)
     now = {check_label(label): last for label in labels}
     with _one_change:
         kept = followed(searcher.run)

@@ -142,7 +142,7 @@ def export(
     with Collection(run.collection) as collection:
         content, images = extractor_content(run), collection.images()
         if not images or collection["extractor"] != content:
-            raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features --run {run.name}' first")
+            raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features {run.option}' first")
         learner = load_trained(run, name)
         labelled, every = collection.images("train", "validation", labelled=True), images
         warn_if_stale(run, name, with_refused(run, labelled, lambda: every), console)

@@ -181,7 +181,7 @@ class ImageSubject(Subject):
         snapshot = self.service.snapshot
         image = await self._image_with_file(snapshot, number)
         headers = _cache_headers(image.sha256, f"-{size}", v)
-        if http.headers.get("if-none-match") == headers["ETag"]:
+        if _is_cached(http, headers):
             return Response(status_code=304, headers=headers)
         max_pixels = snapshot.searcher.config.collection.max_pixels
         webp = await self.service.thumbnail_pool.run(
@@ -199,7 +199,7 @@ class ImageSubject(Subject):
         snapshot = self.service.snapshot
         image = await self._image_with_file(snapshot, number)
         headers = _cache_headers(image.sha256, "" if self.service.settings.keep_metadata else "-plain", v)
-        if http.headers.get("if-none-match") == headers["ETag"]:
+        if _is_cached(http, headers):
             return Response(status_code=304, headers=headers)
         data = await self.service.general_pool.run(self.service.original, snapshot, image)
         kind, name = media_type(data), quote(os.path.basename(os.fsencode(image.path)))
@@ -345,6 +345,12 @@ def _rows(snapshot: Snapshot, request: ListRequest) -> Sequence[int]:
     if request.order == "date":
         return sorted(rows, key=lambda row: gallery.fields.date(row)[0], reverse=True)
     return rows
+
+
+def _is_cached(http: Request, headers: dict[str, str]) -> bool:
+    """Whether a client has this version of an image; a proxy that compresses marks the tag as weak."""
+    tags = http.headers.get("if-none-match", "").split(",")
+    return any(tag.strip().removeprefix("W/") in (headers["ETag"], "*") for tag in tags)
 
 
 def _cache_headers(sha256: str, variant: str, requested: str) -> dict[str, str]:

@@ -50,6 +50,9 @@ def test_thumbnails_are_kept_by_content(client, photos):
     assert original.headers["content-type"] == "image/jpeg"
     etag = {"If-None-Match": original.headers["etag"]}
     assert client.get(f"/images/{number}/original", headers=etag).status_code == 304
+    for tags, status in ((f'"other", W/{etag["If-None-Match"]}', 304), ("*", 304), ('"other"', 200)):  # of a proxy
+        given = {"If-None-Match": tags}
+        assert client.get(f"/images/{number}/original", headers=given).status_code == status
 
 
 def test_replaced_files_are_not_served(own, own_photos, tmp_path, serving, photos):
@@ -112,7 +115,9 @@ def test_a_removal_is_undone_after_a_restart_and_is_described_before(own, servin
         assert listed[1] | read_later == client.get(f"/api/images/{ids[1]}").json() | read_later
         assert {"bytes", "modified", "taken", "split", "width"} <= listed[0].keys()
         client.check_error(client.get("/api/images/details", params={"ids": f"{ids[0]},1000000"}), 404, "no image")
-        undo = client.post("/api/images/remove", json={"ids": ids}).json()["undo"]
+        removed = client.post("/api/images/remove", json={"ids": [*ids, ids[0]]}).json()
+        assert removed["changed"] == 2  # named twice, removed once
+        undo = removed["undo"]
     with serving(own) as client:
         assert len(client.get("/api/images", params={"limit": 200}).json()) == len(before) - 2
         assert client.parts.run.folder == own.folder

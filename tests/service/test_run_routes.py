@@ -132,8 +132,12 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
         ("GET", "/images/1/thumbnail?number=2", {}, ["unknown parameter number"]),
         ("POST", "/search?idd=1", {}, ["did you mean id?"]),
         ("POST", "/search", {"data": {"id": "1", "lable": "dog"}}, ["unknown parameter lable; did you mean label?"]),
+        ("POST", "/search", {"data": {"id": ["1", "2"]}}, ["id: given more than once"]),
+        ("POST", "/search?k=2", {"data": {"id": "1", "k": "3"}}, ["k: given more than once"]),
+        ("POST", "/search", {"files": [("file", ("a.jpg", b"x")), ("file", ("b.jpg", b"y"))]}, ["file: given more"]),
         ("POST", "/search", {"json": {"id": 1}}, ["takes a form, not JSON: curl -F"]),
         ("POST", "/search", {"content": '{"id": 1}', "headers": FORM}, ["takes a form, not JSON: curl -F"]),
+        ("POST", "/api/labels", {"json": {"ids": [1]}}, ["unknown parameter ids; it belongs to another part of the"]),
         ("POST", "/api/labels", {"json": {"edit": []}}, ["edits: Field required", "did you mean edits?"]),
         (
             "POST",

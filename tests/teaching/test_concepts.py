@@ -125,6 +125,8 @@ def test_added_images_are_offered_for_a_concept_until_somebody_looked(finished, 
     assert growth(searcher, set()) == [grown._replace(label="ball")]
     follow(searcher, ["ball"], again=True)
     assert growth(searcher, set()) == [Growth("ball", 4, newest, [], None)]
+    follow(searcher, ["ball"], again=True, last=10**9)  # nobody looked at photos that will be added
+    assert growth(searcher, set()) == [Growth("ball", 4, newest, [], None)]
     follow(searcher, ["ball"], again=True, last=grown.last)  # that was undone
     assert growth(searcher, set()) == [grown._replace(label="ball")]
     run.concepts.write_text("[1, 2")  # not ours

@@ -47,8 +47,10 @@ def test_what_was_used_last_is_kept():
     for key in ("old", "new", "old", "newer"):
         cache(key, lambda key=key: key.upper())
     assert [cache.get(key) for key in ("old", "new", "newer")] == ["OLD", None, "NEWER"]
-    cache("large", str, size=2)
-    assert [cache.get(key) for key in ("old", "newer", "large")] == [None, None, ""]
+    cache = RecentCache(4)
+    for key, size in (("old", 1), ("new", 1), ("large", 3)):
+        cache(key, lambda key=key: key.upper(), size)
+    assert [cache.get(key) for key in ("old", "new", "large")] == [None, "NEW", "LARGE"]
 
 
 def test_filters_of_requests_are_not_kept_for_good(finished):
