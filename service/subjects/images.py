@@ -8,7 +8,6 @@ import json
 import os
 import random
 import secrets
-import shlex
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -248,8 +247,8 @@ class ImageSubject(Subject):
         self._keep_removals()
         result = self._changed(n, None)
         if lost := self.service.snapshot.searcher.pending.intersection(image.id for image in before):
-            run = shlex.quote(self.service.run.name)  # compacting dropped their vectors
-            result["behind"] = f"{count(len(lost), 'image')} not extracted yet; run 'visterm features --run {run}'"
+            command = f"visterm features {self.service.run.option}"  # compacting dropped their vectors
+            result["behind"] = f"{count(len(lost), 'image')} not extracted yet; run '{command}'"
         return result
 
     def last_removal(self) -> LastRemoval | None:
