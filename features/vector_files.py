@@ -183,9 +183,10 @@ def _read_npz(file: pathlib.Path) -> _Columns:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("not a .npz archive")
         arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
-    if {"data", "indices", "indptr", "shape"} <= set(arrays):
-        csr = (arrays["data"], arrays["indices"], arrays["indptr"]), arrays["shape"]
-        matrix = sp.load_npz(file) if "format" in arrays else sp.csr_matrix(*csr)
+    saved = {"data", "shape", "format"} <= set(arrays)  # by scipy.sparse.save_npz
+    if saved or {"data", "indices", "indptr", "shape"} <= set(arrays):
+        parts = () if saved else tuple(arrays[name] for name in ("data", "indices", "indptr"))
+        matrix = sp.load_npz(file) if saved else sp.csr_matrix(parts, arrays["shape"])
         if matrix.format != "csr":
             raise _BadTable("its sparse matrix is not CSR; save matrix.tocsr()")
         if matrix.dtype.kind != "f":

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import ClassifierTags, assert_all_finite
+from sklearn.utils import ClassifierTags, assert_all_finite, check_array
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from . import storage, validation
@@ -385,9 +385,16 @@ class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, Base
         return sp.vstack([sp.csr_array(block) for _, block in blocks(X)], format="csr")
 
     def _check_images(self, X: Any, *, reset: bool = False) -> Any:
-        """Images as CSR or dense float32; ValueError for NaN, infinity or another number of columns."""
+        """Images as CSR or dense float32; ValueError for NaN, infinity or another number of columns.
+
+        Names of columns are compared where X has some: the arrays that methods hand to each other have none.
+        """
         if not reset and self._fit_as_they_are(X):
             return X
+        if not reset and "feature_names_in_" in vars(self) and (sp.issparse(X) or isinstance(X, np.ndarray)):
+            X = check_array(X, accept_sparse="csr", dtype=np.float32, estimator=self, input_name="X")
+            if X.shape[1] == self.n_features_in_:
+                return X
         return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
 
     def __sklearn_tags__(self) -> Any:

@@ -79,8 +79,8 @@ class OnlineLearner(SimilarityLearner):
     worlds_ : dict or None
         `shares`, the `curve` of mAP by share (seen, unseen, both), that of the `learner` with its share, of `cosine`
         and of `chance`, and `n_images` of the three; which are `clearly_below` cosine, by the test that chooses; and
-        the `gain` over cosine of the world that chose, with its standard error, both over classes. None where no share
-        was chosen. See `validation.Worlds`.
+        the `gain` over cosine of the world that chose, with its standard error, both over classes; of precision at 1
+        the same, as `p1_gain`. None where no share was chosen. See `validation.Worlds`.
     steps_done_, steps_total_ : int
         Of this `fit`, all phases together; the total falls when early stopping ends a phase.
     phase_ : str

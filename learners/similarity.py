@@ -267,7 +267,6 @@ class Similarity:
             X.dtype == np.float32
             and 0 < X.shape[0] <= _FEW_IMAGES
             and X.shape[1] == vars(self).get("n_features_in_")
-            and "feature_names_in_" not in vars(self)
             and bool(np.isfinite(X.data if sp.issparse(X) else X).all())
         )
 

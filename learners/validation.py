@@ -274,9 +274,9 @@ class Worlds:
                 best = max(better, key=lambda i: mean_of(aps[i][place][:, 0]), default=start)
         curve = [[mean_of(part[:, 0]) for part in each] for each in aps]
         below = [self._is_above(self._cosine, aps[best], part) for part in range(len(self._parts))]
-        gain, error, _ = self._gain(aps[best], self._cosine, place)
+        (gain, error, _), (p1, p1_error, _) = (self._gain(aps[best], self._cosine, place, i) for i in (0, 1))
         figures = {"shares": list(shares), "curve": curve, "learner": curve[best]} | self._figures
-        figures |= {"clearly_below": below, "gain": [gain, error]}
+        figures |= {"clearly_below": below, "gain": [gain, error], "p1_gain": [p1, p1_error]}
         return Choice(shares[best], Quality.of(aps[best][place]), Quality.of(self._cosine[place]), figures)
 
     def _is_above(self, first: list[np.ndarray], second: list[np.ndarray], place: int) -> bool:
@@ -286,9 +286,14 @@ class Worlds:
         mean, error, n = self._gain(first, second, place)
         return n > 1 and mean > float(stdtrit(n - 1, _CLEARLY)) * error
 
-    def _gain(self, first: list[np.ndarray], second: list[np.ndarray], place: int) -> tuple[float, float, int]:
-        """Mean over groups of the gain of a part in average precision, its standard error, and the number of groups."""
-        gains = first[place][:, 0] - second[place][:, 0]
+    def _gain(
+        self, first: list[np.ndarray], second: list[np.ndarray], place: int, of: int = 0
+    ) -> tuple[float, float, int]:
+        """Mean over groups of the gain of a part in average precision, its standard error, and the number of groups.
+
+        `of` 1: in precision at 1.
+        """
+        gains = first[place][:, of] - second[place][:, of]
         known = ~np.isnan(gains)
         _, group = np.unique(self._groups[self._parts[place].rows][known], return_inverse=True)
         means = np.bincount(group, gains[known]) / np.bincount(group)

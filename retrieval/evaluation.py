@@ -241,6 +241,8 @@ def evaluate(
         raise ValueError(f"{len(ranking)} ranked lists, but relevance for {n_queries} queries")
     if max_k < 1:
         raise ValueError(f"max_k must be at least 1, got {max_k}")
+    if classes is not None and [np.shape(numbers) for numbers in classes] != [(n_queries,), (n_gallery,)]:
+        raise ValueError("classes must be the numbers of the queries' classes, and those of the gallery's")
     n_relevant = np.diff(relevance.indptr).astype(np.int64)
     relevant = _relevant_by_rank(ranking.indices, relevance)
 
@@ -555,6 +557,8 @@ def _as_labels(y: Any) -> Any:
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"labels must be an array (n,) or a sparse matrix (n, n_labels), got shape {y.shape}")
+    if y.dtype == object and any(label is None for label in y):
+        raise ValueError("labels hold None in place of a label; remove these images")
     return y
 
 

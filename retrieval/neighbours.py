@@ -383,17 +383,20 @@ def _overlap(
 
 
 @njit(cache=True, nogil=True, plain=lambda *of: plain.averaged(TIMES, *of))
-def _averaged(rows: np.ndarray, scores: np.ndarray, others: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Means of the scores of photos and of others of each, or -1, `TIMES` times; scores of no row count as 0."""
+def _averaged(
+    rows: np.ndarray, scores: np.ndarray, near: np.ndarray, links: np.ndarray, own: int, values: np.ndarray
+) -> np.ndarray:
+    """Means of the scores of photos and their reciprocal neighbours but `own`, `TIMES` times; others count as 0."""
     means = scores.copy()
     for _ in range(TIMES):
         for i in range(len(rows)):
             values[rows[i]] = means[i]
         for i in range(len(rows)):
             total, n = np.float64(means[i]), 1
-            for j in range(others.shape[1]):
-                if others[i, j] >= 0:
-                    total += values[others[i, j]]
+            for j in range(links.shape[1]):
+                x = near[rows[i], j]
+                if links[rows[i], j] > 0 and x != own:
+                    total += values[x]
                     n += 1
             means[i] = total / n
     for i in range(len(rows)):
@@ -555,16 +558,17 @@ class Neighbours:
             pairs.append(np.stack([ranking.indices[added].ravel(), np.repeat(some[added], ranking.k)]))
         reached, added = np.concatenate(pairs, axis=1) if pairs else np.empty((2, 0), int)
         order = np.argsort(reached, kind="stable")
-        reached, added = reached[order][~is_new[reached[order]]], added[order][~is_new[reached[order]]]
+        order = order[~np.isin(reached[order], again)]  # what was searched has them already
+        reached, added = reached[order], added[order]
         photos, starts = np.unique(reached, return_index=True)
         ends = np.append(starts, len(added))
         for block in np.array_split(np.arange(len(photos)), -(-len(photos) // ROWS) or 1):
             sides = index.queries(X[photos[block]]) if len(block) else ()
             for place, side in zip(block, sides, strict=True):
                 x, other = photos[place], added[ends[place] : ends[place + 1]]
-                found = np.concatenate([scores[x], index.score(side, other)])
-                best = np.argsort(-found, kind="stable")[:LISTED]
-                near[x], scores[x] = np.concatenate([near[x], other])[best], found[best]
+                every = np.concatenate([scores[x], index.score(side, other)])
+                best = np.argsort(-every, kind="stable")[:LISTED]
+                near[x], scores[x] = np.concatenate([near[x], other])[best], every[best]
         return type(self)(near, scores, self.level, self.scale, n_jobs=index.n_jobs)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -649,9 +653,7 @@ class Neighbours:
         above = np.zeros(len(rows), np.float32)
         above[known[known > 0] - 1] = scores[known > 0] - scores[-1]
         above[len(shared) :] = scores[known == 0] - scores[-1]
-        others = self.near[rows, : SCALES[-1]]
-        others[(self._links[-1][rows] == 0) | (others == own)] = -1
-        means = _averaged(rows, above, others, self._space()[1])[len(shared) :] + scores[-1]
+        means = _averaged(rows, above, self.near, self._links[-1], own, self._space()[1])[len(shared) :] + scores[-1]
         strength = np.float32(self.strength)
         return rows[len(shared) :], strength * means + (1 - strength) * scores[known == 0]
 
@@ -861,8 +863,8 @@ class NeighbourIndex:
             if self.graph.strength and not averaged and not (best[1][size - 1 :] > unlike).any():
                 deeper.append(q)
         if deeper:  # some of their results may be photos that share no neighbours with them
-            ranking = self.search(Q[deeper], many, exclude=own[deeper], among=among, rows=rows)
-            indices[deeper], scores[deeper] = ranking.indices[:, :size], ranking.scores[:, :size]
+            whole = self.search(Q[deeper], many, exclude=own[deeper], among=among, rows=rows)
+            indices[deeper], scores[deeper] = whole.indices[:, :size], whole.scores[:, :size]
         return Ranking(indices, scores)
 
     def explain(self, Q: Any, row: int, *, own: int = -1) -> Shared:

@@ -154,9 +154,18 @@ def keep_largest(
     weights[columns] = 0
 
 
-def averaged(n_times: int, rows: np.ndarray, scores: np.ndarray, others: np.ndarray, values: np.ndarray) -> Any:
-    """Average the scores of photos with those of others."""
-    counted = others >= 0
+def averaged(
+    n_times: int,
+    rows: np.ndarray,
+    scores: np.ndarray,
+    near: np.ndarray,
+    links: np.ndarray,
+    own: int,
+    values: np.ndarray,
+) -> Any:
+    """Average the scores of photos with those of their reciprocal neighbours."""
+    others = near[rows, : links.shape[1]]
+    counted = (links[rows] > 0) & (others != own)
     for _ in range(n_times):
         values[rows] = scores
         every = np.column_stack([scores, np.where(counted, values[others], np.float32(0))])

@@ -27,25 +27,35 @@ from visterm.pipeline.workers import work_for_service
 AT_ONCE = 16  # photos between two reports; a cancelled process ends after them
 
 
-def waiting_files(run: Run) -> list[Path]:
-    """Return the photos given to the service that the catalogue does not have yet, in order of name."""
+def waiting_files(run: Run) -> dict[Path, int | None]:
+    """Return the photos given to the service that are not added yet, in order of name.
+
+    Of one that was removed, and given again since, with the time of the file that was removed.
+    """
     with contextlib.suppress(FileNotFoundError):
-        files = sorted(file for file in run.added.iterdir() if file.suffix != ".tmp")
+        times = {file: file.stat().st_mtime_ns for file in sorted(run.added.iterdir()) if file.suffix != ".tmp"}
         with system_errors_explained(run.folder), Collection(run.collection) as collection:
             if collection.root is None:
-                return files
-            query = "SELECT path FROM images WHERE status IN ('ok', 'excluded')"
-            there = {os.fsdecode(path) for (path,) in collection.execute(query)}
-            names = collection.names(files)
-        return [file for file, name in zip(files, names, strict=True) if name not in there]
-    return []
+                return dict.fromkeys(times)
+            query = "SELECT path, status, mtime_ns FROM images WHERE status IN ('ok', 'excluded')"
+            there = {os.fsdecode(path): known for path, *known in collection.execute(query)}
+            known = [there.get(name, ("", None)) for name in collection.names(times)]
+        return {
+            file: removed
+            for (file, now), (status, removed) in zip(times.items(), known, strict=True)
+            if status != "ok" and removed != now
+        }
+    return {}
 
 
 def discard_waiting(run: Run) -> int:
-    """Delete the photos given to the service that the catalogue does not have; return their number."""
+    """Delete the photos given to the service that were never added; return the number of all that wait."""
     files = waiting_files(run)
-    for file in files:
-        discard(file)
+    for file, removed in files.items():
+        if removed is None:
+            discard(file)
+        else:  # its removal may be undone
+            os.utime(file, ns=(removed, removed))
     return len(files)
 
 
@@ -72,7 +82,7 @@ def add_waiting(
     it returns True, the other photos wait.
     """
     config, console = run.configure(None, []), Console(quiet=True)
-    files = waiting_files(run)
+    files = list(waiting_files(run))
     n_added = 0
     refused: list[RefusedPhoto] = []
     for start in range(0, len(files), AT_ONCE):

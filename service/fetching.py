@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import ipaddress
 import socket
 import ssl
 import time
+from typing import Any, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 SECONDS = 15.0  # for all of it
@@ -46,7 +48,7 @@ def fetch_image(address: str, max_bytes: int) -> tuple[str, bytes]:
                 if response.status != 200:
                     raise FetchError(f"{parts.hostname} answered with status {response.status}")
                 name = parts.path.rsplit("/", 1)[-1][-200:] or str(parts.hostname)
-                return name, _read(connection, response, max_bytes, deadline)
+                return name, _read(response, max_bytes)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             raise FetchError(f"{parts.hostname}: {reason}") from None
@@ -92,7 +94,39 @@ def _connect(parts: SplitResult, deadline: float) -> http.client.HTTPConnection:
     except OSError as error:
         raise FetchError(f"{host[:100]}: cannot connect ({error})") from None
     connection.sock = connected
+    connection.response_class = cast(
+        "Any", lambda sock, **options: http.client.HTTPResponse(cast("Any", _Until(sock, deadline)), **options)
+    )  # of a socket it needs nothing but a stream
     return connection
+
+
+class _Until(io.RawIOBase):
+    """What a socket receives, until a deadline: its own timeout holds for each byte anew."""
+
+    def __init__(self, connected: socket.socket, deadline: float) -> None:
+        self._connected, self._deadline = connected, deadline
+        self._received = connected.makefile("rb", buffering=0)  # keeps the socket open
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return the stream that a response reads, as of a socket."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """Return whether it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Receive some bytes; TimeoutError after the deadline."""
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._connected.settimeout(seconds)
+        return self._received.readinto(buffer)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._received.close()
+        super().close()
 
 
 def is_public(address: str) -> bool:
@@ -107,25 +141,16 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast and not ip.is_reserved and not ip.is_unspecified
 
 
-def _read(
-    connection: http.client.HTTPConnection, response: http.client.HTTPResponse, max_bytes: int, deadline: float
-) -> bytes:
+def _read(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
     too_large = FetchError(f"larger than the limit of {max_bytes // 2**20} MiB")
     length = response.getheader("Content-Length", "")
     if length.isdecimal() and int(length) > max_bytes:
         raise too_large
     parts: list[bytes] = []
     size = 0
-    while True:
-        seconds = deadline - time.monotonic()
-        if seconds <= 0:
-            raise TimeoutError
-        if connection.sock is not None:
-            connection.sock.settimeout(seconds)
-        part = response.read1(_CHUNK)
-        if not part:
-            return b"".join(parts)
+    while part := response.read1(_CHUNK):
         size += len(part)
         if size > max_bytes:
             raise too_large
         parts.append(part)
+    return b"".join(parts)

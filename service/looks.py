@@ -87,10 +87,9 @@ class Looks:
         for sha256, color, cells, _ in rows:
             self.colors[sha256], self._cells[sha256] = color, cells
         if self._db is not None:
-            with contextlib.suppress(sqlite3.Error):  # a full disk only costs time
+            with contextlib.suppress(sqlite3.Error), self._db:  # a full disk only costs time
                 self._db.execute("BEGIN")
                 self._db.executemany("INSERT OR IGNORE INTO looks VALUES (?, ?, ?, ?)", rows)
-                self._db.execute("COMMIT")
 
     def _forget(self, gone: set[str]) -> None:
         for sha256 in gone:

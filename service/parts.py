@@ -70,6 +70,12 @@ class ServiceParts:
         """The snapshot in use; take it once per request."""
         return self.reloader.snapshot
 
+    @property
+    def problem(self) -> str | None:
+        """Why searches still use the previous version; None if they use that on disk."""
+        problem = self.reloader.problem
+        return problem and self.public(problem)
+
     def add_job(self, job: J) -> J:
         """Let a job know when images change and when the service ends."""
         self._jobs.append(job)

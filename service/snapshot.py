@@ -55,7 +55,7 @@ class Snapshot:
         # Score of each learner below which nothing is much like a query: the same where labels alone have changed.
         self._low: dict[str, float] = {}
         if like is not None:
-            self._low |= {name: low for name, low in like._low.items() if self._ranks_as(like, name)}
+            self._low |= {name: low for name, low in like._low.copy().items() if self._ranks_as(like, name)}
 
     def image(self, number: int) -> Image:
         """Return an image by its id; raise KeyError if the collection has none."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from fastapi import Depends, FastAPI, Request, params
 from pydantic import BaseModel
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -112,6 +114,7 @@ class Subject:
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
         names, is_form = _parameters(method)
+        names -= set(re.findall(r"{(\w+)}", route.path))
         respond.__dict__["known"] = known = names | _fields_of_body(method)
 
         async def check(http: Request) -> None:
@@ -121,13 +124,17 @@ class Subject:
                 if len(http.query_params.getlist(name)) > 1 and name not in _LISTS:
                     raise HTTPException(422, f"{name}: given more than once")
             is_json = http.headers.get("content-type", "").startswith("application/json")
-            unknown = min(set(await http.form()) - known, default="") if is_form and not is_json else ""  # read already
+            form = await http.form() if is_form and not is_json else FormData()  # read already
+            unknown = min(set(form) - known, default="")
             if is_form and (is_json or unknown.startswith("{")):  # JSON without its header is one name
                 raise HTTPException(
                     422, f"{route.method} {route.path} takes a form, not JSON: curl -F file=@photo.jpg, or -F id=12"
                 )
             if unknown:
                 raise HTTPException(422, unknown_name(unknown, known))
+            for name in set(form) - _LISTS:
+                if len(form.getlist(name)) + len(http.query_params.getlist(name)) > 1:
+                    raise HTTPException(422, f"{name}: given more than once")
 
         returns_file = method.__annotations__["return"] == "Response"
         answer: dict[str, Any] = {} if described else {"response_model": None}
@@ -147,6 +154,7 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
     """Return the error of a name of no parameter or field, with the one that was probably meant."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+    hint = "it belongs to another part of the body" if name in near else hint
     return one_line(f"unknown parameter {name[:100]}; {hint}")
 
 

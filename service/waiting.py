@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -19,11 +18,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from visterm.pipeline.errors import NothingToSearch
+from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import NothingToSearch, UserError
 from visterm.pipeline.store.run import Run
 
 from .middleware import AccessMiddleware
-from .responses import error_response
+from .responses import error_response, hide_folders
 from .routes_pages import BUNDLE, PageFiles
 
 LOOK_SECONDS = 1.0  # between two looks whether there are images
@@ -33,24 +33,26 @@ _TEMPLATE = Path(__file__).parent / "templates" / "empty.html.jinja"
 class WaitingApp:
     """ASGI application of a run without images, and of the same run once it has some.
 
-    `create` creates the application of the run; NothingToSearch as long as there are no images.
+    `create` creates the application of the run; NothingToSearch as long as there are no images. Another UserError, as
+    of a damaged file, is what requests are told.
     """
 
     def __init__(self, run: Run, create: Callable[[], FastAPI], *, token: str | None, local: bool):
         self._create = create
         self._app: FastAPI | None = None
+        self._run, self._problem = run, ""
         self._looked_at = -LOOK_SECONDS
         self._looking = asyncio.Lock()
         self._running = AsyncExitStack()
-        features = f"visterm features IMAGES --run {shlex.quote(run.name)}"
+        features = f"visterm features IMAGES {run.option}"
         page = jinja2.Environment(autoescape=True).from_string(_TEMPLATE.read_text(encoding="utf-8"))
         html = page.render(run=run.name, command=features)
 
         def say(request: Request) -> Response:
-            return HTMLResponse(html, headers={"Cache-Control": "no-store"})
+            return refuse(request) if self._problem else HTMLResponse(html, headers={"Cache-Control": "no-store"})
 
         def refuse(request: Request) -> Response:
-            message = f"run {run.name} has no images yet; run '{features}'"
+            message = self._problem or f"run {run.name} has no images yet; run '{features}'"
             return error_response(503, message, {"Retry-After": "2"})
 
         access = Middleware(AccessMiddleware, token=token, local=local, upload_paths=(), upload_bytes=0)
@@ -76,7 +78,9 @@ class WaitingApp:
                 try:
                     app = await run_in_threadpool(self._create)
                 except NothingToSearch:
-                    pass
+                    self._problem = ""
+                except UserError as error:
+                    self._problem = hide_folders(one_line(str(error)), self._run.folder.parent)
                 else:
                     await self._running.enter_async_context(app.router.lifespan_context(app))
                     self._app = app

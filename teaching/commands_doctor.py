@@ -56,7 +56,7 @@ def doctor(
     if as_json:
         print(json.dumps({"run": searcher.run.name, "labels": labels, "harmful": harmful, "no_harmful": why}))
         return
-    of_run = f"--run {shlex.quote(searcher.run.name)}"
+    of_run = searcher.run.option
     print("\n".join(["Labels that are likely wrong", *_in_words(labels)]) if labels else "No label looks wrong")
     if harmful is not None:
         known = f"the mAP of {name}, {harmful['map']:.4f} on {harmful['measured_on']}"

@@ -44,7 +44,10 @@ def _images(given: list[str] | None) -> list[str]:
         text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     if text.lstrip().startswith(("[", "{")):
         try:
-            return list(_in_json(json.loads(text)))
+            try:
+                return list(_in_json(json.loads(text)))
+            except ValueError:  # a line for each query, of `search -`
+                return list(_in_json([json.loads(line) for line in text.splitlines() if line.strip()]))
         except ValueError as error:
             raise UserError(f"standard input: not JSON ({error}); give what 'visterm search --json' prints") from None
     lines = [line for line in text.splitlines() if line]

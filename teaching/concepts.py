@@ -12,6 +12,7 @@ was measured: answers are left out in turn, and a logistic curve turns their sco
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,7 @@ _MOST_IMAGES = 2000  # of those that show it, of those that do not, and of the o
 _OF_CURVE = 10.0  # inverse regularization of the curve that turns scores into probabilities
 _N_FOLDS = 5  # that answers are left out in
 _ENOUGH, _OF_EACH = 10, 3  # answers that certainty is measured with: in all, and of yes and no each
+_one_change = threading.Lock()  # of what is kept of concepts, which two requests may change at once
 
 
 class Concept(NamedTuple):
@@ -108,19 +110,22 @@ def followed(run: Run) -> dict[str, int]:
 
 def follow(searcher: Searcher, labels: Iterable[str], *, again: bool, last: int | None = None) -> None:
     """Let labels stay concepts; `again`: the images up to the id `last`, now the last one, were looked through."""
-    kept = followed(searcher.run)
-    last = int(searcher.images.ids.max(initial=0)) if last is None else last
+    newest = int(searcher.images.ids.max(initial=0))
+    last = newest if last is None else min(last, newest)
     now = {check_label(label): last for label in labels}
-    after = kept | now if again else now | kept
-    if after != kept:
-        write_text(searcher.run.concepts, json.dumps(after, ensure_ascii=False, indent=1))
+    with _one_change:
+        kept = followed(searcher.run)
+        after = kept | now if again else now | kept
+        if after != kept:
+            write_text(searcher.run.concepts, json.dumps(after, ensure_ascii=False, indent=1))
 
 
 def offer(run: Run, label: str, offered: bool) -> None:
     """Let go of a concept, or take it up again as it was: images that were new then are new still."""
-    kept = followed(run)
-    if label in kept and (kept[label] >= 0) != offered:
-        write_text(run.concepts, json.dumps(kept | {label: -1 - kept[label]}, ensure_ascii=False, indent=1))
+    with _one_change:
+        kept = followed(run)
+        if label in kept and (kept[label] >= 0) != offered:
+            write_text(run.concepts, json.dumps(kept | {label: -1 - kept[label]}, ensure_ascii=False, indent=1))
 
 
 def growth(searcher: Searcher, refused: set[tuple[int, str]]) -> list[Growth]:

@@ -44,5 +44,5 @@ def opened(run: Run, kind: type[_Kind]) -> Iterator[_Kind]:
     """Open the catalogue of a run; UserError if it has no images."""
     with system_errors_explained(run.folder), kind(run.collection) as collection:
         if collection.root is None:
-            raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES --run {run.name}' first")
+            raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES {run.option}' first")
         yield collection

@@ -28,6 +28,8 @@ from .label_counts import label_counts, opened
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
 
+Given = int | str | Path | Iterable[int | str | Path]  # an image, or several
+
 
 class LabelEditCounts(TypedDict):
     """Numbers of images that an edit changed and left; the step is None if it changed none."""
@@ -65,8 +67,8 @@ class LabelEditor:
         self.run.check_exists()
         self._config: Config = self.run.configure(None, [])
 
-    def add(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> LabelEditCounts:
-        """Add a label to images: ids, ``id:12``, files, or folders, whose images all get it.
+    def add(self, label: str, images: Given, *, source: str = "python") -> LabelEditCounts:
+        """Add a label to images, one or several: ids, ``id:12``, files, or folders, whose images all get it.
 
         Raises
         ------
@@ -75,7 +77,7 @@ class LabelEditor:
         """
         return self._edit_all(check_label(label), images, 1, source)
 
-    def remove(self, label: str, images: Iterable[int | str | Path], *, source: str = "python") -> LabelEditCounts:
+    def remove(self, label: str, images: Given, *, source: str = "python") -> LabelEditCounts:
         """Remove a label from images, as `add` adds one."""
         return self._edit_all(label, images, -1, source)
 
@@ -102,6 +104,7 @@ class LabelEditor:
         """
         from .concepts import followed
 
+        labels = [labels] if isinstance(labels, str) else labels
         into, names = check_label(into), {check_label(label) for label in labels}
         names.discard(into)
         with collection_of(self.run) as collection:
@@ -128,7 +131,7 @@ class LabelEditor:
         with collection_of(self.run) as collection:
             return collection.undo_labels(self._config, source)
 
-    def of(self, images: Iterable[int | str | Path]) -> dict[str, dict[str, float]]:
+    def of(self, images: Given) -> dict[str, dict[str, float]]:
         """Labels in effect and their weights, by path of these images."""
         with collection_of(self.run) as collection:
             ids = set(image_ids(self.run, collection, images, "no label was changed"))
@@ -186,7 +189,7 @@ class LabelEditor:
         write_sidecars, tags = load("sidecars"), tags_of(self._config.collection.labels)
         return write_sidecars(root or Path(), paths, labels, refused, self.run.collection, tags)
 
-    def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> LabelEditCounts:
+    def _edit_all(self, label: str, images: Given, change: int, source: str) -> LabelEditCounts:
         with collection_of(self.run) as collection:
             ids = image_ids(self.run, collection, images, "no label was changed")
             edits = [(id_, label, change) for id_ in ids]
@@ -200,14 +203,14 @@ def collection_of(run: Run) -> contextlib.AbstractContextManager[Collection]:
     return opened(run, Collection)
 
 
-def image_ids(run: Run, collection: Collection, images: Iterable[int | str | Path], nothing: str) -> list[int]:
+def image_ids(run: Run, collection: Collection, images: Given, nothing: str) -> list[int]:
     """Ids of images given as ids, ``id:12``, files or folders; UserError for one that is not there.
 
     `nothing` says in the error that nothing was done.
     """
     ids: dict[int, None] = {}
-    for image in images:
-        given = f"id:{image}" if isinstance(image, int) else os.fspath(image)
+    for image in [images] if isinstance(images, str | int | os.PathLike) else images:
+        given = os.fspath(image) if isinstance(image, str | os.PathLike) else f"id:{image}"  # also a number of NumPy
         matches = collection.find(given)
         name = one_line(given) or "(empty name)"
         if not matches:

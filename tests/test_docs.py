@@ -165,6 +165,13 @@ def test_the_reference_names_functions_that_modules_hide(repository, room):
     assert [name for name in hidden if f"::: visterm.{room}.{name}.{name}\n" not in page] == []
 
 
+def test_the_documentation_of_tuning_names_the_settings_of_the_table(repository):
+    table = (repository / "docs/choosing.md").read_text().split("| Learner | Settings |")[1].split("\n\n")[0]
+    rows = [[re.findall("`(.+?)`", cell) for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    named = {learner: set(settings) for learners, settings in rows for learner in learners}
+    assert named == {name: set(of.tried) for name, of in TABLE.items()}
+
+
 def test_the_readme_counts_the_learners_of_the_table_and_versions_agree(repository):
     numbers = {5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
     words = f"OASIS, AROMA, WSABIE, MuSL and {numbers[len(TABLE) - 4]} more"

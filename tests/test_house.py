@@ -4,6 +4,7 @@ Who takes something out lowers a limit here; who adds a feature takes out what i
 """
 
 import ast
+import re
 from collections import defaultdict
 
 import pytest
@@ -137,6 +138,13 @@ PLANTED = {
     "functions with more than 8 parameters": f"def f({PARAMETERS}):\n    ...\n",
     "calls of read_record": "def f():\n    return records.read_record(folder)\n",
 }
+
+
+def test_commands_in_messages_name_the_run_as_a_shell_reads_it(repository):
+    """A run is named by its folder of images, such as "my photos"."""
+    files = sorted(modules(repository).items())
+    bare = [module for module, file in files if re.search(r"--run \{[\w.]+\}", file.read_text())]
+    assert bare == []
 
 
 @pytest.mark.parametrize("name", LIMITS)

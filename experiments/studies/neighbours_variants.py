@@ -18,12 +18,14 @@ throughout. Strengths other than the one that the graph chooses are looked up on
 The rule that gives the strength was chosen on training photos of Caltech-101 ("by_size"), without labels: galleries of
 some of its classes, with so many photos of each.
 
-Writes the tables of docs/neighbours.md.
+Writes the tables of docs/neighbours.md. With folders as arguments, a folder a class below each, it prints mAP of their
+photos by cosine instead: "alone", "auto", and "without means" of photos that share no neighbours with the query.
 """
 
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,12 +35,13 @@ from benchmarks.page import replace, table
 from benchmarks.photos import images_of, relevance_of, to_dense
 from benchmarks.records import kept_in
 from benchmarks.vectors import CACHE
+from visterm.features import deep_embedder, find_images
 from visterm.learners import Cosine
 from visterm.learners.blend import effective
 from visterm.learners.validation import mean_average_precision
 from visterm.learners.whitening import Whitening
 from visterm.retrieval import ExactIndex, Neighbours
-from visterm.retrieval.neighbours import ENTRIES, FEWEST, LISTED, SCALES, level_and_scale
+from visterm.retrieval.neighbours import ENTRIES, FEWEST, HEAD, LISTED, SCALES, level_and_scale
 
 from .neighbours import PAGE, SYSTEMS
 from .open import SETS, Split, class_splits, fitted, title_of
@@ -49,7 +52,7 @@ DEEPER = 3 * LISTED  # neighbours among which those of other classes are dropped
 PAGE_OF = 10  # results
 ALPHA = 0.8  # of the diffusion
 UNIT = "unit length, alone", "unit length"
-TITLES = ("alone", "auto", *(f"strength {strength:g}" for strength in STRENGTHS), "best strength") + (
+TITLES = ("alone", "auto", "without means", *(f"strength {strength:g}" for strength in STRENGTHS), "best strength") + (
     "diffusion",
     "diffusion and overlap",
     "k by photo",
@@ -96,11 +99,23 @@ class Gallery:
             J[q, shared] = some
         return J
 
-    def scores(self, J: np.ndarray, weight: float) -> np.ndarray:
+    def scores(self, J: np.ndarray, weight: float, means: bool = True) -> np.ndarray:
         """Scores of all pairs, the nearest photo first."""
-        found = (1 - weight) * J + weight * (self.S - self.graph.level) / self.graph.scale
+        S = [self.averaged(*of_query) for of_query in zip(self.own, J, self.S, strict=True)] if means else self.S
+        found = (1 - weight) * J + weight * (np.asarray(S) - self.graph.level) / self.graph.scale
         found[self.own, self.graph.near[:, 0]] = found.max() + 1
         return found
+
+    def averaged(self, q: int, J: np.ndarray, S: np.ndarray) -> np.ndarray:
+        """S of a query, with the means of photos that share no neighbours with it."""
+        if not self.graph.strength:
+            return S
+        nearest = np.argsort(-S, kind="stable")
+        head = nearest[nearest != q][:HEAD]
+        others, means = self.graph.averages(head, S[head], np.flatnonzero(J), q)
+        S = S.copy()
+        S[others] = means
+        return S
 
     def quality(self, scores: np.ndarray, rows: np.ndarray | None = None) -> float:
         """MAP of these queries."""
@@ -137,6 +152,7 @@ def variants(gallery: Gallery) -> dict[str, float]:
     """MAP of the variants that need nothing but the gallery."""
     graph = gallery.graph
     found = {"alone": gallery.quality(gallery.S), "auto": gallery.of_strength(graph.strength)}
+    found["without means"] = gallery.quality(gallery.scores(gallery.overlaps(graph), graph.weight, means=False))
     found |= {f"strength {strength:g}": gallery.of_strength(strength) for strength in STRENGTHS}
     found["best strength"] = max(found[f"strength {strength:g}"] for strength in STRENGTHS)
     spread, weight = gallery.diffusion(), graph.weight
@@ -191,7 +207,7 @@ def with_mark(gallery: Gallery) -> dict[str, float]:
         similarity = gallery.learner.similarity(both, gallery.X)[0], (gallery.S[q] + gallery.S[p]) / 2
         for title, ranked in zip(
             MARKED,
-            (of_query, *(_mixed(gallery, J, S) for J, S in zip(joined, similarity, strict=True))),
+            (of_query, *(_mixed(gallery, q, J, S) for J, S in zip(joined, similarity, strict=True))),
             strict=True,
         ):
             rest = np.delete(gallery.own, p)
@@ -200,9 +216,9 @@ def with_mark(gallery: Gallery) -> dict[str, float]:
     return {title: float(np.mean(figures)) for title, figures in found.items()}
 
 
-def _mixed(gallery: Gallery, J: np.ndarray, S: np.ndarray) -> np.ndarray:
+def _mixed(gallery: Gallery, q: int, J: np.ndarray, S: np.ndarray) -> np.ndarray:
     weight = gallery.graph.weight
-    return (1 - weight) * J + weight * (S - gallery.graph.level) / gallery.graph.scale
+    return (1 - weight) * J + weight * (gallery.averaged(q, J, S) - gallery.graph.level) / gallery.graph.scale
 
 
 def of_split(name: str, seed: int) -> dict[str, dict[str, float]]:
@@ -245,8 +261,26 @@ def by_size(kind: str) -> list[list[str]]:
     return rows
 
 
-def main(_: list[str]) -> None:
+def of_folder(folder: Path) -> str:
+    """Figures of photos that are in a folder of their class, by cosine of centred deep vectors."""
+    files = find_images(folder)
+    X = deep_embedder(n_jobs=-1).fit_transform(files)
+    X -= X.mean(axis=0)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.array([file.relative_to(folder).parts[0] for file in files])
+    gallery = Gallery(Cosine().fit(X), X, relevance_of(y))
+    J, weight = gallery.overlaps(gallery.graph), gallery.graph.weight
+    scores = gallery.S, gallery.scores(J, weight), gallery.scores(J, weight, means=False)
+    figures = ", ".join(f"{one} {gallery.quality(of):.3f}" for one, of in zip(TITLES, scores, strict=False))
+    return f"{folder}: {len(y)} photos of {len(set(y))} classes, strength {gallery.graph.strength:.2f}; {figures}"
+
+
+def main(folders: list[str]) -> None:
     """Measure what is not kept, and write the tables: mAP of each set, and the mean change from the first of them."""
+    if folders:
+        for folder in folders:
+            print(of_folder(Path(folder)))
+        return
     means: dict[str, dict[str, dict[str, float]]] = {}
     for name in SETS:
         files = [CACHE / "neighbours" / f"{name}-variants-{seed}.json" for seed in range(SPLITS)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -95,7 +94,7 @@ def features(
     following = "train" if summary["labelled"] else "search IMAGE"
     console.say(
         f"{done} in {duration(summary['seconds'])}; {count(summary['n_images'], 'image')} in {place.collection}. "
-        f"Next: visterm {following} --run {shlex.quote(place.name)}"
+        f"Next: visterm {following} {place.option}"
     )
 
 
@@ -176,9 +175,7 @@ def remove(
         f"{done['n_images']:,} {'would be ' if dry_run else ''}left in run {place.name}"
     )
     if done["removed"] and not dry_run and "oasis" in place.learners():
-        console.say(
-            f"what they taught oasis stays; 'visterm forget ID... --run {shlex.quote(place.name)}' takes it out"
-        )
+        console.say(f"what they taught oasis stays; 'visterm forget ID... {place.option}' takes it out")
 
 
 @command

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -44,8 +43,9 @@ def command(function: Callable) -> Callable:
             return function(*args, **kwargs)
         except getattr(sys.modules.get("typer"), "Exit", ()):  # some commands are called without Typer
             raise
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
+        except BrokenPipeError:  # the reader has closed the pipe, of messages perhaps as well
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             raise SystemExit(0) from None
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) or signals.received is not None:  # or a library made it another
@@ -90,7 +90,7 @@ def _damage(run: Run | None) -> str | None:
     except NothingToSearch:
         return None
     except UserError as error:
-        return f"{error}; then run 'visterm repair --run {shlex.quote(run.name)}'"
+        return f"{error}; then run 'visterm repair {run.option}'"
     except Exception:
         return None
 

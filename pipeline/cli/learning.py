@@ -121,9 +121,9 @@ def train(
             _say_trained(summary, place, console)
     trained = [summary["learner"] for summary in summaries if "error" not in summary]
     if trained and not as_json:
-        following = f"visterm evaluate --run {shlex.quote(place.name)}"
+        following = f"visterm evaluate {place.option}"
         if any("n_triplets" in summary for summary in summaries):  # there may be no labels to evaluate by
-            following = f"visterm search IMAGE --run {shlex.quote(place.name)}"
+            following = f"visterm search IMAGE {place.option}"
         elif len(names) > 1:
             following += " --learner all"
         elif names != ["oasis"]:
@@ -145,7 +145,7 @@ def _train_again(place: Run, undo: bool, as_json: bool) -> None:
     elif undo:
         console.say(f"the models before are in use again: {', '.join(results)}")
     elif not results:
-        console.say("nothing to learn: the learners of this run have learned its labels")
+        console.say("nothing to learn: learners have learned the labels of this run, or it has fewer than two")
     for result in () if as_json or undo else results:
         figures = ""
         if result["after"] is not None:

@@ -284,8 +284,10 @@ class AlbumRows:
         """Rows of the images with a label, or one below it, in order."""
         import numpy as np
 
+        if label not in self.within:
+            return np.array([], np.intp)
         if label not in self._label_rows:
-            self._label_rows[label] = np.array(self.within.get(label, []), np.intp)
+            self._label_rows[label] = np.array(self.within[label], np.intp)
         return self._label_rows[label]
 
     @cached_property

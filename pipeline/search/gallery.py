@@ -45,7 +45,7 @@ class Gallery:
             root = collection.root
             if root is None or not collection.counts_by("status")["ok"]:
                 raise NothingToSearch(
-                    f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first"
+                    f"run {run.name}: nothing to search yet; run 'visterm features IMAGES {run.option}' first"
                 )
             self.content = extractor_content(run)
             fields_changes = collection["fields"]
@@ -55,7 +55,7 @@ class Gallery:
             self.images: Images = collection.living(None if like is None else like.images)
             if collection["extractor"] != self.content:  # read after the images, which have this extractor then, too
                 raise UserError(
-                    f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
+                    f"run {run.name}: the features are not finished; run 'visterm features {run.option}' first"
                 )
             self.pending: set[int] = {number for number, _ in collection.pending()}
             if self.pending:
@@ -86,9 +86,10 @@ class Gallery:
         """Row of the image with this file, whatever path names it; -1 if the file is not in the collection."""
         if "\0" in file:  # no path of a file; from standard input, such as that of find -print0
             return -1
-        real = os.path.realpath(file)
-        below = os.path.relpath(real, os.path.realpath(self.root))
-        for path in (below, real):  # images outside the root are listed by their absolute path
+        real, root = os.path.realpath(file), os.path.realpath(self.root)
+        folder, name = os.path.split(os.path.abspath(file))
+        link = os.path.join(os.path.realpath(folder), name)  # perhaps to another image of the collection
+        for path in (os.path.relpath(link, root), os.path.relpath(real, root), real):  # absolute outside the root
             if (row := self.images.row_of_path(path)) is not None:
                 return row
         if not os.path.isfile(real):  # a pipe can be read only once

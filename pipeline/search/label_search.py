@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,7 @@ from .labels import (
 from .learners import RunLearners
 from .queries import Queries
 from .rank import Ranked, rank
-from .request import OF_IMAGES, OPTIONS, RESULTS, InvalidQuery, LabelSearchOptions, SearchRequest
+from .request import OF_IMAGES, OPTIONS, RESULTS, InvalidQuery, LabelSearchOptions, SearchRequest, in_nfc
 from .words import MAX_MODEL_TEXT, MAX_TEXT, TextLabels, labels_of_text, logistic
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ class LabelSearcher(RunLearners):
         import numpy as np
 
         _check_no_image(request)
+        labels = in_nfc(labels)
         if request.text_by is not None:
             raise InvalidQuery("text_by: for a text as the query; give a text, or leave it out")
         check_learners([] if request.learner is None else [request.learner])
@@ -211,8 +211,7 @@ class LabelSearcher(RunLearners):
         UserError
             No such label, or the learner is not trained.
         """
-        labels = [labels] if isinstance(labels, str) else list(labels)
-        return self._answers(self.find_labels(labels, SearchRequest.of(k, learner, **options)))
+        return self._answers(self.find_labels(in_nfc(labels), SearchRequest.of(k, learner, **options)))
 
     def labels_of_text(self, text: str) -> TextLabels:
         """Return the labels of the run that the words of a text name; UnknownLabel if none does.
@@ -255,7 +254,7 @@ class LabelSearcher(RunLearners):
         _check_no_image(request)
         run = self.run
         if not self.has_text_model:
-            command = f"visterm features --run {shlex.quote(run.name)} --set features.text_model=text.onnx"
+            command = f"visterm features {run.option} --set features.text_model=text.onnx"
             raise UserError(f"run {run.name} has no text model; add one: {command}")
         if len(text) > MAX_MODEL_TEXT:
             raise InvalidQuery(f"a text of {len(text):,} characters; give at most {MAX_MODEL_TEXT:,}")
@@ -370,7 +369,7 @@ class LabelSearcher(RunLearners):
         """
         OPTIONS["k"].check("k", k)
         annotator, name, names = self._annotator(learner)
-        labels = [labels] if isinstance(labels, str) else list(labels)
+        labels = in_nfc(labels)
         numbers = label_numbers(labels, names, name, self.gallery)
         if not annotator.labels_have_vectors:
             raise UserError(f"{name} has no label vectors to compare; {', '.join(with_label_vectors())} have them")

@@ -43,6 +43,8 @@ def _label_number(label: str, names: Sequence[str], learner: str, gallery: Galle
     if any(label in image.labels for image in gallery.training_images):
         command = how_to_train(gallery.run, learner)
         raise UserError(f"{learner} was trained before label {label!r} was added; run '{command}' first")
+    if label in gallery.albums.labels:
+        raise UserError(f"{learner} cannot rank by label {label!r}, as no training image has it; --learner cosine can")
     raise _unknown(label, names, gallery)
 
 

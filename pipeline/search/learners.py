@@ -208,7 +208,8 @@ class RunLearners(SearchableRun):
         if n > FEW:
             return None
         key = "neighbours", name, learned_weight
-        return self.recent(key, lambda: Neighbours.of(self.index(name, learned_weight), self.X))
+        size = 1 + n // 300  # of a graph, beside a vector: a slider asks for many
+        return self.recent(key, lambda: Neighbours.of(self.index(name, learned_weight), self.X), size)
 
     def by_neighbours(self, name: str, learned_weight: float | None = None) -> NeighbourIndex | None:
         """`index` with its `neighbours`; None where results are ranked without."""

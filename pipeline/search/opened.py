@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shlex
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -121,7 +120,7 @@ class SearchableRun:
         gone = {row for row in rows if not os.path.lexists(os.path.join(root, self.images[row].path))}
         if not gone or not self.root.is_dir():
             return set()
-        update = f"visterm features --run {shlex.quote(self.run.name)}"
+        update = f"visterm features {self.run.option}"
         self._once(
             ("deleted", ""), lambda: self._console.say(f"deleted photos are no results; '{update}' removes them")
         )

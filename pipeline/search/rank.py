@@ -133,7 +133,7 @@ def _index_of(searcher: Any, request: SearchRequest) -> tuple[Any, np.ndarray | 
     row_labels = None if labels is None else labels[rows]
     n_jobs = searcher.config.compute.n_jobs
     index = ExactIndex(model, part(searcher.X, rows), row_labels, n_jobs=n_jobs) if len(rows) else None
-    searcher.filtered.add(key, (index, rows), len(rows))
+    searcher.filtered.add(key, (index, rows), max(len(rows), n_images // 256, 1))  # few filters, not only few images
     return index, rows, None
 
 

@@ -8,8 +8,10 @@ imported here, as ``visterm --help`` reads the table.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from visterm.pipeline.errors import UserError
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from .filters import Filter
 
 RESULTS = 10  # per query, by default
@@ -65,8 +69,13 @@ def _texts(texts: str | Sequence[str] | None) -> tuple[str, ...]:
     return (texts,) if isinstance(texts, str) else tuple(texts or ())
 
 
+def in_nfc(labels: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Labels in the form in which a run keeps them: names of folders that a Mac wrote have another one."""
+    return tuple(unicodedata.normalize("NFC", label) for label in _texts(labels))
+
+
 def _examples(examples: str | Sequence[Any]) -> tuple[tuple[Any, float], ...]:
-    several = [examples] if isinstance(examples, str) else examples
+    several = examples if isinstance(examples, Iterable) and not isinstance(examples, str | bytes) else [examples]
     weighted = [parse_example(image) if isinstance(image, str) else image for image in several]
     return tuple(image if isinstance(image, tuple) else (image, 1.0) for image in weighted)
 
@@ -76,9 +85,9 @@ class FilterOptions(TypedDict, total=False):
 
     label: str | Sequence[str] | None
     not_label: str | Sequence[str] | None
-    folder: str | None
-    after: str | None
-    before: str | None
+    folder: str | os.PathLike[str] | None
+    after: str | date | None
+    before: str | date | None
     where: str | Sequence[str] | None
 
 
@@ -93,7 +102,7 @@ class LabelSearchOptions(FilterOptions, total=False):
 class SearchOptions(LabelSearchOptions, total=False):
     """Options of a search by image, besides `k` and `learner`: the fields of `SearchRequest`, as callers give them."""
 
-    example: str | Sequence[Any]
+    example: Any
     weight: float
     learned_weight: float | None
     region: str | Sequence[float] | None
@@ -121,6 +130,13 @@ class Option(NamedTuple):
             return
         bounds = f"of at least {low:g}" if high is None else f"from {low:g} to {high:g}"
         raise InvalidQuery(f"{name} {value:g}: give a number {bounds}")
+
+
+def _as_text(value: Any) -> str | None:
+    """A folder given as a path, or a date as one of Python."""
+    if value is None or isinstance(value, str):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else os.fspath(value)
 
 
 def _text_by(choice: str | None) -> str | None:
@@ -157,16 +173,16 @@ class SearchRequest:
         One of ``searcher.learners``; by default ``searcher.default_learner()``.
     label, not_label : str or sequence of str, optional
         Only images with one of these labels; no images with one of these.
-    folder : str, optional
+    folder : path, optional
         Only images in this folder or below it, relative to ``searcher.root``; ".": directly in it.
-    after, before : str, optional
+    after, before : str or date, optional
         Only images from this date on; only images before this date: ``"2024"``, ``"2024-05"``, ``"2024-05-31"`` or
         ``"2024-05-31T18:30"``. The date of an image is that of its manifest, else EXIF's, else that of its file.
     where : str or sequence of str, optional
         Only images for which these conditions on fields hold: ``"camera=X100"``, with = != < <= > or >=.
     offset : int
         Number of better results to skip.
-    example : str, or sequence of str, image and (image, weight)
+    example : image, or sequence of image and (image, weight)
         Images to add to each query, as `Searcher.queries` takes them, one each: ``"b.jpg"``, ``"id:12@-0.5"``. A
         negative weight, down to -10, subtracts an image. Examples are no results themselves.
     weight : float
@@ -196,15 +212,19 @@ class SearchRequest:
         "Only images with one of these labels",
         "Only images with one of these labels; may be repeated. Without images and --query-label: as --query-label",
         metavar="NAME",
+        read=in_nfc,
     )
-    not_label: tuple[str, ...] = _list("No images with one of these labels", metavar="NAME")
+    not_label: tuple[str, ...] = _list("No images with one of these labels", metavar="NAME", read=in_nfc)
     folder: str | None = _text(
         "Only images in this folder or below it; .: in no folder",
         "Only images in this folder of the image directory or below it; .: directly in it",
         metavar="PATH",
+        read=_as_text,
     )
-    after: str | None = _text("Only images from this date on: 2024, 2024-05 or 2024-05-31", metavar="DATE")
-    before: str | None = _text("Only images before this date", metavar="DATE")
+    after: str | None = _text(
+        "Only images from this date on: 2024, 2024-05 or 2024-05-31", metavar="DATE", read=_as_text
+    )
+    before: str | None = _text("Only images before this date", metavar="DATE", read=_as_text)
     where: tuple[str, ...] = _list(
         "Only images of which these conditions on fields hold: camera=X100; with = != < <= > or >=",
         "Only images with this value of a field; also != < <= > >=. May be repeated: all must hold",

@@ -100,18 +100,21 @@ class RecentCache:
 
     def get(self, key: Any) -> Any:
         """Return an object; None if it is not there."""
-        return self._made.get(key, (None, 0))[0]
+        with self._lock:
+            if key in self._made:
+                self._made[key] = self._made.pop(key)  # the last one now
+            return self._made.get(key, (None, 0))[0]
 
     def add(self, key: Any, made: Any, size: int = 1) -> None:
-        """Keep an object; forget the oldest ones while they are too many."""
+        """Keep an object; forget those that were not used for longest while they are too many."""
         with self._lock:
             self._made[key] = made, size
             while sum(size for _, size in self._made.values()) > self._limit > size:
                 del self._made[next(iter(self._made))]
 
-    def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
+    def __call__(self, key: Any, make: Callable[[], Any], size: int = 1) -> Any:
         """Return the object of a key, made unless it is there; two threads may both make it."""
         made = self.get(key)
         if made is None:
-            self.add(key, made := make())
+            self.add(key, made := make(), size)
         return made

@@ -72,14 +72,9 @@ def add(
     with _editing(run) as collection:
         run, root = OpenedRun(run, config, collection), collection.root
         if root is None or collection["extractor"] != extractor_content(run):
-            raise UserError(
-                f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
-            )
+            raise UserError(f"run {run.name}: the features are not finished; run 'visterm features {run.option}' first")
         if is_imported(run):
-            raise UserError(
-                f"run {run.name} has precomputed vectors: add new ones to "
-                f"{config.collection.vectors.file} and run 'visterm features --run {run.name}'"
-            )
+            return _take_back(collection, run, paths, labels, console)
         files, in_folders, not_images = _find_files(paths, root)
         named, names = set(collection.names(files)), list(dict.fromkeys(collection.names([*files, *in_folders])))
         unfit = collection.unfit(names, config)
@@ -130,6 +125,31 @@ def add(
         }
 
 
+def _take_back(
+    collection: Collection, run: OpenedRun, paths: Iterable[str | Path], labels: Sequence[str], console: Console
+) -> Added:
+    """Let the next `features` import vectors again that were removed by hand; UserError where none of them was."""
+    ids = {id_ for path in paths for id_, _, status in collection.find(os.fspath(path)) if status == "excluded"}
+    features = f"'visterm features {run.option}'"
+    if not ids or labels:
+        file = run.config.collection.vectors.file
+        raise UserError(f"run {run.name} has precomputed vectors: add new ones to {file} and run {features}")
+    n = collection.restore(Excluded(id_, "pending", None, None, None, None) for id_ in ids)
+    console.say(f"run {features} to import the vectors of {count(n, 'removed image')} again")
+    return {
+        "added": n,
+        "changed": 0,
+        "present": 0,
+        "relabelled": 0,
+        "extracted": 0,
+        "skipped": 0,
+        "n_images": collection.counts_by("status")["ok"],
+        "ids": [],  # none is searchable yet
+        "refused": [],
+        "seconds": 0.0,
+    }
+
+
 def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], list[Path], dict[Path, str]]:
     """Return the files given, the images in the folders given, and why the other files there are skipped."""
     from visterm.features import find_images
@@ -175,7 +195,7 @@ def remove(
     """
     with _editing(run) as collection:
         if collection.root is None:
-            raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES --run {run.name}' first")
+            raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES {run.option}' first")
         rows: dict[int, tuple[str, str]] = {}
         for image in given:
             matches = collection.find(text := os.fspath(image))

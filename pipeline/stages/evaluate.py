@@ -104,7 +104,8 @@ def _all_up_to_date(run: OpenedRun, console: Console) -> list[str]:
             (up_to_date if is_current else stale).append(name)
     if not up_to_date:
         why = f"{', '.join(stale)} must be trained again" if stale else "nothing is trained"
-        raise UserError(f"run {run.name}: {why}; run 'visterm train --run {run.name}' first")
+        command = how_to_train(run, ",".join(stale)) if stale else f"visterm train {run.option}"
+        raise UserError(f"run {run.name}: {why}; run '{command}' first")
     if stale:
         console.warn(f"skipped, as they must be trained again: {', '.join(stale)}")
     return up_to_date
@@ -132,7 +133,7 @@ def _queries_and_gallery(run: OpenedRun) -> tuple[list[Image], list[Image]]:
                 "and test"
             )
         if has_labels and run.clicks:
-            keep = f"visterm features --run {run.name} --set split.train=0.7 --set split.test=0.3"
+            keep = f"visterm features {run.option} --set split.train=0.7 --set split.test=0.3"
             raise UserError(f"run {run.name}: no clicked image is a test image; '{keep}' keeps some")
         fix = "raise split.test, label more images of each class, or add a folder test/<class>"
         raise UserError(f"run {run.name} has no labelled test images: {fix if has_labels else WAYS_TO_LABEL}")
@@ -216,7 +217,7 @@ def _evaluate(
         with console.phase("writing the full rankings"):
             load("run files")(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
     with console.phase("writing the report"):
-        seconds, command = time.perf_counter() - started, command or f"visterm evaluate --run {run.name}"
+        seconds, command = time.perf_counter() - started, command or f"visterm evaluate {run.option}"
         write_results(folder, Evaluated(run, systems, task, warnings, seconds, command, open_world, copies))
 
 

@@ -183,7 +183,7 @@ def _is_damaged(run: Run) -> bool:
 def check_features(run: OpenedRun) -> None:
     """Raise unless the collection is complete and was made with this configuration."""
     config, collection = run.config, run.catalogue
-    first = f"run 'visterm features --run {run.name}' first"
+    first = f"run 'visterm features {run.option}' first"
     record = run.record(run.extractor)
     finished = record is not None and record["content"] == collection["extractor"]
     if record is None or not finished or record["inputs"].get("split", collection["split"]) != collection["split"]:
@@ -192,7 +192,7 @@ def check_features(run: OpenedRun) -> None:
     options = _changed_here(run, config)
     if changes or options or not collection["split"].startswith(split_key(config)):
         changes = changes and f" ({changes})"
-        first = f"run 'visterm features --run {shlex.quote(run.name)}{options}' first"
+        first = f"run 'visterm features {run.option}{options}' first"
         raise UserError(f"run {run.name}: the features were made with another configuration{changes}; {first}")
     if collection.counts_by("status")["pending"]:
         raise UserError(f"run {run.name}: some images are not extracted yet; {first}")

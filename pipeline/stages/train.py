@@ -370,5 +370,5 @@ class _Training:
             if LearnerVersions(self.opened).in_force(self.name).void:
                 self.console.warn(
                     f"the new model of {self.name} has not learned from the relevance marks yet; "
-                    f"'visterm feedback update --run {self.opened.name}' teaches it"
+                    f"'visterm feedback update {self.opened.option}' teaches it"
                 )

@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import time
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -73,6 +74,7 @@ class Collection(EditableCatalogue):
 
     def labelled(self, label: str) -> list[tuple[int, str, str]]:
         """Return id, path and status of the images with a label, by path; excluded ones too."""
+        label = unicodedata.normalize("NFC", label)
         text = json.dumps({label: 0})[1:-2]  # as the JSON spells it; the parsed labels decide
         query = "SELECT id, labels FROM images WHERE status != 'removed' AND instr(labels, ?)"
         ids = [id_ for id_, labels in self.execute(query, (text,)) if label in json.loads(labels)]
@@ -83,7 +85,7 @@ class Collection(EditableCatalogue):
 
         Returns what `restore` needs.
         """
-        rows = [(id_,) for id_ in ids]
+        rows = [(id_,) for id_ in dict.fromkeys(ids)]
         columns = "id, status, segment, row, reason, given.labels"
         query = f"SELECT {columns} FROM images LEFT JOIN given USING (path) WHERE id = ?"
         with self.transaction():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from .label_edits import (
     check_label,
     edits_of,
     enter_edits,
+    plain_label,
     standing_edits,
 )
 from .labels import enter_labels, read_labels, table_files
@@ -118,12 +118,13 @@ class EditableCatalogue(ScannedCatalogue):
             rows: dict[tuple[int, str], dict[str, Any]] = {}
             query = "SELECT path, sha256, labels, status FROM images WHERE id = ? AND status != 'removed'"
             for id_, label, change in edits:
+                id_ = int(id_)  # SQLite knows no numbers of NumPy
                 entry = self.execute(query, (id_,)).fetchone()
                 if entry is None or entry[3] == "excluded":
                     name = f"id:{id_}" if entry is None else decoded(entry[0])
                     raise UserError(f"image {name} was removed from the run; no label was changed")
                 path, sha256, text, _ = entry
-                label = check_label(label) if change == 1 else unicodedata.normalize("NFC", label)
+                label = check_label(label) if change == 1 else plain_label(label)
                 weight = (json.loads(text) if text else {}).get(label)
                 if confirm or (weight is None) == (change == 1):
                     image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}

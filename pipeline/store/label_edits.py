@@ -161,12 +161,17 @@ def _encoded(edit: dict[str, Any]) -> dict[str, Any]:
 def _rows(db: sqlite3.Connection, where: str, *values: Any) -> Iterator[LabelEdit]:
     for row in db.execute(f"SELECT {', '.join(LabelEdit._fields)} FROM edits {where}", values):
         edit = LabelEdit(*row)
-        yield edit._replace(path=os.fsdecode(edit.path), label=unicodedata.normalize("NFC", edit.label))
+        yield edit._replace(path=os.fsdecode(edit.path), label=plain_label(edit.label))
+
+
+def plain_label(label: str) -> str:
+    """Return a label as it is kept: in NFC, and without spaces around it."""
+    return unicodedata.normalize("NFC", label.strip())
 
 
 def check_label(label: str) -> str:
-    """Return a label to add, in NFC and without spaces around it; UserError if it cannot be one."""
-    label = unicodedata.normalize("NFC", label.strip())
+    """Return a label to add, as `plain_label` does; UserError if it cannot be one."""
+    label = plain_label(label)
     if not label:
         raise UserError("the label is empty")
     if len(label) > LONGEST_LABEL:

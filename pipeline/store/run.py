@@ -77,6 +77,7 @@ class Run:
     def __init__(self, folder: Path):
         self.folder = folder
         self.name = folder.name
+        self.option = f"--run {shlex.quote(folder.name)}"  # of commands in messages
         self.collection = folder / "collection"  # catalogue and segments
         self.extractor = folder / "extractor"  # palette, codebook and idf, or what takes their place
         self.text_model = folder / "text_model"  # what makes vectors of texts, if the run has it
@@ -148,8 +149,7 @@ class Run:
     def check_exists(self) -> None:
         """Raise an error if the run has no folder: it may have been renamed, and writing must not make another one."""
         if not self.folder.is_dir():
-            name = shlex.quote(self.name)
-            raise UserError(f"{self.folder}: no such run; run 'visterm features IMAGES --run {name}' to make one")
+            raise UserError(f"{self.folder}: no such run; run 'visterm features IMAGES {self.option}' to make one")
 
     @contextlib.contextmanager
     def locked(self, *, create: bool = False) -> Iterator[None]:
@@ -198,4 +198,4 @@ class Run:
 
 def how_to_train(run: Run, name: str) -> str:
     """Return the command that trains a learner of a run."""
-    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"
+    return f"visterm train --learner {name} {run.option}"

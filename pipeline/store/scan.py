@@ -195,7 +195,7 @@ class ScannedCatalogue(Database):
                 )
             if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
                 by_path = {
-                    path: dict.fromkeys(map(readable, filter(has_value, names)), 1.0)
+                    path: {plain: 1.0 for name in names if has_value(name) and (plain := readable(name).strip())}
                     for path, names in zip(ids, labels, strict=True)
                 }
                 if n_missing := sum(not has_value(name) for names in labels for name in names):

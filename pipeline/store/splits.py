@@ -112,7 +112,7 @@ class Layout:
         return layout
 
     def label(self, path: str) -> str | None:
-        """The class that the folder of an image names, in NFC; None outside the root."""
+        """The class that the folder of an image names, in NFC and without spaces around it; None outside the root."""
         return self._label_in(path.rpartition(os.sep)[0])
 
     def _class_of(self, folder: str) -> str | None:
@@ -122,7 +122,7 @@ class Layout:
         if not -len(parts) <= self._level < len(parts):
             return None
         name = parts[self._level]
-        return None if self._skips_dates and _is_date(name) else readable(name) or None
+        return None if self._skips_dates and _is_date(name) else readable(name).strip() or None
 
     def _below_split(self, folder: str) -> list[str]:
         return folder.split(os.sep)[self._above + 1 if self.kind == "split" else 0 :]

@@ -39,7 +39,7 @@ def extractor_content(run: Run) -> str:
     """Return the fingerprint of the extractor: palette, codebook and idf."""
     record = run.record(run.extractor)
     if record is None:
-        raise UserError(f"{run.folder}: no features yet; run 'visterm features IMAGES --run {run.name}' first")
+        raise UserError(f"{run.folder}: no features yet; run 'visterm features IMAGES {run.option}' first")
     return record["content"]
 
 

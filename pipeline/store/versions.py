@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -204,7 +203,7 @@ class LearnerVersions:
         except FileNotFoundError:
             raise
         except (OSError, ValueError, EOFError, IndexError, TokenError) as error:
-            undo = f"visterm feedback undo --learner {learner} --run {shlex.quote(self.run.name)}"
+            undo = f"visterm feedback undo --learner {learner} {self.run.option}"
             raise UserError(
                 f"{folder}: damaged version of {learner} ({error}); run '{undo}' to go back to the version before, or "
                 f"{repair_hint(folder)}"

@@ -63,13 +63,13 @@ def class_similarity(labels: Any, is_a: Mapping[str, Sequence[str]] | None) -> n
         upwards = list(graphlib.TopologicalSorter(parents).static_order())  # parents first
     except graphlib.CycleError as error:
         raise ValueError(f"is_a runs in a loop: {' is a '.join(error.args[1][::-1])}") from None
-    unknown = [name for name in names if name not in set(upwards)]
+    height = dict.fromkeys(upwards, 0)
+    unknown = [name for name in names if name not in height]
     if len(unknown) == len(names):
         raise ValueError(f"is_a names none of the {len(names)} labels, such as {names[0]!r}")
     if unknown:
         _log.warning("is_a names %d of %d labels not, such as %s", len(unknown), len(names), unknown[0])
 
-    height = dict.fromkeys(upwards, 0)
     for child in reversed(upwards):
         for parent in parents.get(child, ()):
             height[parent] = max(height[parent], height[child] + 1)

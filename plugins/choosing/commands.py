@@ -87,7 +87,7 @@ def tune(
     console.say(f"plot: {result['plot']}")
     if result["best"] and not apply:
         named = f" --learner {name}" if name != "oasis" else ""
-        console.say(f"Next: visterm tune --apply --run {shlex.quote(place.name)}{named}")
+        console.say(f"Next: visterm tune --apply {place.option}{named}")
 
 
 def tuned(run: Run, config: Config, name: str, seconds: float, console: Console) -> Config:

@@ -74,6 +74,8 @@ def explain(
             what = "teachers" if teachers else "neighbours"
             raise UserError(f"--output draws blocks; leave out --{what}, or print the {what} without --output")
         check_file("--output", file, "picture", ".png")
+    if neighbours and (teachers or pairs):
+        raise UserError(f"--neighbours lists photos; leave out --{'teachers' if teachers else 'pairs'}")
     searcher, _ = open_searcher(run)
     if neighbours:
         shared = explain_neighbours(searcher, query, result, chosen, **options)

@@ -373,7 +373,7 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
         vectors = vectors + ((stored - whole) / len(vectors)).astype(np.float32)  # they sum to what is searched with
     if not imported and image.vector is not None and np.abs(stored - image.vector).max() > allowed:
         raise UserError(
-            f"{image.name} has changed since it was extracted; run 'visterm features --run {searcher.run.name}' first"
+            f"{image.name} has changed since it was extracted; run 'visterm features {searcher.run.option}' first"
         )
     return boxes, vectors
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from visterm.learners.maps import Chain
 
 PRECISIONS = ("float32", "float16", "int8")
+_GALLERIES = {"npz": ["similarity.npz"], "parquet": ["gallery.parquet"], "faiss": ["gallery.faiss", "images.csv"]}
 _BLOCK = 4096  # images whose gallery sides are computed at a time
 _MOST_FAISS = 8_000_000_000  # bytes of an index, which FAISS holds in memory
 
@@ -141,7 +142,7 @@ def export(
     with Collection(run.collection) as collection:
         content, images = extractor_content(run), collection.images()
         if not images or collection["extractor"] != content:
-            raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features --run {run.name}' first")
+            raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features {run.option}' first")
         learner = load_trained(run, name)
         labelled, every = collection.images("train", "validation", labelled=True), images
         warn_if_stale(run, name, with_refused(run, labelled, lambda: every), console)
@@ -151,9 +152,11 @@ def export(
         except NotImplementedError as error:
             raise UserError(f"{name}: {error}") from None
         earlier = ids_since(since, origin) if since is not None else set()
+        outdated: list[str] = []  # of an export before into this folder, whose images are not new
         removed = sorted(earlier - {image.id for image in images})
         if earlier:
             images = [image for image in images if image.id not in earlier]
+            outdated = [] if images else [file for kind in kinds for file in _GALLERIES.get(kind, ())]
             kinds = kinds if images else ()
         X: Any = vectors_by_rows(run, collection, images) if images else None
         fields = read_fields(collection)
@@ -169,6 +172,8 @@ def export(
     folder.mkdir(exist_ok=True)
     for file in (*(file for file, _ in writers), "images.csv", "removed.csv", FILE):
         discard_leftovers(folder / file)
+    for file in outdated:
+        (folder / file).unlink(missing_ok=True)
     files = []
     with console.phase(f"writing {count(len(images), 'image')}", len(writers), "formats") as phase:
         for done, (file, write) in enumerate(writers, start=1):

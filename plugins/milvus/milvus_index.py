@@ -93,7 +93,7 @@ def index_in_milvus(
                     written, removed = index.synchronize(_last_entries(folder))
             except _StaleIndexError as error:
                 learner = name.removesuffix("_look")  # which has an index of other shares than all, too
-                command = f"visterm index --rebuild --run {run.name} --learner {learner}"
+                command = f"visterm index --rebuild {run.option} --learner {learner}"
                 raise UserError(f"{error}; run '{command}' to rebuild it") from None
         # No fingerprint of the learner: those of the entries cover what it makes of the images.
         record = make_record("index", {"kind": "milvus", "uri": without_password(uri)}, {"extractor": gallery.content})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +81,7 @@ def _segments_in_words(segments: dict) -> str:
 def _drift_in_words(drift: dict, place: Run) -> str:
     n, cosine = drift["images"], drift["mean_cosine"]
     change = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
-    pays = f"out of date: 'visterm features --force --run {shlex.quote(place.name)}' learns them again"
+    pays = f"out of date: 'visterm features --force {place.option}' learns them again"
     return f"{count(n, 'image')} added since visterms and idf were learned{change}; " + (
         pays if drift["refit"] else "up to date"
     )

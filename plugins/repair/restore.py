@@ -117,7 +117,7 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
     if not directory:
         raise UserError(
             f"{run.collection / CATALOGUE}: nothing tells where the images are; "
-            f"run 'visterm repair IMAGES --run {run.name}'"
+            f"run 'visterm repair IMAGES {run.option}'"
         )
     with Collection(folder, create=True) as made, made.transaction():
         made["root"], made["extractor"] = os.fsencode(directory), origin.get("extractor", "")

@@ -107,7 +107,8 @@ class Embedding(_AroundLearner):
 
     def transform(self, X: Any) -> np.ndarray:
         """Images as points: float32 of shape (n, size of the space)."""
-        return self.metric_.embed(self._check_images(X))
+        X = self._check_images(X)
+        return self.metric_.embed(X)
 
 
 class SimilarityNeighbors(_AroundLearner):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import sys
+import threading
 from typing import Annotated
 
 from fastapi import File, UploadFile
@@ -144,6 +145,7 @@ class AddingSubject(Subject):
         self.job = service.add_job(PhotoAdder(service))
         self.watcher = service.add_job(FolderWatcher(service))
         self._contents: tuple[str, dict[str, str]] = "", {}  # by version: paths by SHA-256
+        self._naming = threading.Lock()  # two photos of one name may come at once
 
     @post("/api/add/photo", "collection", pool="upload_pool")
     def keep_photo(self, file: Annotated[UploadFile, File(description="A photo")]) -> KeptPhoto:
@@ -163,10 +165,11 @@ class AddingSubject(Subject):
             status = 413 if error.reason.startswith("too large") else 415
             raise HTTPException(status, f"{name}: {error.reason}") from None
         run.added.mkdir(mode=0o700, exist_ok=True)
-        target = run.added / name
-        if target.exists() and target.read_bytes() != data:
-            target = target.with_name(f"{target.stem}-{sha256[:8]}{target.suffix}")
-        write_bytes(target, data)
+        with self._naming:
+            target = run.added / name
+            if target.exists() and target.read_bytes() != data:
+                target = target.with_name(f"{target.stem}-{sha256[:8]}{target.suffix}")
+            write_bytes(target, data)
         return {"name": name, "copy_of": None}
 
     @get("/api/add", "collection")
@@ -204,10 +207,11 @@ class AddingSubject(Subject):
         return {"upload": key, "name": name}
 
     def _paths(self, snapshot: Snapshot) -> dict[str, str]:
-        if self._contents[0] != snapshot.searcher.version:
+        kept = self._contents  # a request with another snapshot may replace it
+        if kept[0] != snapshot.searcher.version:
             paths = {image.sha256: image.path for image in reversed(snapshot.searcher.images)}
-            self._contents = snapshot.searcher.version, paths
-        return self._contents[1]
+            kept = self._contents = snapshot.searcher.version, paths
+        return kept[1]
 
 
 def _file_name(sent: str) -> str:

@@ -115,7 +115,7 @@ class EvaluationFigures(TypedDict):
 
     learner: str
     baseline: str | None
-    measure: Literal["mAP", "precision at 10"]
+    measure: Literal["mAP"]
     n_queries: int
     labels: Annotated[list[LabelFiguresAnswer], Field(description="The best first")]
     best: list[EvaluatedQuery]

@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from typing_extensions import TypedDict
 
 from visterm.features import ImageError
-from visterm.pipeline.console import one_line
+from visterm.pipeline.console import count
 from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.stages.edit import exclude, restore
@@ -180,7 +180,7 @@ class ImageSubject(Subject):
         snapshot = self.service.snapshot
         image = await self._image_with_file(snapshot, number)
         headers = _cache_headers(image.sha256, f"-{size}", v)
-        if http.headers.get("if-none-match") == headers["ETag"]:
+        if _is_cached(http, headers):
             return Response(status_code=304, headers=headers)
         max_pixels = snapshot.searcher.config.collection.max_pixels
         webp = await self.service.thumbnail_pool.run(
@@ -198,7 +198,7 @@ class ImageSubject(Subject):
         snapshot = self.service.snapshot
         image = await self._image_with_file(snapshot, number)
         headers = _cache_headers(image.sha256, "" if self.service.settings.keep_metadata else "-plain", v)
-        if http.headers.get("if-none-match") == headers["ETag"]:
+        if _is_cached(http, headers):
             return Response(status_code=304, headers=headers)
         data = await self.service.general_pool.run(self.service.original, snapshot, image)
         kind, name = media_type(data), quote(os.path.basename(os.fsencode(image.path)))
@@ -245,12 +245,17 @@ class ImageSubject(Subject):
         n = restore(self.service.run, before)
         del self._removals[request.undo]
         self._keep_removals()
-        return self._changed(n, None)
+        result = self._changed(n, None)
+        if lost := self.service.snapshot.searcher.pending.intersection(image.id for image in before):
+            command = f"visterm features {self.service.run.option}"  # compacting dropped their vectors
+            result["behind"] = f"{count(len(lost), 'image')} not extracted yet; run '{command}'"
+        return result
 
     def last_removal(self) -> LastRemoval | None:
         """Return the last removal that can be undone, also one before the service was started."""
-        token = next(reversed(self._removals), None)
-        return None if token is None else {"undo": token, "images": len(self._removals[token])}
+        for token, images in list(self._removals.items())[-1:]:  # a copy: another thread may undo it now
+            return {"undo": token, "images": len(images)}
+        return None
 
     def _keep_removals(self) -> None:
         with contextlib.suppress(OSError):  # of a full disk: they can be undone until the service ends
@@ -258,13 +263,13 @@ class ImageSubject(Subject):
             write_text(self._removals_file, json.dumps(self._removals))
 
     def _changed(self, n: int, undo: str | None) -> RemovalResult:
-        snapshot, problem = self.service.reloader.refresh(), self.service.reloader.problem
+        snapshot = self.service.reloader.refresh()
         return {
             "n_images": len(snapshot.searcher.images),
             "changed": n,
             "undo": undo,
             "version": snapshot.searcher.version,
-            "behind": problem and one_line(problem),
+            "behind": self.service.problem,
         }
 
     @post("/images/download", "collection", writes=False)
@@ -339,6 +344,12 @@ def _rows(snapshot: Snapshot, request: ListRequest) -> Sequence[int]:
     if request.order == "date":
         return sorted(rows, key=lambda row: gallery.fields.date(row)[0], reverse=True)
     return rows
+
+
+def _is_cached(http: Request, headers: dict[str, str]) -> bool:
+    """Whether a client has this version of an image; a proxy that compresses marks the tag as weak."""
+    tags = http.headers.get("if-none-match", "").split(",")
+    return any(tag.strip().removeprefix("W/") in (headers["ETag"], "*") for tag in tags)
 
 
 def _cache_headers(sha256: str, variant: str, requested: str) -> dict[str, str]:

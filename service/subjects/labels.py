@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from visterm.pipeline.console import one_line
 from visterm.pipeline.store.label_edits import Decided, LabelEdit, LabelEdits
 from visterm.service.parts import ServiceParts
 from visterm.service.schemas import BEHIND, MAX_LABELS, MAX_SELECTED, Body, Ids, ImageId, Name
@@ -252,7 +251,7 @@ class LabelSubject(Subject):
         return self._result(made)
 
     def _result(self, made: list[LabelEdit]) -> LabelEditResult:
-        snapshot, problem = self.service.reloader.refresh(), self.service.reloader.problem
+        snapshot = self.service.reloader.refresh()
         place = snapshot.searcher.place
         rows = [place[number] for number in dict.fromkeys(edit.image for edit in made) if number in place]
         return {
@@ -260,7 +259,7 @@ class LabelSubject(Subject):
             "images": [self.service.image_summary(snapshot, row) for row in rows[:MAX_SELECTED]],
             "last": self._last_step(),
             "version": snapshot.searcher.version,
-            "behind": problem and one_line(problem),
+            "behind": self.service.problem,
         }
 
     def _last_step(self) -> LabelStep | None:

@@ -328,10 +328,11 @@ class MapSubject(Subject):
         place, overview = snapshot.searcher.place, self._overview("alike")
         assert overview.alike is not None
         made_of = overview.record["created"], self._different.last(), snapshot.searcher.version
-        if self._groups[0] != made_of:
+        kept = self._groups  # a request with another snapshot may replace it
+        if kept[0] != made_of:
             pairs = among(overview.alike, place)
-            self._groups = made_of, (groups_of(snapshot.searcher, pairs), pairs["blank"])
-        return self._groups[1]
+            kept = self._groups = made_of, (groups_of(snapshot.searcher, pairs), pairs["blank"])
+        return kept[1]
 
     @get("/api/check", "collection")
     def check(

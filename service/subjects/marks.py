@@ -205,8 +205,7 @@ class MarkSubject(Subject):
 
     def _version(self, snapshot: Snapshot) -> _InUse:
         """Return the version in use, and why it is older than the run on disk."""
-        problem = self.service.reloader.problem
-        return {"version": snapshot.searcher.version, "behind": problem and self.service.public(problem)}
+        return {"version": snapshot.searcher.version, "behind": self.service.problem}
 
     def _top(self, snapshot: Snapshot, learner: str, key: str) -> list[int]:
         """Return the ids of the first N_COMPARED results of a query."""

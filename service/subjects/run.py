@@ -8,7 +8,6 @@ from fastapi import Request
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.models import TITLES, trained_record
 from visterm.pipeline.store.recommendation import recommend
@@ -78,7 +77,7 @@ class RunSubject(Subject):
     @get("/health", "run")
     async def health(self, http: Request) -> HealthResponse:
         """Return the state of the service, and the version of the run that it searches; without a token its status."""
-        snapshot, problem = self.service.snapshot, self.service.reloader.problem
+        snapshot, problem = self.service.snapshot, self.service.problem
         status: Literal["ok", "behind"] = "ok" if problem is None else "behind"
         if getattr(http.state, "anonymous", False):
             return {"status": status}
@@ -86,14 +85,14 @@ class RunSubject(Subject):
             "status": status,
             "version": snapshot.searcher.version,
             "images": len(snapshot.searcher.images),
-            "problem": problem and self.service.public(problem),
+            "problem": problem,
         }
 
     @get("/api/run", "run")
     def run_info(self) -> RunInfo:
         """Describe the run and the limits of the service."""
         service, snapshot = self.service, self.service.snapshot
-        searcher, problem = snapshot.searcher, service.reloader.problem
+        searcher = snapshot.searcher
         return {
             "run": service.run.name,
             "images": len(searcher.images),
@@ -106,7 +105,7 @@ class RunSubject(Subject):
             "annotators": searcher.annotators,
             "fields": searcher.gallery.fields.names,
             "version": searcher.version,
-            "problem": problem and one_line(problem),
+            "problem": service.problem,
             "watching": self.service.settings.watch,
             "watch_problem": self.subjects.of(AddingSubject).watcher.watch_problem(),
             "models": self.subjects.of(MarkSubject).models(),

@@ -260,11 +260,14 @@ class SearchSubject(Subject):
         searcher, condition = snapshot.searcher, request.filter
         learner = request.learner or snapshot.default_learner
         seconds = round(time.perf_counter() - started, 6)
-        n_searched = len(searcher.images if condition == NO_FILTER else searcher.gallery.rows_of(condition))
+        rows = range(len(searcher.images)) if condition == NO_FILTER else searcher.gallery.rows_of(condition)
+        examples = {row for example, _ in request.example for row in example.rows}
+        own = dict(zip(queries.place, queries.rows, strict=True))
         responses: list[SearchResponse] = []
         for i, ranked in outcome.ranked.items():
             known: list[Any] = outcome.probabilities.get(i) or [None] * len(ranked)
             image = queries.images[i] if request.of_whole_images else None
+            n_results = len(rows) - sum(row in rows for row in examples | {own.get(i, -1)})  # none is its own result
             plain = image is not None and request.offset == 0 and request.learned_weight is None
             responses.append(
                 {
@@ -274,8 +277,8 @@ class SearchSubject(Subject):
                     "learned_weight": searcher.share(learner, request.learned_weight),
                     "version": searcher.version,
                     "seconds": seconds,
-                    "n_searched": n_searched,
-                    "next": None if len(ranked) < request.k else next_offset(request.offset, request.k, n_searched),
+                    "n_searched": len(rows),
+                    "next": None if len(ranked) < request.k else next_offset(request.offset, request.k, n_results),
                     "unlike": plain and snapshot.is_unlike(learner, ranked),
                     "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
                     "no_probability": calibration if isinstance(calibration, str) else None,

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -241,6 +242,21 @@ class TestInput:
         for method in (each.transform, each.transform_query, lambda Q: go_on(each, Q, y)):
             with pytest.raises(ValueError, match="features"):
                 method(X[:, :-1])
+
+    def test_names_of_columns_raise_no_warning_and_must_be_those_of_the_fit(self, each, X, y):
+        frame = pd.DataFrame(X.toarray(), columns=[f"v{i}" for i in range(X.shape[1])])
+        expected = clone(each).fit(X.toarray(), y)
+        each.fit(frame, y)  # warnings are errors: "X does not have valid feature names"
+        np.testing.assert_array_equal(
+            each.similarity(frame[:3], frame), expected.similarity(X[:3].toarray(), X.toarray())
+        )
+        assert each.score(frame, y) == expected.score(X.toarray(), y)
+        each.metric()(X.toarray()[0], X.toarray()[1])
+        each.set_output(transform="pandas")
+        if not sp.issparse(expected.transform(frame.to_numpy())):
+            assert list(each.transform(frame).columns) == list(each.get_feature_names_out())
+        with pytest.raises(ValueError, match="feature names should match"):
+            each.similarity(frame[frame.columns[::-1]], frame)
 
     def test_rows_of_zeros_are_harmless(self, each, X, y):
         X = X.copy()

@@ -289,6 +289,7 @@ class TestSmallClasses:
         assert found.learned_weight == share
         assert found.figures["n_images"] == [0, 200, 200]
         assert found.figures["gain"][0] == pytest.approx(gain, abs=0.01)
+        assert found.figures["p1_gain"] == [gain, 0]
         assert found.figures["clearly_below"] == [False, False, False]
 
 

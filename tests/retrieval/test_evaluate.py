@@ -78,6 +78,8 @@ def test_bad_input():
         (lambda: relevance_from_labels([1, 2], sp.csr_matrix(np.eye(2))), "must both have plain labels"),
         (lambda: relevance_from_labels(sp.eye_array(2), sp.eye_array(3)), "queries have 2 labels, the gallery has 3"),
         (lambda: relevance_from_labels(np.eye(2), np.eye(2)), "labels must be an array"),
+        (lambda: relevance_from_labels(["a", None], ["a"]), "labels hold None in place of a label"),
+        (lambda: evaluate(ranking_of(*right), relevance, classes=[0, 1, 2]), "of the queries' classes, and those of"),
         (
             lambda: evaluate_index(index, X, relevance_from_labels(y, y[:-1])),
             r"relevance must be \(60, 60\), got \(60, 59\)",

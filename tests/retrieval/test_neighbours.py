@@ -287,6 +287,19 @@ def test_photos_come_and_go():
     assert np.abs(held - made).sum(axis=1).mean() < 0.02
 
 
+def test_a_photo_that_lost_neighbours_has_each_new_one_once():
+    X, _ = photos(400)
+    before = ranked_by(X[:380]).graph
+    kept = np.setdiff1d(np.arange(380), before.near[0, :6])
+    now = np.concatenate([X[kept], X[380:]])
+    rows = np.full(380, -1)
+    rows[kept] = np.arange(len(kept))
+    index = ExactIndex(Cosine().fit(now), now)
+    updated, remade = before.updated(index, now, rows), Neighbours.of(index, now)
+    assert all(len(set(near[near >= 0])) == np.count_nonzero(near >= 0) for near in updated.near)
+    np.testing.assert_array_equal(updated.near[0], remade.near[0])
+
+
 class Stretched(Cosine):
     """Counts directions a hundred times more than others, as what was learned does, in which photos hardly differ."""
 

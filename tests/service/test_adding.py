@@ -4,11 +4,15 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from visterm.pipeline import Searcher
+from visterm.pipeline.store.files import write_bytes
 from visterm.service.add_files import add_waiting, waiting_files
+from visterm.service.batching import NicePool
+from visterm.service.subjects import adding
 from visterm.service.subjects.adding import AddingSubject, PhotoAdder
 
 pytestmark = pytest.mark.timeout(900)  # a process of low priority adds, on a busy machine
@@ -58,9 +62,18 @@ def test_photos_are_kept_added_and_searched(own, serving, photos, pictures):
         assert listed[0]["labels"] == []
         assert client.get("/search", params={"id": listed[0]["id"]}).status_code == 200
         assert client.get(listed[0]["thumbnail"]).status_code == 200
-        # A removed photo does not come back with the next ones.
+        # A removed photo does not come back with the next ones, unless it is given again.
         client.post("/api/images/remove", json={"ids": [listed[0]["id"]]})
-        assert waiting_files(own) == []
+        assert list(waiting_files(own)) == []
+        name = os.path.basename(listed[0]["path"])
+        assert keep(client, name, pictures[name]).json() == {"name": name, "copy_of": None}
+        assert [file.name for file in waiting_files(own)] == [name]
+        client.delete("/api/add")  # its file stays, as the removal can be undone
+        assert (waiting_files(own), (own.added / name).read_bytes()) == ({}, pictures[name])
+        keep(client, name, pictures[name])
+        client.post("/api/add")
+        assert ended(client)["result"]["added"] == 1
+        assert client.health()["images"] == before + 4
         assert keep(client, "0.jpg", pictures["1.jpg"]).json()["copy_of"]
 
 
@@ -75,6 +88,19 @@ def test_two_photos_of_one_name_are_both_kept_and_names_are_made_safe(own, servi
             assert response.status_code in (200, 415)
         assert all(file.parent == own.added and len(os.fsencode(file.name)) < 200 for file in own.added.iterdir())
         assert not any((own.folder.parent / name).exists() for name in ("evil.jpg", "../evil.jpg"))
+
+
+def test_two_photos_of_one_name_at_once_are_both_kept(own, serving, pictures, monkeypatch):
+    def slowly(file, data):
+        time.sleep(0.5)
+        write_bytes(file, data)
+
+    with serving(own) as client, ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(client.parts, "upload_pool", NicePool(2, 60))
+        monkeypatch.setattr(adding, "write_bytes", slowly)
+        sent = [pool.submit(keep, client, "a.jpg", data) for data in list(pictures.values())[:2]]
+        assert all(one.result().status_code == 200 for one in sent)
+        assert len(list(own.added.iterdir())) == 2
 
 
 def test_cancelled_photos_are_deleted_and_what_a_kill_left_is_added_next_time(own, serving, pictures, monkeypatch):
@@ -93,10 +119,10 @@ def test_cancelled_photos_are_deleted_and_what_a_kill_left_is_added_next_time(ow
         client.post("/api/add")
         client.delete("/api/add")
         state = ended(client)
-        assert (state["result"]["cancelled"], state["problem"], waiting_files(own)) == (4, None, [])
+        assert (state["result"]["cancelled"], state["problem"], list(waiting_files(own))) == (4, None, [])
         keep(client, "one.jpg", pictures["1.jpg"])
         client.delete("/api/add")  # before it was started
-        assert waiting_files(own) == []
+        assert list(waiting_files(own)) == []
 
 
 def test_some_at_a_time_and_a_file_that_is_no_image_does_not_stop_the_others(own, pictures, monkeypatch):

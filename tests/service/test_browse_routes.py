@@ -209,6 +209,22 @@ def test_what_is_said_to_be_different_is_in_no_group(mapped, searcher):
     assert groups()[1] is None
 
 
+def test_a_request_keeps_its_groups_while_another_one_makes_those_of_a_newer_snapshot(mapped):
+    subject, snapshot = mapped.subjects.of(MapSubject), mapped.parts.snapshot
+    groups = subject._duplicates(snapshot)
+
+    class Meanwhile(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            subject._groups = None, ([{"ids": [10**6]}], [])  # of an image that this snapshot has not
+            return int(self) == other
+
+    created, last, version = subject._groups[0]
+    subject._groups = (created, Meanwhile(last), version), groups
+    assert subject._duplicates(snapshot) == groups
+
+
 def test_a_group_without_the_image_that_was_kept_is_no_group(mapped, searcher):
     """The others were compared with it alone."""
     first = searcher.images[0].id

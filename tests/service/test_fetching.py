@@ -1,8 +1,10 @@
 """Images at web addresses: what is fetched, and from where nothing is."""
 
+import contextlib
 import http.server
 import socket
 import threading
+import time
 
 import pytest
 
@@ -119,6 +121,31 @@ def test_an_image_is_fetched_also_where_it_moved(web):
 def test_answers_that_are_refused(web, path, reason):
     with pytest.raises(FetchError, match=reason):
         fetch_image(f"{web}{path}", 400)
+
+
+@pytest.mark.parametrize(
+    "start", ["", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"]
+)
+def test_a_server_that_sends_a_byte_at_a_time_is_left_in_time(start, web, monkeypatch):
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(fetching, "SECONDS", 0.5)
+    monkeypatch.setattr(socket, "create_connection", lambda address, **options: ours)
+    ended = threading.Event()
+
+    def trickle():
+        with theirs, contextlib.suppress(OSError):
+            theirs.sendall(start.encode())
+            while not ended.wait(0.05):
+                theirs.sendall(b"1")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    started = time.monotonic()
+    with pytest.raises(FetchError, match="timed out"):
+        fetch_image(f"{web}/a.jpg", 10**6)
+    assert time.monotonic() - started < 10
+    ended.set()
+    thread.join()
 
 
 def test_the_service_fetches_only_where_it_is_allowed(own, serving, photos, monkeypatch):

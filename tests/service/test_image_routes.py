@@ -10,7 +10,7 @@ from contextlib import closing
 from PIL import Image as Pillow
 
 from visterm.pipeline.console import Console
-from visterm.pipeline.stages.edit import add
+from visterm.pipeline.stages.edit import add, compact
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.service import reloader, thumbnails
 
@@ -50,6 +50,9 @@ def test_thumbnails_are_kept_by_content(client, photos):
     assert original.headers["content-type"] == "image/jpeg"
     etag = {"If-None-Match": original.headers["etag"]}
     assert client.get(f"/images/{number}/original", headers=etag).status_code == 304
+    for tags, status in ((f'"other", W/{etag["If-None-Match"]}', 304), ("*", 304), ('"other"', 200)):  # of a proxy
+        given = {"If-None-Match": tags}
+        assert client.get(f"/images/{number}/original", headers=given).status_code == status
 
 
 def test_replaced_files_are_not_served(own, own_photos, tmp_path, serving, photos):
@@ -112,7 +115,9 @@ def test_a_removal_is_undone_after_a_restart_and_is_described_before(own, servin
         assert listed[1] | read_later == client.get(f"/api/images/{ids[1]}").json() | read_later
         assert {"bytes", "modified", "taken", "split", "width"} <= listed[0].keys()
         client.check_error(client.get("/api/images/details", params={"ids": f"{ids[0]},1000000"}), 404, "no image")
-        undo = client.post("/api/images/remove", json={"ids": ids}).json()["undo"]
+        removed = client.post("/api/images/remove", json={"ids": [*ids, ids[0]]}).json()
+        assert removed["changed"] == 2  # named twice, removed once
+        undo = removed["undo"]
     with serving(own) as client:
         assert len(client.get("/api/images", params={"limit": 200}).json()) == len(before) - 2
         assert client.parts.run.folder == own.folder
@@ -126,6 +131,18 @@ def test_a_removal_is_undone_after_a_restart_and_is_described_before(own, servin
         file.write_text(damaged)
         with serving(own) as client:
             client.check_error(client.post("/api/images/restore", json={"undo": "x"}), 404, "no longer be undone")
+
+
+def test_a_restored_image_whose_vector_is_gone_waits_for_features(own, serving, photos):
+    number, quiet = photos.id("plum/3.jpg"), Console(quiet=True)
+    with serving(own) as client:
+        undo = client.post("/api/images/remove", json={"ids": [number]}).json()["undo"]
+        assert compact(own, quiet)["dropped_rows"] == 1
+        restored = client.post("/api/images/restore", json={"undo": undo}).json()
+        assert (restored["changed"], restored["n_images"]) == (1, 18)
+        assert restored["behind"] == "1 image not extracted yet; run 'visterm features --run photos'"
+        features_stage(own, own.configure(None, []), None, quiet)
+        client.wait_until(lambda: client.get("/search", params={"id": number}).status_code == 200)
 
 
 def test_thumbnails_have_a_cap_and_may_not_be_stored(tmp_path, searcher, caplog, monkeypatch):

@@ -200,6 +200,43 @@ def test_the_queue_shows_the_next_photo_at_once_and_large(page, labelled):
 
 
 @pytest.mark.slow
+def test_the_queue_goes_back_past_what_was_skipped_and_without_single_keys(page, labelled):
+    from playwright.sync_api import expect
+
+    queue = page.locator("#queue")
+    page.goto(f"{labelled[0]}?view=queue")
+    photo = queue.locator(".doubted img")
+    first = photo.get_attribute("alt")
+    page.keyboard.press("y")
+    expect(queue).to_contain_text("1 decided, 1 photo left")
+    page.keyboard.press("s")
+    expect(queue).to_contain_text("No label is left to check")
+    page.keyboard.press("u")
+    expect(queue).to_contain_text("1 decided, 1 photo left")
+    page.evaluate("localStorage.setItem('visterm.keys', 'false')")
+    page.keyboard.press("Control+z")
+    expect(queue).to_contain_text("0 decided, 2 photos left")
+    expect(photo).to_have_attribute("alt", first)
+
+
+@pytest.mark.slow
+def test_a_label_that_was_renamed_has_its_new_name_on_the_map(page, labelled):
+    from playwright.sync_api import expect
+
+    page.goto(f"{labelled[0]}?view=map")
+    expect(page.locator(".maplegend")).to_contain_text("plum")
+    page.box.fill("label:plum")
+    page.box.press("Enter")
+    page.get_by_role("button", name="Rename").click()
+    page.get_by_label("New name").fill("prune")
+    page.keyboard.press("Enter")
+    expect(page.locator(".toast")).to_contain_text("plum is now prune")
+    page.get_by_role("link", name="Map", exact=True).click()
+    expect(page.locator(".maplegend")).to_contain_text("prune")
+    expect(page.locator(".maplegend")).not_to_contain_text("plum")
+
+
+@pytest.mark.slow
 def test_a_concept_is_learned_by_keys_alone(page, labelled, ids):
     from playwright.sync_api import expect
 

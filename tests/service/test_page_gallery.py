@@ -205,6 +205,81 @@ def test_several_are_selected_marked_and_exported(page, ids):
 
 
 @pytest.mark.slow
+def test_exported_rows_hold_no_formula(page, ids):
+    def renamed(route):
+        [answer] = route.fetch().json()
+        answer["results"][0] |= {"path": "=1+1.jpg", "labels": ["-ripe"], "score": -0.5}
+        route.fulfill(json=[answer])
+
+    page.route("**/search?*", renamed)
+    page.ask(ids["fig/9.jpg"])
+    page.tile(0).hover()
+    page.tile(0).get_by_role("checkbox").click()
+    with page.expect_download() as saved:
+        page.locator("#selection").get_by_role("button", name="Export CSV").click()
+    (row,) = csv.DictReader(io.StringIO(saved.value.path().read_text()))
+    assert (row["path"], row["labels"], row["score"]) == ("'=1+1.jpg", "'-ripe", "-0.5")
+
+
+@pytest.mark.slow
+def test_marks_of_several_are_undone_at_once(page, ids):
+    page.ask(ids["fig/9.jpg"])
+    marked, toast = page.locator("#marks .tray li"), page.locator(".toast")
+    page.tile(0).locator("a.open").focus()
+    page.keyboard.press("x")
+    expect(marked).to_have_count(1)
+    for undo in (lambda: toast.get_by_role("button", name="Undo").click(), lambda: page.keyboard.press("Control+z")):
+        page.tile(0).locator("a.open").focus()
+        page.keyboard.press("Shift+ArrowRight")
+        page.locator("#selection").get_by_role("button", name="Relevant", exact=True).click()
+        expect(toast).to_contain_text("2 photos marked as relevant")
+        page.locator("#selection").get_by_role("button", name="Clear selection").click()
+        undo()
+        expect(toast).to_contain_text("2 marks undone.")
+        expect(marked).to_have_count(1)
+        expect(page.tile(0)).to_have_attribute("data-mark", "not relevant")
+
+
+@pytest.mark.slow
+def test_what_is_done_with_more_photos_than_a_request_takes_is_told_and_undone_as_it_was_done(page, many):
+    """The labels of all but some are there already, and after some photos the others cannot be removed."""
+    asked = []
+
+    def answer(route, changed):
+        asked.append(route.request.post_data_json)
+        step = {"step": 1, "time": "", "added": ["ripe"], "removed": [], "images": 1}
+        body = {"changed": changed(asked[-1]), "images": [], "last": step, "version": "x", "behind": None}
+        route.fulfill(json=body | {"undo": "token", "n_images": 1})
+
+    page.route("**/api/labels", lambda route: answer(route, lambda body: int(len(asked) == 3)))
+    page.locator("#photos a.open").first.focus()
+    page.keyboard.press("Control+a")
+    bar, toast = page.locator("#selection"), page.locator(".toast")
+    bar.get_by_role("button", name="Label").click()
+    page.get_by_label("Label to add").fill("ripe")
+    page.keyboard.press("Enter")
+    expect(toast).to_contain_text("ripe added to 1 photo.")
+    assert len(asked) == 10
+    page.route("**/api/labels/undo", lambda route: answer(route, lambda body: 1))
+    toast.get_by_role("button", name="Undo").click()
+    expect(toast).to_contain_text("Undone: 1 photo as before.")
+    assert len(asked) == 11
+
+    def remove(route):
+        if len(asked) == 12:
+            page.refusals = 1
+            page.refuse(route, "the disk is full", 507)
+        else:
+            answer(route, lambda body: len(body["ids"]))
+
+    page.route("**/api/images/remove", remove)
+    bar.get_by_role("button", name="Remove").click()
+    page.locator("#confirm").get_by_role("button", name="Remove 50,000 photos").click()
+    expect(toast).to_contain_text("5,000 photos removed from the collection. The others were not: the disk is full")
+    expect(toast.get_by_role("button", name="Undo")).to_be_visible()
+
+
+@pytest.mark.slow
 def test_photos_are_selected_by_keys_alone_and_by_a_drag(page, ids):
     page.ask(ids["plum/2.jpg"])
     bar = page.locator("#selection")

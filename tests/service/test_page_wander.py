@@ -2,6 +2,7 @@
 
 import os
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -72,6 +73,35 @@ def test_filters_are_typed_and_removed(page, ids):
     page.box.press("Enter")
     expect(page.get_by_role("button", name="Remove filter: -label: pear")).to_be_visible()
     expect(page.locator("#query")).to_contain_text("Searched 57 images")
+
+
+def test_what_is_typed_is_not_said_to_be_unknown_where_the_server_did_not_answer(page):
+    page.goto("")
+    page.route("**/api/suggest?*", lambda route: route.fulfill(body="<html>"))
+    page.box.fill("plum")
+    page.box.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Cannot read the server's response (status 200).")
+    expect(page.locator(".toast")).to_have_count(0)
+
+
+def test_a_list_that_could_not_be_read_on_shows_more_after_another_try(page):
+    state = {"total": 180, "next": None, "same_as_labels": False}
+    state["albums"] = [{"name": f"label {i}", "images": 1, "covers": []} for i in range(60)]
+    page.route("**/api/albums?*", lambda route: route.fulfill(json=state))
+    page.goto("?view=albums")
+    more = page.locator("#albums button.more")
+    expect(more).to_have_text("Show more")
+    page.route("**/api/albums?*", lambda route: route.fulfill(body="<html>"), times=1)
+    more.click()
+    expect(more).to_have_text("Cannot read the server's response (status 200). Try again")
+    more.click()
+    expect(page.locator("#albums .albums")).to_have_count(2)
+    expect(more).to_have_text("Show more")
+
+
+def test_filters_that_no_other_photo_passes_are_named_as_the_reason(page, ids):
+    page.goto(f"?id={ids['pear/1.jpg']}&after=2999")
+    expect(page.locator("#results")).to_contain_text("No other photo passes these filters.")
 
 
 def test_filters_removed_faster_than_they_are_drawn_stay_removed(page, ids):
@@ -309,14 +339,41 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     assert len(sent[2]["ids"]) == 1
 
 
+def test_more_groups_are_those_that_follow_after_some_have_left(page):
+    known, images = page.request.get("api/alike").json(), page.request.get("api/images?limit=60").json()
+    groups = [known["groups"][0] | {"n_images": 2, "images": images[i : i + 2]} for i in range(0, 50, 2)]
+
+    def answer(route):
+        offset = int(parse_qs(urlsplit(route.request.url).query)["offset"][0])
+        route.fulfill(json=known | {"groups": groups[offset : offset + 20], "total": len(groups)})
+
+    def take(route):
+        del groups[0]
+        route.fulfill(json={"last": None})
+
+    page.route(re.compile(r"/api/alike\?"), answer)
+    page.route("**/api/alike/different", take)
+    page.goto("?view=alike")
+    shown = page.locator("#alike .group")
+    for left in (20, 19, 18):
+        expect(shown).to_have_count(left)
+        shown.first.get_by_role("button", name="Not the same", exact=True).click()
+    expect(shown).to_have_count(17)
+    page.get_by_role("button", name="Show more").click()
+    expect(shown).to_have_count(22)
+    expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+    expect(page.locator("#alike .head .quiet")).to_have_text("22 groups")
+
+
 @BOTH
 def test_what_is_not_the_same_is_said_once_and_undone_after_a_reload(page):
     page.goto("?view=alike")
     titles, undo = page.locator("#alike .group h2"), page.locator("#alike .head button").first
     expect(titles).to_have_text(["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"])
     expect(undo).to_be_hidden()
-    page.get_by_role("button", name="Not the same: ").nth(1).click()
+    page.get_by_role("button", name="Not the same: ").nth(1).press("Enter")
     expect(titles.first).to_have_text("One picture in 2 photos")
+    expect(page.locator("#main")).to_be_focused()
     no_overflow(page)
     page.get_by_role("button", name="Not the same scene", exact=True).click()
     expect(titles).to_have_text(["One picture in 2 photos", "3 pictures look alike"])
@@ -358,6 +415,19 @@ def test_the_map_moves_zooms_and_leads_to_photos(page):
     expect(page.locator("#results .rank").first).to_be_visible()
     page.go_back()
     expect(canvas).to_be_visible()
+
+
+def test_a_map_that_comes_when_another_page_is_shown_is_not_drawn(page):
+    held = []
+    page.route("**/api/map/points", lambda route: held.append(route))
+    page.goto("?view=map")
+    page.wait_until("performance.getEntriesByName(new URL('api/map', location)).length")
+    page.get_by_role("link", name="Photos", exact=True).click()
+    expect(page.locator("#photos .tile").first).to_be_visible()
+    with page.expect_response("**/api/map/points"):
+        held[0].continue_()
+    page.wait_for_timeout(100)
+    expect(page.locator("#map canvas")).to_have_count(0)
 
 
 def test_a_map_that_is_not_drawn_can_be_drawn(page):

@@ -194,6 +194,12 @@ def test_old_snapshot_is_used_while_the_run_is_changed(own, serving):
         client.wait_until(lambda: client.health()["status"] == "behind")
         health = client.health()
         assert "features are not finished" in health["problem"]
+        record.write_text("{")
+        client.wait_until(lambda: "damaged" in client.health()["problem"])
+        edit = {"id": 1, "label": "fig", "change": "add"}
+        behind = client.post("/api/labels", json={"edits": [edit]}).json()["behind"]
+        for problem in (client.health()["problem"], client.get("/api/run").json()["problem"], behind):
+            assert problem.startswith("photos/extractor/record.json: ")  # without the folders above
         assert client.get("/search?id=1").json()[0]["version"] == version
         record.write_text(kept)
         client.wait_until(lambda: client.health()["status"] == "ok")
@@ -212,6 +218,19 @@ def test_images_stay_while_they_are_extracted_again(own, serving):
             assert len(client.get("/search?id=1&k=50").json()[0]["results"]) == 18
             go_on(pending[5:])
         client.wait_until(lambda: client.health() == first)
+
+
+def test_a_learner_that_is_used_for_the_first_time_while_the_run_is_read_again(own):
+    """A search enters its usual scores in the snapshot whose scores the new one takes over."""
+    old = snapshot.Snapshot(Searcher(own))
+    old._low = {"oasis": 0.5, "cosine": 0.5}
+
+    class During(snapshot.Snapshot):
+        def _ranks_as(self, other, learner):
+            other._low[f"{learner} and another"] = 0.5
+            return super()._ranks_as(other, learner)
+
+    assert During(Searcher(own), old)._low == {"oasis": 0.5, "cosine": 0.5}
 
 
 def test_failed_reload_warns_once(own, caplog):

@@ -40,6 +40,22 @@ def test_every_learner_and_the_next_page(client):
     assert beyond["results"] == []
 
 
+def test_the_last_page_is_known_where_the_query_is_among_the_images(client, photos):
+    pear, other = photos.id("pear/1.jpg"), photos.id("pear/2.jpg")
+    for asked, n in (
+        ({}, 18),  # of 19 images
+        ({"label": "pear"}, 6),
+        ({"label": "plum"}, 6),
+        ({"example": f"id:{other}"}, 17),
+        ({"example": f"id:{other}", "label": "pear"}, 5),
+    ):
+        for k in (n, n - 1):
+            (answer,) = client.get("/search", params=asked | {"id": pear, "k": k}).json()
+            assert (len(answer["results"]), answer["next"]) == (k, None if k == n else k)
+    (answer,) = client.get("/search", params={"query_label": "pear", "k": 19}).json()
+    assert (len(answer["results"]), answer["next"]) == (19, None)
+
+
 def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, monkeypatch):
     asked = {"id": photos.id("pear/0.jpg"), "k": 12, "learner": "oasis"}
     (answer,) = client.get("/search", params=asked).json()  # too few test images

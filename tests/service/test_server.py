@@ -12,15 +12,16 @@ from functools import partial
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import NothingToSearch, UserError
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.run import Run
 from visterm.plugins.judge.judgements import Judgements
 from visterm.plugins.judge.tasks import draw_tasks
-from visterm.service import bodies, connection, middleware, parts, schemas, server, thumbnails, uploads
+from visterm.service import bodies, connection, middleware, parts, schemas, server, thumbnails, uploads, waiting
 from visterm.service.app import create_app
 from visterm.service.settings import ServiceSettings
 from visterm.service.subjects import search
@@ -74,6 +75,24 @@ def test_a_run_without_images_says_how_to_begin_and_is_served_once_it_has_some(t
             time.sleep(0.1)
         (answer,) = get(f"{address}search", params={"id": 1}).json()
         assert len(answer["results"]) == 1
+
+
+def test_a_run_that_cannot_be_opened_is_waited_for(tmp_path, monkeypatch):
+    run = Run(tmp_path / "runs" / "new")
+    errors = [UserError(f"{run.folder}/config.yaml: damaged"), NothingToSearch("no images")]
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0)
+
+    def create():
+        raise errors[0]
+
+    app = waiting.WaitingApp(run, create, token=None, local=True)
+    with TestClient(app, base_url="http://localhost") as client:
+        for path in ("/", "/health"):
+            refused = client.get(path)
+            assert (refused.status_code, refused.json()["error"]) == (503, "new/config.yaml: damaged")
+        del errors[0]
+        assert client.get("/").status_code == 200
+        assert "no images yet" in client.get("/health").json()["error"]
 
 
 def test_process_answers(process, searcher):

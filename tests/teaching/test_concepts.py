@@ -1,6 +1,9 @@
 """Concepts from a few images: scores, the image to ask about, the images that are sure."""
 
+import contextlib
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +16,7 @@ from sklearn.preprocessing import normalize
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.run import Run
+from visterm.teaching import concepts
 from visterm.teaching.concepts import (
     Concept,
     Growth,
@@ -121,10 +125,29 @@ def test_added_images_are_offered_for_a_concept_until_somebody_looked(finished, 
     assert growth(searcher, set()) == [grown._replace(label="ball")]
     follow(searcher, ["ball"], again=True)
     assert growth(searcher, set()) == [Growth("ball", 4, newest, [], None)]
+    follow(searcher, ["ball"], again=True, last=10**9)  # nobody looked at photos that will be added
+    assert growth(searcher, set()) == [Growth("ball", 4, newest, [], None)]
     follow(searcher, ["ball"], again=True, last=grown.last)  # that was undone
     assert growth(searcher, set()) == [grown._replace(label="ball")]
     run.concepts.write_text("[1, 2")  # not ours
     assert growth(searcher, set()) == []
+
+
+def test_two_concepts_that_begin_at_once_are_both_kept(tmp_path, monkeypatch):
+    run, both, read = Run(tmp_path / "runs/fruit"), threading.Barrier(2), concepts.followed
+    run.folder.mkdir(parents=True)
+
+    def followed(run):
+        kept = read(run)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)  # until the other one has read, too
+        return kept
+
+    monkeypatch.setattr(concepts, "followed", followed)
+    searcher = SimpleNamespace(run=run, images=SimpleNamespace(ids=np.arange(9)))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda label: follow(searcher, [label], again=False), ["round", "green"]))
+    assert read(run) == {"round": 8, "green": 8}
 
 
 def test_without_images_to_tell_apart_nothing_is_sure(groups):

@@ -7,7 +7,9 @@ import random
 import re
 import sqlite3
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from running import json_of, refused, said_until_killed, visterm
 
@@ -42,6 +44,17 @@ def test_an_edit_reaches_searches_and_training_images(editor):
     assert len(results) == 3
     assert results[0]["labels"] == ["red"]
     assert (editor.run.folder.parents[1] / "fruit/apple/0.jpg").exists()  # the files stay where they are
+
+
+def test_one_image_or_label_and_numbers_of_numpy(editor):
+    """A text was taken apart: "12" renamed the labels 1 and 2."""
+    editor.add("1", "id:1")
+    assert editor.add("2", 1)["changed"] == editor.add("12", Path("apple/0.jpg"))["changed"] == 1
+    editor.add("12", np.array([1, 2]))
+    editor.edit([(np.int64(3), "12", 1)])
+    assert editor.counts()["12"] == 3
+    editor.rename("12", "red")
+    assert labels_of(editor, "id:1") == [["1", "2", "apple", "red"]]
 
 
 def test_each_step_is_undone_as_a_whole(editor):
@@ -148,8 +161,25 @@ def test_a_label_has_one_form_whoever_types_it(editor):
     editor.add("cafe\u0301", ["apple/0.jpg"])
     assert labels_of(editor, "apple/0.jpg") == [["apple", "caf\u00e9"]]
     assert editor.add("caf\u00e9", ["apple/0.jpg"])["changed"] == 0
+    for options in ({"label": "cafe\u0301"}, {"not_label": ["cafe\u0301", "plum", "pear"], "k": 1}):
+        assert len(Searcher(editor.run).search([1], learner="cosine", **options)[0]["results"]) <= 1
+    found = Searcher(editor.run).search_label("cafe\u0301", k=1, learner="cosine")
+    assert "caf\u00e9" in found[0]["results"][0]["labels"]
+    with pytest.raises(UserError, match="no training image has it; --learner cosine can"):
+        Searcher(editor.run).search_label("caf\u00e9", learner="wsabie")
+    dry = json_of("remove", "--label", "cafe\u0301", "--dry-run", cwd=editor.run.folder.parents[1])
+    assert dry["removed"] == 1
     editor.remove("cafe\u0301", ["apple/0.jpg"])
     assert labels_of(editor, "apple/0.jpg") == [["apple"]]
+
+
+def test_spaces_around_the_name_of_a_folder_are_no_part_of_its_label(editor, mine):
+    """Renaming the album of the folder "apple " renamed the images of "apple"."""
+    os.rename("fruit/plum", "fruit/apple ")
+    visterm("features", "fruit", "--run", "fruit", cwd=mine)
+    assert editor.counts() == {"apple": 20, "pear": 10}
+    editor.rename([" apple"], "malus")
+    assert editor.counts() == {"malus": 20, "pear": 10}
 
 
 def test_export_says_how_labels_with_separators_are_read(editor, mine):
@@ -165,7 +195,8 @@ def test_a_cell_is_the_same_again(cell):
 
 def test_images_come_from_standard_input(editor, mine, monkeypatch):
     results = visterm("search", "fruit/plum/0.jpg", "--run", "fruit", "-k", 4, "--json", cwd=mine).stdout
-    for text, n in ((results, 4), ("id:1\nplum/5.jpg\n", 2), ("rank,path\n1,apple/3.jpg\n", 1)):
+    lines = "".join(f"{json.dumps({'results': [{'id': id_}]})}\n" for id_ in (4, 5, 6))  # of `search -`
+    for text, n in ((results, 4), ("id:1\nplum/5.jpg\n", 2), ("rank,path\n1,apple/3.jpg\n", 1), (lines, 3)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert len(images := commands._images(None)) == n
         editor.add(f"from {n}", images)

@@ -184,7 +184,10 @@ def test_another_command_at_work_is_one_line(run):
 
 
 def test_from_the_command_line(mine, run):
-    assert "nothing to learn" in visterm("train", "--again", cwd=mine).stderr
+    assert (
+        "nothing to learn: learners have learned the labels of this run, or it has fewer than two"
+        in visterm("train", "--again", cwd=mine).stderr
+    )
     relabel(run)
     results = json_of("train", "--again", cwd=mine)
     assert [result["learner"] for result in results] == ALL

@@ -443,6 +443,8 @@ def test_mistakes_are_one_line(finished):
         ("id:2 --output why.jpg", "a picture needs a name that ends in .png"),
         ("id:2 --output nowhere/why.png", "no such folder: nowhere"),
         ("id:2 --learner oasis,wsabie", "only one learner"),
+        ("id:2 --neighbours --teachers", "--neighbours lists photos; leave out --teachers"),
+        ("id:2 --neighbours --pairs 3", "--neighbours lists photos; leave out --pairs"),
     ):
         assert message in refused("explain", "id:1", *mistake.split(), cwd=finished)
     assert "pairs" in visterm("explain", "id:1", "id:2", "--pairs", "0", cwd=finished, check=2).stderr

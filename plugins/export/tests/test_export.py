@@ -401,6 +401,9 @@ def test_an_export_since_another_holds_what_changed(finished, mine, write_images
     told = json_of(*arguments, "--since", "more", "--output", "none", cwd=mine)
     assert (told["n_images"], told["n_removed"]) == (0, 0)
     assert sorted(path.name for path in (mine / "none").iterdir()) == ["export.json", "removed.csv"]
+    visterm("remove", "photos/new.png", "--run", "fruit", cwd=mine)
+    assert json_of(*arguments, "--since", "all", "--output", "more", cwd=mine)["n_images"] == 0
+    assert not (mine / "more/gallery.parquet").exists()  # of the photo that was new then
     line = refused(*arguments, "--precision", "float16", "--since", "all", cwd=mine)
     assert line.endswith("--since all: made with another precision, so that every vector changed: export all")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.cluster import DBSCAN
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.manifold import TSNE
 from sklearn.neighbors import KNeighborsClassifier
@@ -49,6 +50,12 @@ QUICK = {"n_steps": 20, "pass_steps": 10, "random_state": 0}
 )
 def test_estimator_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", [Embedding, SimilarityNeighbors])
+def test_before_the_fit_it_says_so(kind):
+    with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not fitted yet"):
+        kind().transform(np.eye(3))
 
 
 @pytest.fixture(params=LEARNERS)

@@ -117,9 +117,10 @@ def test_sparse_npz(tmp_path, ids):
     assert read_vectors(tmp_path / "t.npz").digests() == table.digests()
     with pytest.raises(ValueError, match=r"has no ids; .*--ids ids\.txt"):  # b"csr", its format, has three bytes
         read_vectors(tmp_path / "s.npz")
-    sp.save_npz(tmp_path / "s.npz", S.tocsc())
-    with pytest.raises(ValueError, match=r"not CSR; save matrix.tocsr\(\)"):
-        read_vectors(tmp_path / "s.npz", ids)
+    for other in ("csc", "coo", "bsr", "dia"):
+        sp.save_npz(tmp_path / "s.npz", S.asformat(other))
+        with pytest.raises(ValueError, match=r"not CSR; save matrix.tocsr\(\)"):
+            read_vectors(tmp_path / "s.npz", ids)
 
 
 def test_rows_of_zeros_and_of_extreme_numbers(tmp_path, ids):

@@ -100,6 +100,7 @@ export async function inParts(read, draw, { more = "Show more" } = {}) {
   const button = el("button.more", more);
   const next = async () => {
     button.disabled = true;
+    button.textContent = more;
     try {
       const { total, items } = await read(shown);
       const nodes = draw(items, shown);

@@ -8,6 +8,7 @@ import { announce, copy, dialogButtons, dock, showDialog, toast } from "../core/
 import { count, plural, present } from "../core/text.js";
 import { MARKS } from "./grid.js";
 import { go } from "../core/history.js";
+import { failure } from "../core/messages.js";
 import { asList, state } from "../core/state.js";
 import { did, undid } from "../core/undo.js";
 import { editLabels, labelField, undoLabels } from "../teach/labels.js";
@@ -359,7 +360,8 @@ const copyPaths = () =>
 
 /** @param {unknown} value */
 const cell = (value) => {
-  const text = String(value ?? "");
+  let text = String(value ?? "");
+  if (/^[=+@\t\r-]/.test(text) && isNaN(+text)) text = `'${text}`; // no formula
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
@@ -478,40 +480,44 @@ function askToRemove() {
 
 /** @param {Photo[]} images */
 async function remove(images) {
+  /** @type {string[]} */
+  const tokens = [];
+  let [n, more] = [0, ""];
   try {
-    /** @type {string[]} */
-    const tokens = [];
-    let [n, behind] = [0, /** @type {string | null} */ (null)];
     for (let at = 0; at < images.length; at += AT_ONCE) {
       const ids = images.slice(at, at + AT_ONCE).map((image) => image.id);
       const done = await post("api/images/remove", { ids });
       tokens.push(String(done.undo));
       n += done.changed;
-      ({ behind } = done);
+      more = done.behind ? ` Searches still find them: ${done.behind}.` : "";
     }
-    clearSelection();
-    await acts.changed(images);
-    did("removal", () => restore(tokens));
-    toast(
-      `${plural(n, "photo")} removed from the ` +
-        `collection.${behind ? ` Searches still find them: ${behind}.` : ""}`,
-      "Undo",
-      () => void restore(tokens),
-    );
   } catch (error) {
-    toast(`Nothing was removed: ${error.message}`);
+    if (!n) return toast(`Nothing was removed: ${error.message}`);
+    more = ` The others were not: ${error.message}`;
   }
+  clearSelection();
+  did("removal", () => restore(tokens));
+  await acts.changed(images).catch(failure);
+  toast(
+    `${plural(n, "photo")} removed from the collection.${more}`,
+    "Undo",
+    () => void restore(tokens),
+  );
+  return null;
 }
 
 /** @param {string[]} tokens those that were restored are taken out */
 async function restore(tokens) {
-  let n = 0;
+  let [n, more] = [0, ""];
   try {
-    for (; tokens.length; tokens.pop())
-      n += (await post("api/images/restore", { undo: tokens[tokens.length - 1] })).changed;
+    for (; tokens.length; tokens.pop()) {
+      const done = await post("api/images/restore", { undo: tokens[tokens.length - 1] });
+      n += done.changed;
+      if (done.behind) more = ` Searches do not find them yet: ${done.behind}.`;
+    }
     undid("removal");
     await acts.changed([]);
-    toast(`${plural(n, "photo")} restored.`);
+    toast(`${plural(n, "photo")} restored.${more}`);
   } catch (error) {
     toast(`Not restored: ${error.message}`, "Retry", () => void restore(tokens));
   }

@@ -444,15 +444,23 @@ async function showPreview(i, event) {
 
 /** @type {ResizeObserver | undefined} */
 let sizes;
-/** @param {HTMLElement} section @param {Request} request @returns {Promise<void>} */
-async function showMap(section, request) {
+/**
+ * @param {HTMLElement} section
+ * @param {Request} request
+ * @param {number} [turn]
+ * @returns {Promise<void>}
+ */
+async function showMap(section, request, turn = state.turn) {
   const map = await get("api/map");
+  if (turn !== state.turn) return undefined; // another page has its turn
   if (!map.ready)
     return section.replaceChildren(
       el("h1", "Map of the collection"),
       notDrawn(map, ({ ready }) => ready),
     );
-  points = await readPoints(map);
+  const read = await readPoints(map);
+  if (turn !== state.turn) return undefined;
+  points = read;
   only = null;
   /** @param {string} words @param {string} name @param {() => void} act */
   const button = (words, name, act) =>
@@ -519,7 +527,6 @@ async function showMap(section, request) {
     listed,
   );
   bind();
-  const { turn } = state;
   followMap(map, (next) => {
     if (state.turn !== turn) return false;
     const same = next.making === map.making;
@@ -538,6 +545,7 @@ async function showMap(section, request) {
     look(view);
   });
   sizes.observe(box);
+  return undefined;
 }
 
 addView("map", { title: "Map of the collection", params: ["at"], show: showMap });

@@ -1,10 +1,12 @@
 // The places of the photos on the map, and the colours of their labels.
 
+import { state } from "../core/state.js";
+
 /** @import { Schemas } from "../core/api.js" */
 /**
  * The number of a label is its place in `names`, 65535 for none.
  * @typedef {{
- *   version: string | null,
+ *   version: string,
  *   n: number,
  *   ids: Float64Array,
  *   labels: Uint16Array,
@@ -25,14 +27,15 @@ let kept = null; // the last ones, if they are all
  * @returns {Promise<Points>}
  */
 export async function readPoints(map, most) {
-  if (kept?.version === map.version && kept.n === map.images) return kept;
+  const version = `${map.version} ${state.run.version}`; // labels may have changed
+  if (kept?.version === version && kept.n === map.images) return kept;
   const response = await fetch(`api/map/points${most ? `?most=${most}` : ""}`);
   if (!response.ok) throw new Error("The map cannot be read.");
   const data = await response.arrayBuffer();
   const n = data.byteLength / 14;
   const xy = new Uint16Array(data, 8 * n, 2 * n);
   const points = {
-    version: map.version,
+    version,
     n,
     ids: new Float64Array(data, 0, n),
     labels: new Uint16Array(data, 12 * n, n),

@@ -10,7 +10,7 @@ import { altText, dressTile, refreshTile, resultGallery, weakBreak } from "../ga
 import { change } from "../core/history.js";
 import { fetchRest } from "./search.js";
 import { bindSelection, isSelected } from "../gallery/select.js";
-import { asList, COMPARED, marks, modelName, state, visible } from "../core/state.js";
+import { COMPARED, marks, modelName, state, visible } from "../core/state.js";
 
 /** @import { Photo } from "../gallery/details.js" */
 /** @import { Gallery } from "../gallery/gallery.js" */
@@ -133,11 +133,10 @@ function empty() {
   const hidden = ranking.results.length;
   const why = hidden
     ? `Filters hide all ${plural(hidden, "result")}.`
-    : asList(request.label).length
-      ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ` +
-        `${asList(request.label).join(" or ")}.`
-      : request.min_probability
-        ? `None is ${percent(request.min_probability)} likely of the same kind.`
+    : request.min_probability
+      ? `None is ${percent(request.min_probability)} likely of the same kind.`
+      : FILTERS.some((name) => request[name] !== undefined)
+        ? "No other photo passes these filters."
         : "The collection has no other image to compare with.";
   const removeAll = () => {
     state.hideMarked = false;

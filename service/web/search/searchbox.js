@@ -28,6 +28,8 @@ let options = []; // on the list
 let chosen = -1;
 let nothing = false; // is called like what was typed
 let asked = 0; // number of the last request: an earlier answer is dropped
+/** @type {Error | null} */
+let failed = null; // why there is no list
 
 const isOpen = () => !list.hidden;
 const inResults = () => Boolean(queryOf(state.request)) && !state.request.view;
@@ -121,9 +123,10 @@ async function suggest() {
     q: words.slice(0, MAX_NAME),
     kind,
     limit: kind === "all" ? 6 : 12,
-  }).catch(() => null);
+  }).catch((/** @type {Error} */ error) => error);
   if (mine !== asked) return;
-  if (!found) return draw([]); // what stood there is of another text
+  failed = found instanceof Error ? found : null;
+  if (found instanceof Error) return draw([]); // what stood there is of another text
   /** @param {string} name */
   const named = (name) => name || "(image directory)";
   /** @param {string} label @param {string} what @param {string} [text_by] */
@@ -365,6 +368,7 @@ export function bindSearchBox() {
     if (chosen < 0) await suggest(); // what was typed last
     const node = nothing && chosen < 0 ? null : options[Math.max(chosen, 0)];
     if (node) take(node);
+    else if (failed) failure(failed);
     else
       toast(
         `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`,

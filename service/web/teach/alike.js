@@ -8,6 +8,7 @@ import { box, dialogButtons, showDialog, toast } from "../core/says.js";
 import { count, fileName, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { did, undid } from "../core/undo.js";
+import { placeFocus } from "../gallery/grid.js";
 import { withOverview } from "../gallery/home.js";
 import { failure } from "../core/messages.js";
 import { inParts, photo } from "../gallery/photolist.js";
@@ -42,9 +43,13 @@ const WORDS = {
 };
 
 let n_groups = 0; // on the page, and those that "Show more" brings
+let n_left = 0; // groups that were on the page, most of which the service lists no more
 
 /** Of these nothing goes but what is chosen. */
 const CHOSEN_GO = ["alike", "blank"];
+
+/** @param {Schemas["AlikeGroup"]} group */
+const keyOf = ({ degree, images }) => `${degree} ${images[0].id}`;
 
 /** @param {HTMLElement} section */
 const showAlike = (section) =>
@@ -52,9 +57,12 @@ const showAlike = (section) =>
     const undo = el("button.plain", { onclick: undoDifferent });
     const restore = el("button.plain");
     const blank = el("div");
+    n_left = 0;
+    /** @type {Set<string>} */
+    const drawn = new Set();
     const { holder, total } = await inParts(
       async (offset) => {
-        const part = await get("api/alike", { offset, limit: 20 });
+        const part = await get("api/alike", { offset: offset - n_left, limit: 20 });
         showUndo(undo, part.last);
         showRestore(restore, part.removed);
         const { blank: images, n_blank: n_images } = part;
@@ -65,7 +73,10 @@ const showAlike = (section) =>
               0,
             ),
           );
-        return { total: part.total, items: part.groups };
+        // Of a group of which some photos went, the others may be listed again.
+        const groups = part.groups.filter((one) => !drawn.has(keyOf(one)));
+        for (const one of groups) drawn.add(keyOf(one));
+        return { total: part.total + n_left, items: groups };
       },
       (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)),
     );
@@ -210,7 +221,10 @@ function drawGroup({ degree, images, n_images, splits }, number) {
 function leave(section) {
   const after = section.nextElementSibling ?? section.previousElementSibling;
   section.remove();
-  if (section.matches(".group")) n_groups -= 1;
+  if (section.matches(".group")) {
+    n_groups -= 1;
+    n_left += 1;
+  }
   $("#alike .head .quiet").textContent = plural(n_groups, "group");
   if (after) $("button, a", after)?.focus();
 }
@@ -230,7 +244,7 @@ async function sayDifferent(parts, section) {
   try {
     const { last } = await post("api/alike/different", { parts });
     if (section) leave(section);
-    else redraw();
+    else await redraw().then(placeFocus);
     showUndo($("#alike .head .plain"), last);
     did("different", undoDifferent);
     toast("They are not shown together again.", "Undo", () => void undoDifferent());
@@ -243,7 +257,7 @@ const undoDifferent = () =>
   post("api/alike/undo", undefined).then(() => {
     undid("different");
     toast("They may be shown together again.");
-    return redraw();
+    return redraw().then(placeFocus);
   }, failure);
 
 /** @param {HTMLElement} button @param {Schemas["LastRemoval"] | null} removal */
@@ -256,11 +270,14 @@ function showRestore(button, removal) {
 
 /** @param {string} undo */
 const restore = (undo) =>
-  post("api/images/restore", { undo }).then(async ({ changed }) => {
+  post("api/images/restore", { undo }).then(async ({ changed, behind }) => {
     undid("removal");
-    toast(`${plural(changed, "photo")} restored.`);
+    toast(
+      `${plural(changed, "photo")} restored.` +
+        (behind ? ` Searches do not find them yet: ${behind}.` : ""),
+    );
     await readRun();
-    redraw();
+    await redraw().then(placeFocus);
   }, failure);
 
 /**

@@ -114,7 +114,7 @@ const kindOf = (name, { systems }) =>
         : "other";
 
 /** @param {Figures} figures */
-function labelBars({ labels, baseline, learner, measure }) {
+function labelBars({ labels, baseline, learner }) {
   const rows = labels.map((row) => ({
     name: row.label,
     value: row.learner ?? 0,
@@ -130,8 +130,7 @@ function labelBars({ labels, baseline, learner, measure }) {
   });
   return panel(
     "Which labels are easy",
-    `${measure === "mAP" ? "Mean average precision" : "Precision at 10"} of the queries of ` +
-      "each label, best first. " +
+    "Mean average precision of the queries of each label, best first. " +
       `Solid: ${named(learner)}${baseline ? `; outlined: ${named(baseline)}` : ""}.`,
     holder,
     rows.length > LABELS ? button : null,
@@ -168,9 +167,8 @@ function confusions({ confusions: pairs }) {
 /**
  * A query as a photo, and its results beside it.
  * @param {Schemas["EvaluatedQuery"]} query
- * @param {string} measure
  */
-function queryRow(query, measure) {
+function queryRow(query) {
   /** @param {Schemas["ImageSummary"] | null} image @param {string} path @param {string} what */
   const tile = (image, path, what) =>
     image ? photo(image, { what }) : el("li.gone", el("span.missing", last(path)));
@@ -187,7 +185,7 @@ function queryRow(query, measure) {
         el(
           "span.quiet",
           `${n} of the first ${query.results.length} are right · ` +
-            `${measure === "mAP" ? "average precision" : "precision"} ${query.value.toFixed(2)}` +
+            `average precision ${query.value.toFixed(2)}` +
             (query.baseline === null || query.baseline === undefined
               ? ""
               : ` (cosine ${query.baseline.toFixed(2)})`),
@@ -211,16 +209,15 @@ function queryRow(query, measure) {
  * @param {string} title
  * @param {string} about
  * @param {Schemas["EvaluatedQuery"][]} list
- * @param {string} measure
  */
-const queries = (title, about, list, measure) =>
+const queries = (title, about, list) =>
   list.length
     ? panel(
         title,
         about,
         el(
           "ol.query-rows",
-          list.map((query) => queryRow(query, measure)),
+          list.map((query) => queryRow(query)),
         ),
       )
     : null;
@@ -258,13 +255,11 @@ async function evaluation(name) {
             "Best queries",
             "One per label first: else one easy label takes all places.",
             found.best,
-            found.measure,
           ),
           queries(
             "Worst queries",
             "Where a wrong label, an unusual photo or too few examples often is the reason.",
             found.worst,
-            found.measure,
           ),
         ],
   ];

@@ -73,13 +73,14 @@ export async function editLabels(edits, source = "page") {
   /** @type {any} */
   let done; // the last of them: there is at least one edit
   try {
-    for (; steps * AT_ONCE < edits.length; steps += 1) {
+    for (let at = 0; at < edits.length; at += AT_ONCE) {
       /** @type {{ [of: string]: { ids: number[], label: string, change: "add" | "remove" } }} */
       const of = {}; // images of the same change
-      for (const { id, label, change } of edits.slice(steps * AT_ONCE, (steps + 1) * AT_ONCE))
+      for (const { id, label, change } of edits.slice(at, at + AT_ONCE))
         (of[change + label] ??= { ids: [], label, change }).ids.push(id);
       done = await save(() => post("api/labels", { edits: Object.values(of), source }));
       changed += done.changed;
+      if (done.changed) steps += 1; // what changes nothing is no step that can be undone
     }
   } finally {
     const made = steps;

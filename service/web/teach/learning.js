@@ -54,7 +54,7 @@ export async function mark(image, value) {
 export async function markAll(images, value) {
   const { key } = marks;
   const saved = await marks.putAll(images, value, state.ranking.learner);
-  if (saved) images.forEach(() => did("mark", () => marks.undo(key)));
+  if (saved) did("mark", () => marks.undo(key, images.length));
   if (saved && marks.toLearn && remembered("updateEach", false)) update();
 }
 

@@ -133,19 +133,12 @@ export class Marks {
    */
   async putAll(images, mark, learner) {
     const { key } = this;
-    /** @type {[Marked, Mark][]} */
-    const before = images.map((image) => [image, this.of.get(image.id) ?? 0]);
     const words = mark === 1 ? "relevant" : mark === -1 ? "not relevant" : "unmarked";
     try {
       for (const image of images) await this.#keep(image, mark, learner, key);
-      toast(`${plural(images.length, "photo")} marked as ${words}.`, "Undo", async () => {
-        try {
-          for (const [image, old] of before) await this.#keep(image, old, learner, key);
-          toast(`${plural(images.length, "mark")} undone.`);
-        } catch (error) {
-          toast(`Some marks were not undone: ${error.message}`);
-        }
-      });
+      toast(`${plural(images.length, "photo")} marked as ${words}.`, "Undo", () =>
+        this.undo(key, images.length),
+      );
       return true;
     } catch (error) {
       toast(`Some photos were not marked: ${error.message}`, "Retry", () =>
@@ -219,12 +212,13 @@ export class Marks {
     }
   }
 
-  /** @param {Key} [key] */
-  async undo(key = this.key) {
+  /** @param {Key} [key] @param {number} [n] of its last marks */
+  async undo(key = this.key, n = 1) {
     try {
-      await this.#send(key, () => post("marks/undo", { query: String(key) }));
+      for (let i = 0; i < n; i += 1)
+        await this.#send(key, () => post("marks/undo", { query: String(key) }));
       undid("mark");
-      toast("Last mark undone.");
+      toast(n === 1 ? "Last mark undone." : `${plural(n, "mark")} undone.`);
     } catch (error) {
       toast(error.message);
     }

@@ -17,10 +17,10 @@ export function bindLetters(view) {
   let acts = {};
   addEventListener("keydown", (event) => {
     const target = event.target instanceof Element ? event.target : document.body;
-    if (state.request.view !== view || !remembered("keys", true)) return;
+    const control = event.ctrlKey || event.metaKey;
+    if (state.request.view !== view || !(control || remembered("keys", true))) return;
     if (event.altKey || event.shiftKey || event.repeat) return;
     if (target.closest("input, textarea, select, dialog")) return;
-    const control = event.ctrlKey || event.metaKey;
     const key = event.key.toLowerCase();
     const act = control ? key === "z" && acts.u : acts[key];
     if (!act) return;

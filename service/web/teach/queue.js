@@ -33,6 +33,8 @@ const keys = bindLetters("queue");
 async function showQueue(section, request) {
   const [label] = asList(request.label);
   let [skipped, left] = [0, 0];
+  /** @type {("decided" | "skipped")[]} */
+  const acts = []; // since the page was opened
   /** @type {Ready[]} */
   let ready = []; // the first is on the page
   /** @type {Set<string>} */
@@ -87,11 +89,13 @@ async function showQueue(section, request) {
       const edits = [{ id, label: right, change: "add" }];
       if (right !== entry.label) edits.unshift({ id, label: entry.label, change: "remove" });
       decided += 1;
+      acts.push("decided");
       const learns = decided % LEARN_EVERY === 0;
       editLabels(edits, "queue").then(
         () => void (learns && learnIfStale()),
         (error) => {
           decided -= 1;
+          acts.splice(acts.lastIndexOf("decided"), 1);
           again();
           void step(async () => {}, true).then(() => failure(error));
         },
@@ -102,7 +106,8 @@ async function showQueue(section, request) {
 
   const undo = () =>
     step(async () => {
-      if (await undoLabels()) decided = Math.max(0, decided - 1);
+      if (acts.pop() === "skipped") skipped -= 1;
+      else if (await undoLabels()) decided = Math.max(0, decided - 1);
       again();
     }, true);
 
@@ -139,6 +144,7 @@ async function showQueue(section, request) {
     const later = () =>
       void step(async () => {
         skipped += 1;
+        acts.push("skipped");
         pass();
       });
     const photo = picture(entry.image, {

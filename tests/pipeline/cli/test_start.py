@@ -188,6 +188,8 @@ def test_results_that_cannot_be_written_are_an_error(arguments, searched):
 def test_a_reader_may_close_the_pipe(arguments, searched):
     ended = redirected(arguments, "({}; echo $? >&2) | true", searched)
     assert ended.stderr == "0\n"
+    ended = redirected(arguments.replace("-q ", ""), "({} 2>&1; echo $? > code) | true", searched)
+    assert (ended.stderr, (searched / "code").read_text()) == ("", "0\n")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX redirections")

@@ -51,6 +51,11 @@ def test_an_image_that_is_a_link_in_the_collection(tmp_path, write_images):
     visterm("features", "fruit", "--set", "features.n_visterms=40", cwd=tmp_path)
     (answer,) = Searcher(tmp_path / "runs/fruit").search(tmp_path / "pear9.jpg", k=12, learner="cosine")
     assert "pear/link.jpg" not in paths_of(answer)
+    os.symlink("../apple/0.jpg", tmp_path / "fruit/pear/apple.jpg")  # to another image of the collection
+    visterm("features", "fruit", cwd=tmp_path)
+    (answer,) = Searcher(tmp_path / "runs/fruit").search(tmp_path / "fruit/pear/apple.jpg", k=14, learner="cosine")
+    assert paths_of(answer)[0] == "apple/0.jpg"
+    assert "pear/apple.jpg" not in paths_of(answer)
 
 
 def test_pending_images_are_told(mine, caplog):

@@ -4,8 +4,10 @@ import asyncio
 import re
 import subprocess
 import sys
+from datetime import date, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from running import json_of, visterm
 
@@ -38,6 +40,23 @@ def arguments(options):
         values = value if isinstance(value, list) else [value]
         flags += [flag] if value is True else [f"{flag}{'=' * (len(name) > 1)}{one}" for one in values]
     return flags
+
+
+@pytest.mark.parametrize(
+    ("python", "text"),
+    [
+        ({"folder": Path("pear")}, {"folder": "pear"}),
+        (
+            {"after": date(2001, 1, 1), "before": datetime(2100, 1, 1, 12)},
+            {"after": "2001-01-01", "before": "2100-01-01T12:00:00"},
+        ),
+        ({"example": 9}, {"example": "id:9"}),
+        ({"example": np.array([9, 25])}, {"example": ["id:9", "id:25"]}),
+        ({"example": Path("apple/0.jpg")}, {"example": "apple/0.jpg"}),
+    ],
+)
+def test_values_of_python_are_as_good_as_texts(searcher, python, text):
+    assert searcher.search(1, k=4, **python) == searcher.search(1, k=4, **text)
 
 
 # An option per line, with others where it means nothing alone.

@@ -13,6 +13,8 @@ from running import visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.request import SearchRequest
+from visterm.pipeline.search.state import RecentCache
 from visterm.pipeline.store.files import write_record
 from visterm.teaching.feedback import FeedbackTrainer
 from visterm.teaching.teachers import explain_teachers
@@ -38,6 +40,26 @@ def test_threads_share_one_index_and_get_the_same_answers(finished, monkeypatch)
     assert answers[:30] * 4 == answers == searcher.search(ids * 4, k=5)
     assert loads == ["oasis"]
     assert len(indexes) == 1
+
+
+def test_what_was_used_last_is_kept():
+    cache = RecentCache(2)
+    for key in ("old", "new", "old", "newer"):
+        cache(key, lambda key=key: key.upper())
+    assert [cache.get(key) for key in ("old", "new", "newer")] == ["OLD", None, "NEWER"]
+    cache = RecentCache(4)
+    for key, size in (("old", 1), ("new", 1), ("large", 3)):
+        cache(key, lambda key=key: key.upper(), size)
+    assert [cache.get(key) for key in ("old", "new", "large")] == [None, "NEW", "LARGE"]
+
+
+def test_filters_of_requests_are_not_kept_for_good(finished):
+    searcher = Searcher(finished / "runs/fruit")
+    for i in range(2 * len(searcher.images)):
+        searcher.search("id:1", before=f"{1000 + i}")  # which no image is
+        searcher.gallery.rows_of(SearchRequest.of(label=f"none {i}").filter)
+    assert 0 < len(searcher.filtered._made) <= len(searcher.images)
+    assert searcher.gallery.albums._label_rows == {}
 
 
 def test_what_failed_is_tried_again(mine):

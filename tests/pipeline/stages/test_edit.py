@@ -410,3 +410,14 @@ def test_tables_of_vectors_grow_in_their_own_files(tmp_path):
     again = json_of("features", "--vectors", "table.npz", "--run", "fruit", cwd=tmp_path)
     assert (again["n_images"], again["relabelled"]) == (3, 0)
     assert json_of("info", cwd=tmp_path)["drift"] is None
+    said = visterm("add", "b", "id:1", cwd=tmp_path).stderr
+    assert "run 'visterm features --run fruit' to import the vectors of 1 removed image again" in said
+    assert json_of("features", "--run", "fruit", cwd=tmp_path)["n_images"] == 4
+    assert json_of("search", "id:2", "-k", 4, cwd=tmp_path)[0]["query"] == "id:2"
+
+
+def test_labels_of_a_table_of_vectors_have_no_spaces_around_them(tmp_path):
+    labels = np.array([" x", "x ", " ", "y"])
+    np.savez(tmp_path / "table.npz", vector=np.eye(4, dtype=np.float32), id=np.array(list("abcd")), label=labels)
+    visterm("features", "--vectors", "table.npz", "--run", "fruit", cwd=tmp_path)
+    assert json_of("label", "list", cwd=tmp_path) == [{"label": "x", "images": 2}, {"label": "y", "images": 1}]

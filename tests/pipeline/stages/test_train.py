@@ -129,6 +129,9 @@ def test_all_skips_learners_that_are_out_of_date(mine):
     assert "knn" not in json.loads(result.stdout)["systems"]
     found = json_of("info", cwd=mine)
     assert found["learners"]["knn"].endswith("(out of date: train again)")
+    visterm("label", "add", "red", "apple", cwd=mine)
+    assert "run 'visterm train --learner oasis," in refused("evaluate", "--learner", "all", cwd=mine)
+    visterm("label", "undo", cwd=mine)
     visterm("train", "--learner", "all", cwd=mine)
     visterm("evaluate", "--learner", "cosine", cwd=mine)
     lines = [line for line in visterm("info", cwd=mine).stdout.splitlines() if line.startswith("evaluated:")]

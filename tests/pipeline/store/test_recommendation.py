@@ -51,6 +51,17 @@ def test_the_first_results_of_a_few_queries_do_not_outweigh_a_clear_gain(p1, gai
 
 
 @pytest.mark.parametrize(
+    ("p1_gain", "chosen"),
+    [([0.02, 0.01], "oasis"), ([-0.09, 0.01], "oasis"), ([-0.11, 0.01], "cosine"), ([-0.11, 0.06], "oasis")],
+)
+def test_first_results_count_by_class(p1_gain, chosen):
+    """Held-out classes are most of the queries, and a few of the classes."""
+    result = validated(0.7, "open", p1=0.3, n=100)
+    result["worlds"] |= {"gain": [0.3, 0.1], "p1_gain": p1_gain}
+    assert recommend({"oasis": result})["learner"] == chosen
+
+
+@pytest.mark.parametrize(
     ("results", "asked", "chosen", "world", "others"),
     [
         ({"oasis": validated(0.6, "open"), "ovr": validated(0.7, "open")}, None, "ovr", "open", []),
