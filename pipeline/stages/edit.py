@@ -234,7 +234,7 @@ def remove(
 def exclude(run: Run, ids: Sequence[int]) -> list[Excluded]:
     """Remove images by id, as `remove` does; return what `restore` needs. Ids that no image has are ignored."""
     with _editing(run) as collection:
-        return [image for image in collection.exclude(ids) if image.status != "excluded"]
+        return collection.exclude(ids)
 
 
 def restore(run: Run, before: Iterable[Excluded]) -> int:
