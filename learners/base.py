@@ -144,7 +144,8 @@ class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, Base
             if validation_rows is not None:
                 name = type(self).__name__
                 raise ValueError(f"{name} does not validate: leave validation_rows away, and these images")
-            self.__dict__.pop("learned_weight_", None)
+            for name in ("learned_weight_", "scale_"):
+                self.__dict__.pop(name, None)
             if share != 1:
                 self.learned_weight_ = share
         return self._fit(X, y, FitOptions(validation_rows, world, learned_weight, callback, progress, distribute))

@@ -220,6 +220,12 @@ class TestInput:
         shuffled.has_sorted_indices = shuffled.has_canonical_format = False
         assert_same(clone(each).fit(shuffled, y), clone(each).fit(X, y))
 
+    def test_a_fit_keeps_no_weight_or_scale_of_the_fit_before(self, each, X, y):
+        each.fit(X, y, learned_weight=0.5)
+        each.scale_ = 7.0  # as of a loaded learner
+        each.fit(X, y)
+        assert (each.learned_weight_, each.scale_) == (1.0, None)
+
     def test_columns_that_stand_twice_in_a_row_are_added_up(self, each, X, y):
         halves = np.repeat(X.data * np.float32(0.5), 2), np.repeat(X.indices, 2), 2 * X.indptr
         twice, few = sp.csr_array(halves, X.shape), sp.csr_array(halves, X.shape)[:5]
