@@ -310,8 +310,8 @@ class CommonWhite(NamedTuple):
 def common_white(paths: Sequence[StrPath], *, max_pixels: int = MAX_PIXELS) -> CommonWhite:
     """Find the level of white that half of the images of more than 8 bits need.
 
-    With it, a dim exposure in a collection of 12 bits in 16 stays dim, as it would be in 8 bits. A sample of at most
-    2,000 images is looked at, and 100 of more than 8 bits that declare no white are decoded. Those of more than
+    With it, a dim exposure in a collection of 12 bits in 16 stays dim, as it would be in 8 bits. A sample of fewer than
+    4,000 images is looked at, and 100 of more than 8 bits that declare no white are decoded. Those of more than
     `max_pixels` are skipped, as are others that cannot be read.
     """
     peaks: dict[StrPath, float] = {}

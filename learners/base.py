@@ -19,7 +19,7 @@ from .checks import check_share, plain_supervision
 from .given_triplets import GivenTriplets
 from .metric import Metric, positive_part
 from .options import Callback, Distribute, FitOptions
-from .rows import blocks, is_dense, is_mapped, writable
+from .rows import blocks, canonical, is_dense, is_mapped, writable
 from .sides import VECTORS
 from .similarity import Similarity
 from .triplets import related_images
@@ -144,7 +144,8 @@ class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, Base
             if validation_rows is not None:
                 name = type(self).__name__
                 raise ValueError(f"{name} does not validate: leave validation_rows away, and these images")
-            self.__dict__.pop("learned_weight_", None)
+            for name in ("learned_weight_", "scale_"):
+                self.__dict__.pop(name, None)
             if share != 1:
                 self.learned_weight_ = share
         return self._fit(X, y, FitOptions(validation_rows, world, learned_weight, callback, progress, distribute))
@@ -361,6 +362,7 @@ class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, Base
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
         else:  # without y, it says so
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
+        X = canonical(X) if sp.issparse(X) else X
         if self.one_label and sp.issparse(y):
             name = type(self).__name__
             raise ValueError(f"{name} takes one label per image, as an array of shape (n,), not a sparse y")
@@ -394,8 +396,9 @@ class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, Base
         if not reset and "feature_names_in_" in vars(self) and (sp.issparse(X) or isinstance(X, np.ndarray)):
             X = check_array(X, accept_sparse="csr", dtype=np.float32, estimator=self, input_name="X")
             if X.shape[1] == self.n_features_in_:
-                return X
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+                return canonical(X) if sp.issparse(X) else X
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+        return canonical(X) if sp.issparse(X) else X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

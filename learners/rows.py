@@ -65,6 +65,14 @@ def writable(array: np.ndarray) -> np.ndarray:
     return array if type(array) is np.ndarray and array.flags.writeable else np.array(array)
 
 
+def canonical(X: Any) -> Any:
+    """CSR itself, or a copy where columns of a row are not sorted, or stand there twice: with sums in their place."""
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
 def take_rows(X: Any, rows: np.ndarray) -> Any:
     """``X[rows]`` of sorted rows; where these follow each other and are most of X, mapped CSR arrays are not copied."""
     if not sp.issparse(X):
@@ -87,9 +95,7 @@ def as_rows(X: Any, rows: np.ndarray | None = None) -> Rows:
         return _as_dense_rows(X, rows)
     if rows is not None:
         X = take_rows(X, rows)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+    X = canonical(X)
     if X.nnz < X.shape[0] * X.shape[1] and is_dense(X):
         X = _with_zeros(X)
     norms = np.empty(X.shape[0], np.float32)

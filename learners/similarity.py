@@ -15,6 +15,7 @@ import numpy as np
 from visterm import sparse as sp
 
 from .maps import Map
+from .rows import canonical
 from .sides import UNIT_ROWS, VECTORS, Side, Sides, Whitening, bilinear, dense, scores_of
 from .sums import product
 
@@ -251,7 +252,7 @@ class Similarity:
         """Images as CSR or dense float32; ValueError for NaN, infinity or another number of columns."""
         if self._fit_as_they_are(X):
             return X
-        X = X.tocsr().astype(np.float32, copy=False) if sp.issparse(X) else np.asarray(X, np.float32)
+        X = canonical(X.tocsr().astype(np.float32, copy=False)) if sp.issparse(X) else np.asarray(X, np.float32)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
             raise ValueError(f"images must have {self.n_features_in_} features, got an array of shape {X.shape}")
         if not np.isfinite(X.data if sp.issparse(X) else X).all():
@@ -268,6 +269,7 @@ class Similarity:
             and 0 < X.shape[0] <= _FEW_IMAGES
             and X.shape[1] == vars(self).get("n_features_in_")
             and bool(np.isfinite(X.data if sp.issparse(X) else X).all())
+            and (not sp.issparse(X) or X.has_canonical_format)
         )
 
 

@@ -117,13 +117,12 @@ def _write_array(folder: Path, key: str, array: np.ndarray) -> StoredArray:
     array = np.ascontiguousarray(array)
     checksum = hashlib.sha256(array.data.cast("B") if array.size else b"").hexdigest()
     name = f"{key}-{checksum[:16]}.npy"
-    if not (folder / name).exists():
-        temporary = folder / f"{name}.tmp"
-        with open(temporary, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / name)
+    temporary = folder / f"{name}.tmp"  # also where there is such a file, which may be damaged
+    with open(temporary, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, folder / name)
     return {"file": name, "shape": list(array.shape), "dtype": array.dtype.str, "sha256": checksum}
 
 

@@ -281,4 +281,12 @@ def _as_plain(y: Any, name: str) -> np.ndarray:
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"{name} must have one label per image, shape (n,), got {y.shape}")
+    refuse_missing(y)
     return y
+
+
+def refuse_missing(y: np.ndarray) -> None:
+    """Refuse None and NaN: as a label of its own, it would make all images without a label alike."""
+    for label in y.tolist() if y.dtype.kind in "fO" else ():
+        if label is None or label != label:
+            raise ValueError(f"labels hold {label} in place of a label; remove these images")

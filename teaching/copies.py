@@ -21,6 +21,7 @@ from visterm.features import ImageError, read_picture
 from visterm.features.decoding import Picture
 from visterm.learners import Cosine
 from visterm.pipeline.console import count
+from visterm.pipeline.report.text import number_text
 from visterm.pipeline.store.images import Image
 from visterm.retrieval import Evaluation, ExactIndex
 
@@ -58,16 +59,22 @@ class Copies(NamedTuple):
         """Return the warning for readers of the report."""
         row, original = next(iter(self.pairs.items()))
         changes = [
-            f"{without:.3f}, not {evaluation.mean_average_precision:.3f} ({name})"
+            f"{without}, not {whole} ({name})"
             for name, evaluation in systems.items()
-            if (without := self.map_without(evaluation)) is not None
+            if (without := number_text(self.map_without(evaluation)))
+            != (whole := number_text(evaluation.mean_average_precision))
         ]
+        is_left = any(self.map_without(evaluation) is not None for evaluation in systems.values())
         has = "has" if len(self.pairs) == 1 else "have"
         return (
             f"{count(len(self.pairs), 'test image')} of {self.n_compared:,}"
             + (" looked at" if self.n_compared < self.n_queries else "")
             + f" {has} a copy among the training images, such as {queries[row].path} and {train[original].path}: "
-            + (f"without them mAP is {'; '.join(changes)}" if changes else "without them no query is left")
+            + (
+                f"without them mAP is {'; '.join(changes) or 'the same'}"
+                if is_left
+                else "without them no query is left"
+            )
         )
 
 

@@ -14,8 +14,8 @@ def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the figures on held-out images, of the record's ``result``, by name of `WORLDS`.
 
     Each has ``map``, ``cosine``, ``chance`` and ``n_images``, and ``below_cosine``: whether clearly, by the test that
-    chose the weight, or for older trainings as the figures read. Only ``seen`` where no class was held out, only
-    ``unseen`` where only classes were; empty where nothing was validated for a world.
+    chose the weight, and as the figures read; for older trainings as they read alone. Only ``seen`` where no class was
+    held out, only ``unseen`` where only classes were; empty where nothing was validated for a world.
     """
     worlds = result.get("worlds")
     if worlds is None:
@@ -25,7 +25,8 @@ def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         world: {"map": figure, "cosine": cosine, "chance": chance, "n_images": n_images}
         for world, figure, cosine, chance, n_images in columns
     }
-    below = worlds.get("clearly_below") or [reads_below(row["map"], row["cosine"]) for row in figures.values()]
+    below = [reads_below(row["map"], row["cosine"]) for row in figures.values()]  # else the figures contradict it
+    below = [reads and clearly for reads, clearly in zip(below, worlds.get("clearly_below") or below, strict=True)]
     measured = [world for world, row in figures.items() if row["n_images"]]
     if "seen" not in measured:  # whole classes alone: both in one gallery are the same
         measured.remove("both")

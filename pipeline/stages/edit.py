@@ -92,10 +92,10 @@ def add(
         pending = [(id_, path) for id_, path in collection.pending() if path in added]
         extracted = extract(run, source, pending, console)
         load("dates")(collection, root, console, added)
-        if extracted:
+        if pending:
             collection.follow_moved(config)
         skipped = [(path, reason) for path, reason in collection.skipped() if path in added]
-        if extracted:
+        if pending:
             report_skipped(collection.skipped(), run, console, added)
         copies = collection.copies(id_ for id_, _ in pending)
         if copies:
@@ -234,7 +234,7 @@ def remove(
 def exclude(run: Run, ids: Sequence[int]) -> list[Excluded]:
     """Remove images by id, as `remove` does; return what `restore` needs. Ids that no image has are ignored."""
     with _editing(run) as collection:
-        return [image for image in collection.exclude(ids) if image.status != "excluded"]
+        return collection.exclude(ids)
 
 
 def restore(run: Run, before: Iterable[Excluded]) -> int:

@@ -156,7 +156,7 @@ def check_cluster(run: Run, config: Config, source: Source, n_images: int, image
 
 
 def extract(run: OpenedRun, source: Source, pending: Sequence[tuple[int, str]], console: Console) -> int:
-    """Extract pending images, one segment at a time, and return the number of images tried.
+    """Extract pending images, one segment at a time, and return the number of those that could be read.
 
     A segment exists once it is in the catalogue.
     """
@@ -193,7 +193,7 @@ def extract(run: OpenedRun, source: Source, pending: Sequence[tuple[int, str]], 
             done += len(outcomes)
             n_skipped += sum(o.row is None for o in outcomes)
             phase.advance_to(done, note=f"{n_skipped} skipped" if n_skipped else "")
-    return done
+    return done - n_skipped
 
 
 def _in_processes(

@@ -77,7 +77,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             idle.append(f"{', '.join(names)}: no effect, as folders or a table name the splits")
         for line in idle:
             console.warn(line)
-        extracted = 0
+        pending, extracted = list[tuple[int, str]](), 0
         if kind.any_readable(root):
             extractor = kind.fit(root, console, force=force)
             if config.features.text_model is None:
@@ -92,12 +92,12 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             run.save_config(config)  # not before: settings that cannot be used must not be kept
             extracted = extract(run, source, pending, console)
             kind.finish()
-        if changes or extracted:
+        if changes or pending:
             _say_split(run, console)
         load("dates")(collection, root, console)
-        if extracted:
+        if pending:
             collection.follow_moved(config)
-        return _report(run, changes, extracted, started, console)
+        return _report(run, changes, len(pending), extracted, started, console)
 
 
 def _say_scanned(collection: Collection, root: Path, changes: Changes, console: Console) -> None:
@@ -138,7 +138,9 @@ def _say_split(run: OpenedRun, console: Console) -> None:
     console.say(f"{splits['train']:,} of {count(clicked, 'clicked image')} are trained on, {rest}")
 
 
-def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, console: Console) -> FeaturesSummary:
+def _report(
+    run: OpenedRun, changes: Changes, n_tried: int, extracted: int, started: float, console: Console
+) -> FeaturesSummary:
     """Record and return what the stage did; warn of skipped files."""
     collection = run.catalogue
     status = collection.counts_by("status")
@@ -153,7 +155,7 @@ def _report(run: OpenedRun, changes: Changes, extracted: int, started: float, co
         "skipped": status["skipped"],
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if changes or extracted or _is_damaged(run):
+    if changes or n_tried or _is_damaged(run):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
         record["versions"] = versions()

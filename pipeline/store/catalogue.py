@@ -81,15 +81,16 @@ class Collection(EditableCatalogue):
         return [row for id_ in ids for row in self.rows("id = ?", (id_,))]
 
     def exclude(self, ids: Iterable[int]) -> list[Excluded]:
-        """Remove images from the collection until they are added again, with the labels given by hand.
+        """Remove living images from the collection until they are added again, with the labels given by hand.
 
         Returns what `restore` needs.
         """
-        rows = [(id_,) for id_ in dict.fromkeys(ids)]
         columns = "id, status, segment, row, reason, given.labels"
-        query = f"SELECT {columns} FROM images LEFT JOIN given USING (path) WHERE id = ?"
+        query = f"SELECT {columns} FROM images LEFT JOIN given USING (path) WHERE id = ? "
+        query += "AND status NOT IN ('removed', 'excluded')"  # the path of a removed one may be another's
         with self.transaction():
-            before = [Excluded(*entry) for row in rows for entry in self.execute(query, row)]
+            before = [Excluded(*entry) for id_ in dict.fromkeys(ids) for entry in self.execute(query, (id_,))]
+            rows = [(image.id,) for image in before]
             self.executemany("DELETE FROM given WHERE path = (SELECT path FROM images WHERE id = ?)", rows)
             self.executemany(
                 "UPDATE images SET status = 'excluded', segment = NULL, row = NULL, reason = NULL WHERE id = ?", rows

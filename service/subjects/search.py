@@ -184,8 +184,8 @@ class SearchSubject(Subject):
 
         def labels(query: Queries) -> AnnotationResponse:
             learner = request.learner
-            if learner not in (None, "knn"):  # which needs no training
-                learner = _annotator(snapshot, learner)
+            if learner is not None:
+                learner = _annotator(snapshot, learner, "knn")  # which needs no training
             (answer,) = snapshot.searcher.annotate(query, request.k, learner)
             return {"query": answer["query"], "version": snapshot.searcher.version, "labels": answer["labels"]}
 
@@ -308,12 +308,12 @@ class SearchSubject(Subject):
         return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
 
 
-def _annotator(snapshot: Snapshot, name: str | None) -> str:
+def _annotator(snapshot: Snapshot, name: str | None, *untrained: str) -> str:
     """Return the learner of this name, or else the default one, among those that rank labels."""
-    annotators = snapshot.searcher.annotators
-    if name is not None and name not in annotators:
+    known = list(dict.fromkeys([*snapshot.searcher.annotators, *untrained]))
+    if name is not None and name not in known:
         raise HTTPException(
-            409, f"{one_line(name)} does not rank labels; learners of this run that do: {listed(annotators)}"
+            409, f"{one_line(name)} does not rank labels; learners of this run that do: {listed(known)}"
         )
     return name or snapshot.searcher.default_learner(of_labels=True)
 

@@ -220,6 +220,20 @@ class TestInput:
         shuffled.has_sorted_indices = shuffled.has_canonical_format = False
         assert_same(clone(each).fit(shuffled, y), clone(each).fit(X, y))
 
+    def test_a_fit_keeps_no_weight_or_scale_of_the_fit_before(self, each, X, y):
+        each.fit(X, y, learned_weight=0.5)
+        each.scale_ = 7.0  # as of a loaded learner
+        each.fit(X, y)
+        assert (each.learned_weight_, each.scale_) == (1.0, None)
+
+    def test_columns_that_stand_twice_in_a_row_are_added_up(self, each, X, y):
+        halves = np.repeat(X.data * np.float32(0.5), 2), np.repeat(X.indices, 2), 2 * X.indptr
+        twice, few = sp.csr_array(halves, X.shape), sp.csr_array(halves, X.shape)[:5]
+        expected = clone(each).fit(X, y)
+        np.testing.assert_array_equal(expected.similarity(few, twice), expected.similarity(X[:5], X))
+        assert_same(each.fit(twice, y), expected)
+        assert twice.nnz == 2 * X.nnz  # they are not the learner's to change
+
     def test_labels_of_any_type(self, each_trained, X, y):
         words = np.array(["ant", "bee", "cow", "dog"])
         expected = clone(each_trained).fit(X, y)

@@ -75,6 +75,13 @@ class TestDamage:
         change(next(folder.glob("*.npy")))
         assert_refused(folder, message)
 
+    def test_saving_again_replaces_a_damaged_file(self, folder):
+        learner = load_learner(folder)
+        flip(next(folder.glob("W_-*.npy")))
+        assert_refused(folder, "damaged")
+        learner.save(folder)
+        np.testing.assert_array_equal(load_learner(folder).W_, learner.W_)
+
     @pytest.mark.parametrize("mmap_mode", [None, "r"])
     def test_truncated_array(self, folder, mmap_mode):
         path = next(folder.glob("*.npy"))

@@ -17,6 +17,7 @@ from visterm.retrieval import (
     evaluate_index,
     evaluate_query_gallery,
     evaluate_test_test,
+    mean_recall,
     relevance_from_labels,
 )
 
@@ -79,6 +80,8 @@ def test_bad_input():
         (lambda: relevance_from_labels(sp.eye_array(2), sp.eye_array(3)), "queries have 2 labels, the gallery has 3"),
         (lambda: relevance_from_labels(np.eye(2), np.eye(2)), "labels must be an array"),
         (lambda: relevance_from_labels(["a", None], ["a"]), "labels hold None in place of a label"),
+        (lambda: evaluate_test_test(Bilinear(), X, np.where(y > 1, y, np.nan)), "labels hold nan in place of a label"),
+        (lambda: mean_recall([0, 1], [np.nan, 1]), "labels hold nan in place of a label"),
         (lambda: evaluate(ranking_of(*right), relevance, classes=[0, 1, 2]), "of the queries' classes, and those of"),
         (
             lambda: evaluate_index(index, X, relevance_from_labels(y, y[:-1])),
@@ -166,6 +169,17 @@ def test_interval_agrees_with_scipy():
     assert figures.map_interval() == (low, high)  # seeded
     narrow = figures.map_interval(confidence=0.5)
     assert low < narrow[0] < narrow[1] < high
+
+
+def test_classes_without_counted_queries_are_no_evidence_of_others():
+    rng = np.random.default_rng(3)
+    y = np.repeat([0, 1, 2], 6)
+    X = np.hstack([rng.normal(size=(3, 4))[y] + rng.normal(size=(18, 4)), np.full((18, 1), -9)]).astype(np.float32)
+    known = evaluate_test_test(Bilinear(), X, y).map_interval(of_classes=True)
+    far = np.zeros((40, 5), np.float32)
+    far[:, 4] = 99  # behind all others, each the only one of its class
+    figures = evaluate_test_test(Bilinear(), np.vstack([X, far]), np.concatenate([y, np.arange(3, 43)]))
+    assert figures.map_interval(of_classes=True) == pytest.approx(known)
 
 
 def test_an_interval_of_classes_by_hand():

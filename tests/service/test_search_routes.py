@@ -239,7 +239,8 @@ def test_labels_without_a_learner_that_ranks_labels(own, serving, photos):
         for learner in ({}, {"learner": "knn"}):
             (label,) = client.post("/annotate", data=asked | learner).json()["labels"]
             assert label["label"] == "plum"
-        client.check_error(client.post("/annotate", data=asked | {"learner": "oasis"}), 409, "does not rank labels")
+        refused = client.post("/annotate", data=asked | {"learner": "oasis"})
+        client.check_error(refused, 409, "does not rank labels; learners of this run that do: knn")
         (answer,) = client.get("/search?query_label=plum&k=3").json()
         assert [result["labels"] for result in answer["results"]] == [["plum"]] * 3  # by the photos with the label
 

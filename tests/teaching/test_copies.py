@@ -8,8 +8,9 @@ import pytest
 from running import CLASSES, visterm
 
 from visterm.pipeline.store.images import Image
+from visterm.retrieval import Evaluation
 from visterm.teaching import copies
-from visterm.teaching.copies import find_copies
+from visterm.teaching.copies import Copies, find_copies
 
 
 def pictures(n, seed=0):
@@ -84,3 +85,17 @@ def test_evaluate_counts_them_and_says_what_map_is_without_them(tmp_path, write_
     report = (folder / "report.html").read_text()
     assert "2 test images of 14 have a copy among the training images, such as test/" in report
     assert "without them mAP is" in report
+
+
+def test_a_change_of_map_is_told_where_its_figures_differ():
+    def system(*precisions):
+        values, ones = np.array(precisions), np.ones(len(precisions), int)
+        return Evaluation(values, values[:, None], ones, ones, 9 * ones, values[:, None], values, values)
+
+    of = [Image(0, f"{i}.jpg", "", {"a": 1.0}, "test", 1, 0) for i in range(3)]
+    one_of = Copies({0: 1}, 3, 3)
+    moved, same = system(0.9, 0.5, 0.5), system(0.5001, 0.5, 0.5)
+    assert one_of.in_words({"oasis": moved, "cosine": same}, of, of).endswith("mAP is 0.500, not 0.633 (oasis)")
+    assert one_of.in_words({"cosine": same}, of, of).endswith("without them mAP is the same")
+    alone = Copies({0: 1}, 1, 1).in_words({"cosine": system(0.9)}, of, of)
+    assert alone.endswith("without them no query is left")

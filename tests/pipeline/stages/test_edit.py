@@ -254,6 +254,10 @@ def test_an_exclusion_is_undone_with_vectors_and_labels(mine, run):
     with closing(Collection(run.collection)) as collection:
         assert collection.execute("SELECT labels FROM given").fetchall() == [('{"damson": 1.0}',)]
     assert edit_stage.restore(run, excluded) == 0  # once
+    shutil.copy(mine / "more/plum/new0.jpg", mine / "fruit/plum/4.jpg")
+    (old,) = (id_ for path, id_, *_ in before if path == "plum/4.jpg")
+    visterm("features", "fruit", cwd=mine)
+    assert edit_stage.exclude(run, [old]) == []  # its path is that of another image now
     edit_stage.exclude(run, ids)
     for segment in {image.segment for image in excluded}:
         shutil.rmtree(run.collection / "segments" / str(segment))
