@@ -151,8 +151,8 @@ def test_classes_of_hundreds_are_ranked_to_their_end(monkeypatch):
         gains.append(evaluate_index(by, X, relevance, exclude=own).mean_average_precision)
         pages = by.search(X[:20], 50, exclude=own[:20]).indices
         assert (pages == by.search(X[:20], exclude=own[:20]).indices[:, :50]).all()
-        with monkeypatch.context() as large:  # of many photos, one search
-            large.setattr(module, "MANY", 100)
+        with monkeypatch.context() as large:  # of very many photos, one search
+            large.setattr(module, "VERY_MANY", 100)
             assert (by.search(X[:20], 50, exclude=own[:20]).indices == pages).all()
     assert gains[0] > gains[1] > gains[2] + 0.003
 
