@@ -938,17 +938,17 @@ class NeighbourIndex:
         last = scores[-1] if len(rows) else np.float32(0)
         order = np.argsort(rows)
 
-        def found(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def places_in(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             """Places in the plain ranking, and which of these photos are there."""
             places = np.minimum(np.searchsorted(rows, some, sorter=order), len(rows) - 1)
             places = order[places] if len(rows) else places
             return places, rows[places] == some if len(rows) else np.zeros(len(some), bool)
 
-        places, known = found(averages[0])
+        places, known = places_in(averages[0])
         scores[places[known]] = averages[1][known] - level
         total = factor * scores
         shared, J = overlaps
-        places, known = found(shared)
+        places, known = places_in(shared)
         total[places[known]] += (1 - self.weight) * J[known]
         beyond, J = shared[~known], J[~known]
         if len(beyond) and len(total) >= size:

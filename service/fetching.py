@@ -101,7 +101,7 @@ def _connect(parts: SplitResult, deadline: float) -> http.client.HTTPConnection:
 
 
 class _Until(io.RawIOBase):
-    """What a socket receives, until a deadline: its own timeout holds for each byte anew."""
+    """What a socket receives, until a deadline: its own timeout begins again with each byte."""
 
     def __init__(self, connected: socket.socket, deadline: float) -> None:
         self._connected, self._deadline = connected, deadline
