@@ -291,6 +291,28 @@ def score_rows_sparse(
     return scores
 
 
+@njit(cache=True, nogil=True, plain=plain.score_pairs)
+def _score_pairs(X: np.ndarray, rows: np.ndarray, queries: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """Scores (n,) of ``X[rows[i]]`` for ``queries[of[i]]``, the same bits as of ``_score_dense``."""
+    scores = np.zeros(len(rows), np.float32)
+    for i in range(len(rows)):
+        x, query = X[rows[i]], queries[of[i]]
+        for j in range(len(query)):
+            scores[i] += x[j] * query[j]
+    return scores
+
+
+@njit(cache=True, nogil=True, plain=plain.score_pairs_sparse)
+def _score_pairs_sparse(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, queries: np.ndarray, of: np.ndarray
+) -> np.ndarray:
+    """`_score_pairs` of a CSR gallery: (n, 1)."""
+    scores = np.empty((len(rows), 1), np.float32)
+    for i in range(len(rows)):
+        _score_sparse_one(indptr, indices, data, rows[i], queries[of[i]], scores[i : i + 1])
+    return scores
+
+
 def score_chosen(gallery: Any, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
     """`score_rows` of a dense gallery, which may be a stored one."""
     if isinstance(gallery, StoredVectors):
@@ -480,6 +502,22 @@ class ExactIndex:
         top_indices: np.ndarray,
     ) -> None:
         """Search a dense gallery: BLAS chooses candidates, which are scored in a fixed order."""
+        parts = [slice(None)]
+        if len(queries) >= n_threads * QUERIES_PER_BLOCK:  # of fewer, BLAS divides the products
+            bounds = np.linspace(0, len(queries), n_threads + 1).astype(int)
+            parts = [slice(*of_part) for of_part in pairwise(bounds)]
+        arrays = queries, exclude, reach, top_scores, top_indices
+        with _blas().limit(limits=n_threads if len(parts) == 1 else 1, user_api="blas"):
+            in_threads(self._search_candidates_of, [[array[part] for array in arrays] for part in parts], len(parts))
+
+    def _search_candidates_of(
+        self,
+        queries: np.ndarray,
+        exclude: np.ndarray,
+        reach: np.ndarray,
+        top_scores: np.ndarray,
+        top_indices: np.ndarray,
+    ) -> None:
         (n_queries, k), gallery = top_scores.shape, self.gallery_
         kept = np.full((n_queries, k + SPARE), -np.inf, np.float32)
         rows = np.full(kept.shape, -1, np.int32)
@@ -487,22 +525,24 @@ class ExactIndex:
         step = max(ROWS_AT_ONCE, BLOCK_BYTES // (4 * n_queries))
         if isinstance(gallery, StoredVectors):
             step = min(step, ROWS)
-        with _blas().limit(limits=n_threads, user_api="blas"):
-            for first in range(0, self.n_gallery, step):
-                block = queries @ gallery[first : first + step].T
-                _keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
-            kept_scores, rows = best_first(kept, rows)
-            # The k-th best has at least the k-th score of these less the reach; all others, the last plus it at most.
-            certain = kept_scores[:, -1] < kept_scores[:, k - 1] - 2 * reach
-            for q, query in enumerate(queries):
-                chosen = rows[q]
-                if not certain[q]:  # many near ties
-                    scores = gallery @ query
-                    scores[exclude[q]] = -np.inf if exclude[q] >= 0 else scores[exclude[q]]
-                    least = np.partition(scores, -k)[-k] - 2 * reach[q]
-                    chosen = np.flatnonzero((scores >= least) & (scores > -np.inf)).astype(np.int32)
-                best, indices = best_first(score_chosen(gallery, chosen, query)[None], chosen[None])
-                top_scores[q], top_indices[q] = best[0, :k], indices[0, :k]
+        for first in range(0, self.n_gallery, step):
+            block = queries @ gallery[first : first + step].T
+            _keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
+        kept_scores, rows = best_first(kept, rows)
+        # The k-th best has at least the k-th score of these less the reach; all others, the last plus it at most.
+        certain = kept_scores[:, -1] < kept_scores[:, k - 1] - 2 * reach
+        for q in np.flatnonzero(~certain):  # many near ties
+            scores = gallery @ queries[q]
+            scores[exclude[q]] = -np.inf if exclude[q] >= 0 else scores[exclude[q]]
+            least = np.partition(scores, -k)[-k] - 2 * reach[q]
+            chosen = np.flatnonzero((scores >= least) & (scores > -np.inf)).astype(np.int32)
+            best, indices = best_first(score_chosen(gallery, chosen, queries[q])[None], chosen[None])
+            top_scores[q], top_indices[q] = best[0, :k], indices[0, :k]
+        if certain.any():
+            chosen = rows[certain]
+            pairs = zip(chosen, queries[certain], strict=True)
+            best, indices = best_first(np.stack([score_chosen(gallery, *pair) for pair in pairs]), chosen)
+            top_scores[certain], top_indices[certain] = best[:, :k], indices[:, :k]
 
     def queries(self, Q: Any) -> np.ndarray:
         """Query sides of vectors: dense float32 (n_queries, d)."""
@@ -514,6 +554,16 @@ class ExactIndex:
             arrays = self.gallery_.indptr, self.gallery_.indices, self.gallery_.data
             return score_rows_sparse(*arrays, rows, side)[:, 0]
         return score_chosen(self.gallery_, rows, side)
+
+    def score_pairs(self, sides: np.ndarray, rows: np.ndarray, of: np.ndarray) -> np.ndarray:
+        """Scores (n,) of the row ``rows[i]`` for the query side ``sides[of[i]]``, the same bits as `score` gives."""
+        gallery = self.gallery_
+        if sp.issparse(gallery):
+            return _score_pairs_sparse(gallery.indptr, gallery.indices, gallery.data, rows, sides, of)[:, 0]
+        if isinstance(gallery, StoredVectors):
+            photos, rows = np.unique(rows, return_inverse=True)
+            gallery = gallery[photos]
+        return _score_pairs(gallery, rows, sides, of)
 
     def _check_k(self, k: int | None, exclude: np.ndarray) -> int:
         if k is None:

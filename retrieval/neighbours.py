@@ -560,15 +560,20 @@ class Neighbours:
         order = np.argsort(reached, kind="stable")
         order = order[~np.isin(reached[order], again)]  # what was searched has them already
         reached, added = reached[order], added[order]
-        photos, starts = np.unique(reached, return_index=True)
-        ends = np.append(starts, len(added))
-        for block in np.array_split(np.arange(len(photos)), -(-len(photos) // ROWS) or 1):
-            sides = index.queries(X[photos[block]]) if len(block) else ()
-            for place, side in zip(block, sides, strict=True):
-                x, other = photos[place], added[ends[place] : ends[place + 1]]
-                every = np.concatenate([scores[x], index.score(side, other)])
-                best = np.argsort(-every, kind="stable")[:LISTED]
-                near[x], scores[x] = np.concatenate([near[x], other])[best], every[best]
+        photos, new = np.unique(reached), np.empty(len(reached), np.float32)
+        for start in range(0, len(photos), ROWS):
+            block = photos[start : start + ROWS]
+            of_block = slice(*np.searchsorted(reached, (block[0], block[-1] + 1)))
+            of = np.searchsorted(block, reached[of_block])
+            new[of_block] = index.score_pairs(index.queries(X[block]), added[of_block], of)
+        better = new > scores[reached, -1]
+        reached, added, new = reached[better], added[better], new[better]
+        photos = np.unique(reached)
+        of = np.concatenate([np.repeat(photos, LISTED), reached])
+        every = np.concatenate([scores[photos].ravel(), new])
+        order = np.lexsort((-every, of))  # of equal scores, those that are there already first
+        best = order[np.searchsorted(of[order], photos)[:, None] + np.arange(LISTED)]
+        near[photos], scores[photos] = np.concatenate([near[photos].ravel(), added])[best], every[best]
         return type(self)(near, scores, self.level, self.scale, n_jobs=index.n_jobs)
 
     def arrays(self) -> dict[str, np.ndarray]:

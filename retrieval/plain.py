@@ -111,13 +111,27 @@ def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> Any:
     return _summed(X[rows] * query)
 
 
+def score_pairs(X: np.ndarray, rows: np.ndarray, queries: np.ndarray, of: np.ndarray) -> Any:
+    """Score rows of a dense gallery, each for a query."""
+    if len(rows) * queries.shape[1] > _MOST or not len(rows):
+        return NotImplemented
+    return _summed(X[rows] * queries[of])
+
+
 def score_rows_sparse(
     indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, query: np.ndarray
 ) -> Any:
     """Score rows of a CSR gallery."""
+    return score_pairs_sparse(indptr, indices, data, rows, query[None], np.zeros(len(rows), int))
+
+
+def score_pairs_sparse(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, queries: np.ndarray, of: np.ndarray
+) -> Any:
+    """Score rows of a CSR gallery, each for a query."""
     if len(rows) > 1000:
         return NotImplemented
-    scores = [_sparse_scores(indptr[row : row + 2], indices, data, query) for row in rows]
+    scores = [_sparse_scores(indptr[row : row + 2], indices, data, queries[q]) for row, q in zip(rows, of, strict=True)]
     return np.concatenate(scores)[:, None] if scores else np.empty((0, 1), np.float32)
 
 

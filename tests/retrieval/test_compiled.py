@@ -35,9 +35,12 @@ def results(gallery, graph, n_queries):
     for graph.strength in (0, 1):
         by = NeighbourIndex(index, graph, gallery)
         rankings += [by.search(Q, k, exclude=own) for k in (10, 90)]
-    scores = [index.score(side, np.array([3, 310])).tobytes() for side in index.queries(Q)]
+    sides, rows = index.queries(Q), np.array([3, 310])
+    scores = [index.score(side, rows) for side in sides]
+    of = np.repeat(np.arange(n_queries), 2)
+    np.testing.assert_array_equal(index.score_pairs(sides, np.tile(rows, n_queries), of), np.concatenate(scores))
     links = [links.tobytes() for links in graph._links]
-    return [(r.indices.tobytes(), r.scores.tobytes()) for r in rankings], scores, links
+    return [(r.indices.tobytes(), r.scores.tobytes()) for r in rankings], np.stack(scores).tobytes(), links
 
 
 @pytest.mark.parametrize("n_queries", [1, 2, 5])

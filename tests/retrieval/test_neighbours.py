@@ -303,6 +303,27 @@ def test_a_photo_that_lost_neighbours_has_each_new_one_once():
     np.testing.assert_array_equal(updated.near[0], remade.near[0])
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_photo_that_comes_takes_its_place_by_the_similarity_of_the_others_to_it(sparse, monkeypatch):
+    monkeypatch.setattr("visterm.retrieval.neighbours.REACHED", 400)
+    X, _ = photos(400)
+    X = sp.csr_array(np.maximum(X, 0)) if sparse else X
+    learner = Bent().fit(X)
+    before = Neighbours.of(ExactIndex(learner, X[:380]), X[:380])
+    index = ExactIndex(learner, X)
+    updated, remade = before.updated(index, X, np.arange(380)), Neighbours.of(index, X)
+    np.testing.assert_array_equal(updated.near[:380], remade.near[:380])
+    np.testing.assert_array_equal(updated.scores[:380], remade.scores[:380])
+
+
+class Bent(Cosine):
+    """Not symmetric: each photo has its own opinion of the others, though not a very different one."""
+
+    def transform_query(self, Q):
+        Q = Q.toarray() if sp.issparse(Q) else Q
+        return (Q + 0.05 * np.roll(Q, 1, axis=1)).astype(np.float32)
+
+
 class Stretched(Cosine):
     """Counts directions a hundred times more than others, as what was learned does, in which photos hardly differ."""
 
