@@ -26,6 +26,7 @@ FORMAT = 2  # of records, segments and the catalogue; raised whenever an older r
 # Whose versions records and reports name, for people.
 LIBRARIES = ("numpy", "scipy", "numba", "opencv-python-headless")
 # The keys that decide whether an artifact is up to date. Versions and times are for people.
+LARGE = 100_000_000  # bytes of a file: a tenth of a second
 _IDENTITY = ("format", "stage", "config", "inputs")
 
 
@@ -105,18 +106,21 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     raise UserError(f"{file}: damaged figures ({reason}); {repair_hint(folder)}")
 
 
-def is_up_to_date(folder: Path, record: Record) -> bool:
-    """Whether the artifact in a folder has this record, and all its files have the sizes and checksums it notes."""
+def is_up_to_date(folder: Path, record: Record, *, large: bool = True) -> bool:
+    """Whether the artifact in a folder has this record and, as `damage` checks it, its files."""
     kept = read_record(folder)
     if kept is None or any(kept.get(key) != record[key] for key in _IDENTITY):
         return False
-    if problem := damage(folder, kept):
+    if problem := damage(folder, kept, large=large):
         _log.warning("%s: missing or damaged (%s); it must be rebuilt", folder, problem)
     return not problem
 
 
-def damage(folder: Path, record: Mapping[str, Any]) -> str | None:
-    """Tell what is wrong with the files of an artifact, None if they have the sizes and checksums that it notes."""
+def damage(folder: Path, record: Mapping[str, Any], *, large: bool = True) -> str | None:
+    """Tell what is wrong with the files of an artifact, None if they have the sizes and checksums that it notes.
+
+    Without ``large``, files of more than `LARGE` bytes are not read: their sizes tell.
+    """
     for name, size in record.get("sizes", {}).items():
         try:
             if (folder / name).stat().st_size != size:
@@ -124,7 +128,8 @@ def damage(folder: Path, record: Mapping[str, Any]) -> str | None:
         except OSError as error:
             return f"{name}: {(error.strerror or str(error)).lower()}"
     try:
-        check_files(folder, record.get("crc32", {}))
+        sizes, crc32 = record.get("sizes", {}), record.get("crc32", {})
+        check_files(folder, {file: known for file, known in crc32.items() if large or sizes.get(file, 0) <= LARGE})
     except DamagedFile as error:
         return str(error)
     return None

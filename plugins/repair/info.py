@@ -97,7 +97,8 @@ def describe_run(run: Run, config: Config) -> Description:
     """Describe images, learners and evaluations of a run, what is out of date, and what is damaged.
 
     ``damaged`` has a line for each damaged part, which names the file and the command that rebuilds it; the other parts
-    are described all the same. UserError if the catalogue is damaged.
+    are described all the same; files of more than 100 MB are compared by their sizes, and are read by `repair`.
+    UserError if the catalogue is damaged.
     """
     with opened(run, config, lock=False) as it:
         return _describe(it)
@@ -141,7 +142,7 @@ def _describe(run: OpenedRun) -> Description:
             continue
         try:
             record_now = None if training is None else train_record(run, config, name, training)
-            is_current = record_now is not None and is_up_to_date(run.learner(name), record_now)
+            is_current = record_now is not None and is_up_to_date(run.learner(name), record_now, large=False)
         except UserError:  # of a damaged extractor
             is_current = False
         n_steps = record.get("result", {}).get("steps")
@@ -161,17 +162,17 @@ def _describe(run: OpenedRun) -> Description:
         if "." not in folder.name:
             description["evaluations"][folder.name] = _describe_evaluation(run, folder)
     segments = collection.damaged_segments() if "error" in description["segments"] else ()
-    description["damaged"] = [*segments, *load("repair").damaged_artifacts(run)]
+    description["damaged"] = [*segments, *load("repair").damaged_artifacts(run, large=False)]
     return description
 
 
 def _whole_record(run: Run, folder: Path) -> Record | None:
-    """Read the record of an artifact; None if there is none, or if any of its files is damaged."""
+    """Read the record of an artifact; None if there is none, or if any of its files is seen to be damaged."""
     try:
         record = run.record(folder)
     except UserError:
         return None
-    return None if record is None or damage(folder, record) is not None else record
+    return None if record is None or damage(folder, record, large=False) is not None else record
 
 
 def _describe_segments(run: OpenedRun, whole_extractor: bool) -> Description:

@@ -85,16 +85,16 @@ def first_damage(run: Run) -> str | None:
     return next(iter(damaged_artifacts(run)), None)
 
 
-def damaged_artifacts(run: Run) -> list[str]:
+def damaged_artifacts(run: Run, *, large: bool = True) -> list[str]:
     """Tell which artifacts other than catalogue and segments are damaged, and the command that rebuilds each.
 
-    A line each, which names the damaged file.
+    A line each, which names the damaged file. ``large`` as of `damage`.
     """
     lines = []
     folders = sorted(folder for pattern in _ARTIFACTS for folder in run.folder.glob(pattern))
     for folder in (folder for folder in folders if folder.suffix in ("", ".checkpoint")):  # not half-written ones
         try:
-            if (problem := _problem(run, folder)) is not None:
+            if (problem := _problem(run, folder, large=large)) is not None:
                 lines.append(f"{folder}: damaged ({problem}); {repair_hint(folder)}")
         except UserError as error:
             lines.append(str(error))
@@ -106,12 +106,12 @@ def damaged_artifacts(run: Run) -> list[str]:
     return list(dict.fromkeys(lines))  # a damaged learner is named by its updates, too
 
 
-def _problem(run: Run, folder: Path) -> str | None:
+def _problem(run: Run, folder: Path, *, large: bool) -> str | None:
     """Return what is damaged in an artifact, or None; read it again if it was replaced while it was read."""
     while True:
         record, problem = run.record(folder), None
         if record is not None:
-            problem = damage(folder, record)
+            problem = damage(folder, record, large=large)
         elif folder != run.collection and os.path.lexists(folder):  # `features` writes that of the collection last
             problem = "record.json: no such file or directory"
         if problem is None and record is not None and folder.parent.name == "evaluations":

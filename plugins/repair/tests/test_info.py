@@ -169,3 +169,15 @@ def test_rows_that_make_no_sense_are_refused_or_skipped(mine):
         "such rows"
     )
     assert "1 row that cannot be used, such as line 32" in visterm(*arguments, "--skip-bad-rows", cwd=mine).stderr
+
+
+def test_the_description_does_not_read_very_large_files_which_repair_does(whole, monkeypatch):
+    (W,) = (whole / "runs/fruit/learners/oasis/files").glob("W*.npy")
+    monkeypatch.setattr("visterm.pipeline.store.records.LARGE", W.stat().st_size)
+    flip(W)
+    assert "does not have the checksum" in json_of("info", cwd=whole)["damaged"][0]
+    monkeypatch.setattr("visterm.pipeline.store.records.LARGE", W.stat().st_size - 1)
+    assert json_of("info", cwd=whole)["damaged"] == []
+    assert "does not have the checksum" in visterm("repair", cwd=whole, check=2).stderr
+    W.write_bytes(W.read_bytes()[:-1])
+    assert "has another size" in json_of("info", cwd=whole)["damaged"][0]
