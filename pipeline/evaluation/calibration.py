@@ -69,7 +69,8 @@ class Calibration(NamedTuple):
             return scores
         odds = self._odds(scores, best)
         if self.first:  # no surer of a result than of those above it
-            least = np.minimum.accumulate(np.append(np.inf, self._odds(best, best)))
+            of_best = odds if np.array_equal(scores, best) else self._odds(best, best)
+            least = np.minimum.accumulate(np.append(np.inf, of_best))
             odds = np.minimum(odds, least[(best > scores[:, None]).sum(axis=1)])
         likely = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         return np.minimum(likely, 1 - 1 / (self.n_queries + 2)).round(4)

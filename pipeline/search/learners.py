@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import RunChanged, UserError
 from visterm.pipeline.evaluation.calibration import Calibration, calibration_in_force
-from visterm.pipeline.store.models import TRAINED, check_learners, check_uncut, trained_record, warn_if_stale
+from visterm.pipeline.store.models import (
+    TRAINED,
+    check_learners,
+    check_uncut,
+    mapped_arrays,
+    trained_record,
+    warn_if_stale,
+)
 from visterm.pipeline.store.recommendation import best_annotator, default_learner
 from visterm.pipeline.store.supervision import with_refused
 from visterm.pipeline.store.versions import LearnerVersions
@@ -31,11 +38,12 @@ FEW = 5_000  # photos whose graph takes a second: it is made for any weight of a
 
 
 class LoadedLearner(NamedTuple):
-    """A learner, the names of its labels by number, and its calibration or why there is none."""
+    """A learner, the names of its labels by number, its calibration or why there is none, and its mapped arrays."""
 
     learner: Similarity
     labels: list[str]
     calibration: Calibration | str
+    mapped: list[Any]
 
 
 class RunLearners(SearchableRun):
@@ -81,14 +89,14 @@ class RunLearners(SearchableRun):
             with self.unchanged(name):
                 learner = LearnerVersions(self.run).load_in_force(name, learns=False)
                 labels = trained_record(self.run, name).get("labels", [])
-                loaded = LoadedLearner(learner, labels, calibration_in_force(self.run, name))
+                loaded = LoadedLearner(learner, labels, calibration_in_force(self.run, name), mapped_arrays(learner))
             if name in TRAINED:
                 images = with_refused(self.run, self.gallery.training_images, lambda: self.gallery.images)
                 warn_if_stale(self.run, name, images, self._console)
             return loaded
 
         loaded = self._once(("learner", name), load)
-        check_uncut(self.run, name, loaded.learner)
+        check_uncut(self.run, name, loaded.mapped)
         return loaded
 
     @contextlib.contextmanager

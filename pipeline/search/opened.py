@@ -117,7 +117,7 @@ class SearchableRun:
         if self.config.collection.vectors.file is not None:
             return set()
         root = str(self.root)
-        gone = {row for row in rows if not os.path.lexists(os.path.join(root, self.images[row].path))}
+        gone = {row for row in rows if not os.path.lexists(os.path.join(root, self.images.path(row)))}
         if not gone or not self.root.is_dir():
             return set()
         update = f"visterm features {self.run.option}"

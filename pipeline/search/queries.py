@@ -116,11 +116,12 @@ def read_queries(queries: Any, gallery: Gallery, config: Config) -> Queries:
             files.append((position, name))
     all_rows = rows | {position: gallery.row_of_file(file) for position, file in files if isinstance(file, str)}
     Q, read, unreadable = _vectors(files, gallery, config)
-    Q = stacked([Q, gallery.X[np.fromiter(rows.values(), np.intp)], *imported.values()])
+    known = [gallery.X[np.fromiter(rows.values(), np.intp)]] if rows else []
+    Q = stacked([*([Q] if read else []), *known, *imported.values()] or [Q])
     place = [*read, *rows, *(i + n for i, made in imported.items() for n in range(made.shape[0]))]
-    order = np.argsort(place)
-    place = [place[i] for i in order]
-    Q = as_stored(Q[order], config.features.precision)
+    if (order := sorted(range(len(place)), key=place.__getitem__)) != [*range(len(place))]:
+        Q, place = Q[np.array(order)], [place[i] for i in order]
+    Q = as_stored(Q, config.features.precision)
     return Queries(names, Q, place, [all_rows.get(position, -1) for position in place], errors | unreadable, images)
 
 

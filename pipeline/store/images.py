@@ -238,6 +238,10 @@ class Images(Sequence[Image]):
         row = bisect.bisect_left(self._paths, name)
         return row if row < len(self) and self._paths[row] == name else None
 
+    def path(self, row: int) -> str:
+        """Return the path of an image."""
+        return decoded(self._paths[row])
+
     def paths(self) -> list[str]:
         """Return the path of each image."""
         return [decoded(path) for path in self._paths[:]]

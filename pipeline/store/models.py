@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import mmap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -106,17 +107,22 @@ def load_files(
         raise UserError(f"{where}{error}; run '{how_to_train(run, name)} --force'") from None
 
 
-def check_uncut(run: Run, name: str, learner: Similarity) -> None:
+def mapped_arrays(learner: Similarity) -> list[Any]:
+    """Return the arrays that map files of a loaded learner."""
+    values = vars(learner).values()
+    arrays = [(value.data, value.indices, value.indptr) if hasattr(value, "indptr") else (value,) for value in values]
+    return [owner for array in itertools.chain(*arrays) if (owner := mapped_by(array)) is not None]
+
+
+def check_uncut(run: Run, name: str, mapped: Sequence[Any]) -> None:
     """Raise UserError if a mapped file of a loaded learner was cut short since.
 
     Reading beyond its end would end the process. The check takes a microsecond per array.
     """
-    for value in vars(learner).values():
-        for array in (value.data, value.indices, value.indptr) if hasattr(value, "indptr") else (value,):
-            owner: Any = mapped_by(array)
-            if owner is not None and owner.base.size() < owner.offset + owner.nbytes:
-                again = f"{how_to_train(run, name)} --force"
-                raise UserError(f"{owner.filename}: cut short while it was in use; run '{again}'")
+    for array in mapped:
+        if array.base.size() < array.offset + array.nbytes:
+            again = f"{how_to_train(run, name)} --force"
+            raise UserError(f"{array.filename}: cut short while it was in use; run '{again}'")
 
 
 def mapped_by(array: Any) -> np.memmap | None:
