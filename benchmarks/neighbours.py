@@ -99,7 +99,7 @@ def made(X: Any, what: str, index: ExactIndex) -> tuple[Neighbours, list[dict]]:
     return graph, records
 
 
-def searched(X: Any, Q: Any, what: str, index: ExactIndex, graph: Neighbours, n_runs: int = 101) -> dict:
+def searched(X: Any, Q: Any, what: str, index: ExactIndex, graph: Neighbours, n_runs: int = 301) -> dict:
     """Milliseconds of a query with neighbours, beside the same index alone."""
     n, by = X.shape[0], NeighbourIndex(index, graph, X)
     runs = (lambda i, one=one: one.search(Q[[i % Q.shape[0]]], 10) for one in (by, index))

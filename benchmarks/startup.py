@@ -184,11 +184,13 @@ def beside_earlier(builds: Sequence[Build], photos: Path, turns: int, bare: floa
         [lambda: (many()[0] / LINES, 0.0), lambda: (one()[0], 0.0)],
     )
 
-    def extract(build: Build) -> tuple[float, float]:
+    def extract(build: Build, *options: str) -> tuple[float, float]:
         with temporary_folder() as runs:
-            return Build(build.before, runs).call("deep", "features", str(photos), "--deep")
+            return Build(build.before, runs).call("new", "features", str(photos), *options)
 
-    add("features-deep", "visterm features --deep", [lambda b=b: extract(b) for b in builds], turns=min(turns, 3))
+    for key, options in (("features", ()), ("features-deep", ("--deep",))):
+        calls = [lambda b=b, options=options: extract(b, *options) for b in builds]
+        add(key, " ".join(("visterm features", *options)), calls, turns=min(turns, 3))
     add(
         "service",
         "visterm serve until it answers",
