@@ -370,6 +370,8 @@ class ExactIndex:
     (array([[2, 0]], dtype=int32), array([[3., 2.]], dtype=float32))
     """
 
+    scores_all = True  # images of the gallery, for each query
+
     def __init__(self, learner: SupportsSimilarity, X: Any, y: Any = None, *, n_jobs: int | None = None) -> None:
         self.learner = learner
         self.n_jobs = n_jobs

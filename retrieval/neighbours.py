@@ -844,8 +844,9 @@ class NeighbourIndex:
         own = np.full(n_queries, -1) if exclude is None else np.asarray(exclude)
         excluded = own if rows is None else places_of(rows, own)
         many = min(HEAD + 1, part.n_gallery)
-        # Of very many photos a second search would take longer than the means of the nearest.
-        averaged = self.graph.strength > 0 and (k is None or k >= many or part.n_gallery > VERY_MANY)
+        # Where all of very many photos are scored, a second search takes longer than the means of the nearest.
+        scored = VERY_MANY if part.scores_all else np.inf
+        averaged = self.graph.strength > 0 and (k is None or k >= many or part.n_gallery > scored)
         nearest = HEAD + 1 if averaged else LISTED
         depth = part.n_gallery if k is None else max(k, min(nearest, part.n_gallery))
         plain = part.search(Q, depth, exclude=excluded)

@@ -153,6 +153,8 @@ class TwoStageIndex(ExactIndex):
     True
     """
 
+    scores_all = False
+
     def __init__(
         self,
         learner: SupportsSimilarity,

@@ -103,6 +103,8 @@ class MilvusIndex(ExactIndex):
     MilvusError where Milvus cannot be reached, or the file is not one of Milvus.
     """
 
+    scores_all = False
+
     def __init__(
         self,
         learner: SupportsSimilarity,

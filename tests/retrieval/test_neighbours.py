@@ -240,6 +240,21 @@ def test_an_index_in_two_stages_gives_the_same_results():
     assert (results[0].indices == results[1].indices).mean() > 0.98
 
 
+def test_an_index_in_two_stages_is_asked_for_few_of_very_many_photos(monkeypatch):
+    monkeypatch.setattr(module, "VERY_MANY", 100)
+    X, _ = photos(900, d=8, n_classes=3, spread=1.0)
+    exact, asked = ExactIndex(Cosine().fit(X), X), []
+    graph = Neighbours.of(exact, X)
+    assert graph.strength == 1
+    for scores_all, depth in ((True, 900), (False, LISTED)):
+        monkeypatch.setattr(exact, "scores_all", scores_all, raising=False)
+        monkeypatch.setattr(
+            exact, "search", lambda Q, k, **rest: asked.append(k) or ExactIndex.search(exact, Q, k, **rest)
+        )
+        NeighbourIndex(exact, graph, X).search(X[:1], 3, exclude=[0])
+        assert asked.pop(0) == depth
+
+
 def test_the_parts_of_a_score_sum_to_it():
     X, _ = photos()
     by = ranked_by(X)
