@@ -226,7 +226,7 @@ def _search_dense(
 
 
 @njit(cache=True, nogil=True, plain=plain.keep_candidates)
-def _keep_candidates(
+def keep_candidates(
     block: np.ndarray,
     first: int,
     exclude: np.ndarray,
@@ -509,7 +509,7 @@ class ExactIndex:
             bounds = np.linspace(0, len(queries), n_threads + 1).astype(int)
             parts = [slice(*of_part) for of_part in pairwise(bounds)]
         arrays = queries, exclude, reach, top_scores, top_indices
-        with _blas().limit(limits=n_threads if len(parts) == 1 else 1, user_api="blas"):
+        with blas().limit(limits=n_threads if len(parts) == 1 else 1, user_api="blas"):
             in_threads(self._search_candidates_of, [[array[part] for array in arrays] for part in parts], len(parts))
 
     def _search_candidates_of(
@@ -529,7 +529,7 @@ class ExactIndex:
             step = min(step, ROWS)
         for first in range(0, self.n_gallery, step):
             block = queries @ gallery[first : first + step].T
-            _keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
+            keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
         kept_scores, rows = best_first(kept, rows)
         # The k-th best has at least the k-th score of these less the reach; all others, the last plus it at most.
         certain = kept_scores[:, -1] < kept_scores[:, k - 1] - 2 * reach
@@ -590,7 +590,7 @@ class ExactIndex:
 
 
 @functools.cache
-def _blas() -> Any:
+def blas() -> Any:
     """The controller of BLAS, made once: it searches all libraries of the process."""
     from threadpoolctl import ThreadpoolController
 

@@ -54,7 +54,7 @@ from visterm import sparse as sp
 from visterm.compiled import njit
 
 from . import plain
-from .index import ExactIndex, best_first, effective_n_jobs, in_threads, score_rows
+from .index import ExactIndex, best_first, blas, effective_n_jobs, in_threads, keep_candidates, score_rows
 from .ranking import Ranking
 from .stored import StoredVectors
 
@@ -74,7 +74,7 @@ MANY = 20_000  # photos: of more, candidates are found in fewer dimensions
 VERY_MANY = 200_000  # photos: of more, candidates are found among the photos of near cells
 DIRECTIONS = 256
 CANDIDATES = 160
-PROBED = 16  # cells
+PROBED = 48  # cells
 _SAMPLE = 10_000  # photos that give the directions
 _PER_CELL = 32  # photos that give its centre
 _ITERATIONS = 8  # of k-means
@@ -687,48 +687,67 @@ def _compares_here(index: ExactIndex) -> bool:
 class _Coarse(ExactIndex):
     """An index of dense sides for queries that are alike, as those of a cell are.
 
-    It finds their candidates in the `DIRECTIONS` that count most in products of both sides, among the photos of the
-    `PROBED` cells whose centres score highest for the mean of the queries.
+    It finds their candidates in the `DIRECTIONS` that count most in products of both sides: of each query, among the
+    photos of the `PROBED` cells whose centres score highest for it.
     """
 
     def __init__(self, index: ExactIndex, X: Any) -> None:
         self.__dict__.update(index.__dict__)
-        sample = np.linspace(0, self.n_gallery - 1, min(_SAMPLE, self.n_gallery)).astype(int)
-        of_queries, of_gallery = _directions(self.queries(X[sample]), self.gallery_[sample])
-        self._of_queries = of_queries
-        self._narrow = np.concatenate(
-            [self.gallery_[i : i + ROWS] @ of_gallery for i in range(0, self.n_gallery, ROWS)]
-        )
-        self.cells, self._centres = [np.arange(self.n_gallery)], self._narrow[:1]
-        if self.n_gallery > VERY_MANY:
+        n = self.n_gallery
+        sample = np.linspace(0, n - 1, min(_SAMPLE, n)).astype(int)
+        self._of_queries, of_gallery = _directions(self.queries(X[sample]), self.gallery_[sample])
+        narrow = np.concatenate([self.gallery_[i : i + ROWS] @ of_gallery for i in range(0, n, ROWS)])
+        self._order, self._starts = np.arange(n, dtype=np.int32), np.array([0, n])  # photos by cell
+        if n > VERY_MANY:
             from sklearn.cluster import KMeans
 
-            n_cells = round(self.n_gallery**0.5)
+            n_cells = round(n**0.5)
             means = KMeans(n_cells, init="random", n_init=1, max_iter=_ITERATIONS, random_state=0)
-            means.fit(self._narrow[:: self.n_gallery // (_PER_CELL * n_cells)])
-            cell_of = means.predict(self._narrow)
-            order = np.argsort(cell_of, kind="stable")
-            self.cells = np.split(order, np.searchsorted(cell_of[order], np.arange(1, n_cells)))
-            self._centres = means.cluster_centers_
+            means.fit(narrow[:: n // (_PER_CELL * n_cells)])
+            cell_of, self._centres = means.predict(narrow), means.cluster_centers_
+            self._order = np.argsort(cell_of, kind="stable").astype(np.int32)
+            self._starts = np.searchsorted(cell_of[self._order], np.arange(n_cells + 1))
+            narrow = narrow[self._order]
+        self.cells = np.split(self._order, self._starts[1:-1])
+        self._place, self._near = np.argsort(self._order), ExactIndex(_Sides(), narrow, n_jobs=self.n_jobs)
 
     def _search_block(
         self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
     ) -> None:
-        k, narrow = top_scores.shape[1], queries @ self._of_queries
-        nearest = np.argsort(-(self._centres @ narrow.mean(axis=0)), kind="stable")
-        n_photos = np.cumsum([len(self.cells[cell]) for cell in nearest])
-        n_probed = max(PROBED, int(np.searchsorted(n_photos, CANDIDATES)) + 1)
-        rows = np.sort(np.concatenate([self.cells[cell] for cell in nearest[:n_probed]])).astype(np.int32)
-        near = ExactIndex(_Sides(), self._narrow[rows], n_jobs=self.n_jobs)
-        candidates = rows[near.search(narrow, min(CANDIDATES, len(rows) - 1), exclude=places_of(rows, exclude)).indices]
+        k, n_threads = top_scores.shape[1], effective_n_jobs(self.n_jobs)
+        narrow, places = queries @ self._of_queries, np.where(exclude < 0, -1, self._place[exclude])
+        if len(self.cells) == 1:
+            candidates = self._near.search(narrow, min(CANDIDATES, self.n_gallery - 1), exclude=places).indices
+        else:
+            parts = zip(np.array_split(narrow, n_threads), np.array_split(places, n_threads), strict=True)
+            with blas().limit(limits=1, user_api="blas"):
+                candidates = self._order[np.concatenate(in_threads(self._probed, parts, n_threads))]
         sides, places = self.gallery_, candidates
         if isinstance(sides, StoredVectors):  # queries have many of them in common: each is read once
             photos, places = np.unique(candidates, return_inverse=True)
             sides, places = sides[photos], places.reshape(candidates.shape)
-        tasks = zip(itertools.repeat(sides), places, queries)
-        scores = np.stack(in_threads(score_rows, tasks, effective_n_jobs(self.n_jobs)))
+        scores = np.stack(in_threads(score_rows, zip(itertools.repeat(sides), places, queries), n_threads))
         scores, candidates = best_first(scores, candidates)
         top_scores[:], top_indices[:] = scores[:, :k], candidates[:, :k]
+
+    def _probed(self, narrow: np.ndarray, exclude: np.ndarray) -> np.ndarray:
+        """Candidates of some queries, as places among the photos by cell."""
+        nearest = np.argsort(-(narrow @ self._centres.T), axis=1)
+        sizes = np.diff(self._starts)[nearest]
+        probed = (np.arange(nearest.shape[1]) < PROBED) | (sizes.cumsum(axis=1) - sizes <= CANDIDATES)
+        queries, _ = np.nonzero(probed)
+        cells = nearest[probed]
+        order = np.argsort(cells, kind="stable")
+        cells, firsts = np.unique(cells[order], return_index=True)
+        kept = np.full((len(narrow), CANDIDATES), -np.inf, np.float32)
+        places = np.full(kept.shape, -1, np.int32)
+        n_kept, bar = np.zeros(len(narrow), np.int64), np.full(len(narrow), -np.inf, np.float32)
+        for cell, some in zip(cells, np.split(queries[order], firsts[1:]), strict=True):
+            first, last = self._starts[cell : cell + 2]
+            state = n_kept[some], bar[some], kept[some], places[some]
+            keep_candidates(narrow[some] @ self._near.gallery_[first:last].T, first, exclude[some], *state)
+            n_kept[some], bar[some], kept[some], places[some] = state
+        return places
 
 
 def _directions(queries: np.ndarray, gallery: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
