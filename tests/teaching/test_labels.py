@@ -182,6 +182,18 @@ def test_spaces_around_the_name_of_a_folder_are_no_part_of_its_label(editor, min
     assert editor.counts() == {"malus": 20, "pear": 10}
 
 
+def test_labels_of_removed_images_are_neither_listed_nor_exported_and_come_back_with_them(editor, mine):
+    """Of a removed image, the table named a file that its reader may not have."""
+    editor.add("red", ["plum"])
+    visterm("remove", "plum", cwd=mine)
+    assert editor.counts() == {"apple": 10, "pear": 10}
+    assert json_of("label", "list", cwd=mine) == [{"label": "apple", "images": 10}, {"label": "pear", "images": 10}]
+    assert "plum" not in visterm("label", "export", cwd=mine).stdout
+    visterm("add", "plum", cwd=mine)
+    assert editor.counts() == {"apple": 10, "pear": 10, "plum": 10, "red": 10}
+    assert visterm("label", "export", cwd=mine).stdout.count("plum/0.jpg,red") == 1
+
+
 def test_export_says_how_labels_with_separators_are_read(editor, mine):
     editor.add("red|round", ["apple/0.jpg"])
     said = visterm("label", "export", "labels.csv", "--run", "fruit", cwd=mine).stderr
