@@ -18,7 +18,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
-from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
+from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, plain_label, quoted
 from visterm.pipeline.store.run import Run, run_at
 
 from .label_counts import label_counts, opened
@@ -103,7 +103,7 @@ class LabelEditor:
         from .concepts import follow_renamed
 
         labels = [labels] if isinstance(labels, str) else labels
-        into, names = check_label(into), {check_label(label) for label in labels}
+        into, names = check_label(into), {plain_label(label) for label in labels}  # a folder may have any name
         names.discard(into)
         with collection_of(self.run) as collection:
             ids = {image.id: image.labels for image in collection.images()}
