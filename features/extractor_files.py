@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+import re
 import zlib
 from tokenize import TokenError
 from typing import Any
@@ -51,8 +52,9 @@ def save_extractor(extractor: Any, folder: StrPath) -> None:
         file.write((json.dumps(record, indent=2, default=_plain) + "\n").encode())
     for name in arrays:  # until here, the files of the old extractor stood
         new_array(folder, name, crc32[name]).replace(folder / f"{name}.npy")
-    for path in folder.glob("*.npy"):  # of another kind of codebook, or of a process that was killed
-        if path.stem.partition("-")[0] in ARRAYS and path.stem not in arrays:
+    for path in folder.iterdir():  # of another kind of codebook, or of a process that was killed
+        is_array = path.suffix in (".npy", ".tmp") and re.split("[-.]", path.name)[0] in ARRAYS
+        if is_array and path.name.removesuffix(".npy") not in arrays:
             path.unlink()
 
 

@@ -299,6 +299,7 @@ def test_saving_that_is_interrupted_leaves_the_old_extractor_or_the_new_one(extr
             assert loaded.get_params() == whole.get_params()
             np.testing.assert_array_equal(loaded.weighting_.idf_, whole.weighting_.idf_)
             left = 0
+            (folder / "idf-00000000.npy.1-2.tmp").touch()  # of a process that was killed
             second.save(folder)
             assert VistermExtractor.load(folder).weighting_.n_images_ == 7
             assert len(list(folder.iterdir())) == (5 if second.codebook == "forest" else 4)
