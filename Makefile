@@ -161,7 +161,7 @@ $(API): $(BIN)/.dev node_modules/.installed $(wildcard service/*.py service/subj
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm
 	@for room in $(ROOMS); do ln -sfn ../../../$$room build/typing/visterm/$$room; done
-	@ln -sf ../../../package/__init__.pyi ../../../package/extras.py ../../../package/sparse.py ../../../package/compiled.py ../../../package/lazy.py build/typing/visterm/
+	@ln -sf ../../../package/__init__.pyi ../../../package/extras.py ../../../package/sparse.py ../../../package/compiled.py ../../../package/lazy.py ../../../package/files.py build/typing/visterm/
 
 screenshots: dev  ## take the pictures of the page in docs/screens, from a run with an evaluation (RUN)
 	@$(BIN)/python tests/screenshots.py "runs/$(RUN)"

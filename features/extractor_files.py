@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
+import re
 import zlib
 from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 
+from visterm.files import replaced
+
 from .codebook import Codebook
 from .color import Palette
 from .decoding import StrPath
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
-from .weights import ARRAYS, FORMAT, FORMATS, read_array, read_saved
+from .weights import ARRAYS, FORMAT, FORMATS, new_array, read_array, read_saved
 
 
 def save_extractor(extractor: Any, folder: StrPath) -> None:
@@ -31,17 +35,27 @@ def save_extractor(extractor: Any, folder: StrPath) -> None:
     settings = extractor.get_params()
     if not isinstance(extractor.random_state, (int, np.integer)):
         settings["random_state"] = None  # the state of a generator is not a setting
+    crc32 = {}
     for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype=ARRAYS[name]), allow_pickle=False)
+        data = io.BytesIO()
+        np.save(data, np.ascontiguousarray(array, dtype=ARRAYS[name]), allow_pickle=False)
+        crc32[name] = zlib.crc32(data.getvalue())
+        with replaced(new_array(folder, name, crc32[name])) as file:
+            file.write(data.getvalue())
     record = {
         "format": FORMAT,
         "settings": settings,
         "n_images": extractor.weighting_.n_images_,
-        "crc32": {name: zlib.crc32((folder / f"{name}.npy").read_bytes()) for name in arrays},
+        "crc32": crc32,
     }
-    partial = folder / "extractor.json.part"
-    partial.write_text(json.dumps(record, indent=2, default=_plain) + "\n", encoding="utf-8")
-    partial.replace(folder / "extractor.json")
+    with replaced(folder / "extractor.json") as file:
+        file.write((json.dumps(record, indent=2, default=_plain) + "\n").encode())
+    for name in arrays:  # until here, the files of the old extractor stood
+        new_array(folder, name, crc32[name]).replace(folder / f"{name}.npy")
+    for path in folder.iterdir():  # of another kind of codebook, or of a process that was killed
+        is_array = path.suffix in (".npy", ".tmp") and re.split("[-.]", path.name)[0] in ARRAYS
+        if is_array and path.name.removesuffix(".npy") not in arrays:
+            path.unlink()
 
 
 def load_extractor(cls: type, folder: StrPath) -> Any:

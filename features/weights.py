@@ -142,9 +142,15 @@ def read_saved(folder: str | os.PathLike[str]) -> tuple[pathlib.Path, dict[str, 
     return folder, record
 
 
+def new_array(folder: pathlib.Path, name: str, crc32: int) -> pathlib.Path:
+    """The file of an array while `VistermExtractor.save` replaces the one before, which has its plain name."""
+    return folder / f"{name}-{crc32:08x}.npy"
+
+
 def read_array(folder: pathlib.Path, name: str, crc32: int, shape: tuple[int | None, ...]) -> np.ndarray:
     """Read one array; None in the shape stands for any length."""
-    path = folder / f"{name}.npy"
+    path = new_array(folder, name, crc32)
+    path = path if path.exists() else folder / f"{name}.npy"
     if zlib.crc32(path.read_bytes()) != crc32:
         raise ValueError(f"{path.name} does not have the checksum it was saved with")
     array = np.load(path, allow_pickle=False)

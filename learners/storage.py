@@ -22,6 +22,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from visterm import sparse as sp
+from visterm.files import replaced
 
 FORMAT = 1
 _FILE = "learner.json"
@@ -117,23 +118,15 @@ def _write_array(folder: Path, key: str, array: np.ndarray) -> StoredArray:
     array = np.ascontiguousarray(array)
     checksum = hashlib.sha256(array.data.cast("B") if array.size else b"").hexdigest()
     name = f"{key}-{checksum[:16]}.npy"
-    temporary = folder / f"{name}.tmp"  # also where there is such a file, which may be damaged
-    with open(temporary, "wb") as file:
+    with replaced(folder / name) as file:  # also where there is such a file, which may be damaged
         np.save(file, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, folder / name)
     return {"file": name, "shape": list(array.shape), "dtype": array.dtype.str, "sha256": checksum}
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:
-    temporary = folder / f"{_FILE}.tmp"
     text = json.dumps(record, indent=1, default=_plain_number, allow_nan=False) + "\n"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, folder / _FILE)
+    with replaced(folder / _FILE) as file:
+        file.write(text.encode())
 
 
 def _plain_number(value: Any) -> Any:

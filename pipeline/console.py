@@ -230,6 +230,18 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def reads_below(value: float, other: float, digits: int = 3) -> bool:
+    """Whether a number is smaller than another one as both are written with some digits."""
+    return round(float(value), digits) < round(float(other), digits)
+
+
+def numbers_apart(value: float, other: float, digits: int = 3) -> tuple[str, str]:
+    """Write two numbers of which a sentence calls one better: with more digits, up to six, where they read the same."""
+    while digits < 6 and f"{value:.{digits}f}" == f"{other:.{digits}f}":
+        digits += 1
+    return f"{value:.{digits}f}", f"{other:.{digits}f}"
+
+
 def count(n: int, noun: str) -> str:
     """Return ``1 image``, ``1,300 images``, ``2 classes``, ``3 queries``."""
     if n == 1:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,10 @@ def waiting_files(run: Run) -> dict[Path, int | None]:
     return {}
 
 
-def discard_waiting(run: Run) -> int:
-    """Delete the photos given to the service that were never added; return the number of all that wait."""
-    files = waiting_files(run)
+def discard_waiting(run: Run, names: Iterable[str] | None = None) -> int:
+    """Delete photos given to the service that were never added, of these names or all; return how many waited."""
+    files, some = waiting_files(run), None if names is None else set(names)
+    files = {file: removed for file, removed in files.items() if some is None or file.name in some}
     for file, removed in files.items():
         if removed is None:
             discard(file)

@@ -14,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -34,7 +33,7 @@ from .description import describe_when_asked
 from .middleware import AccessMiddleware
 from .parts import UPLOAD_BYTES, ServiceParts
 from .responses import error_response
-from .routes_pages import add_page_routes, is_page_request, missing_page
+from .routes_pages import Compressed, add_page_routes, is_page_request, missing_page
 from .settings import ServiceSettings
 from .subject import Subjects, unknown_name
 from .subjects import SUBJECTS
@@ -78,7 +77,7 @@ def create_app(
     }
     app = FastAPI(
         lifespan=lifespan,
-        middleware=[access, Middleware(GZipMiddleware, minimum_size=1000, compresslevel=_COMPRESSION)],
+        middleware=[access, Middleware(Compressed, minimum_size=1000, compresslevel=_COMPRESSION)],
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,

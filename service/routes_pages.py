@@ -7,9 +7,10 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 WEB = Path(__file__).parent / "web"
 BUNDLE = Path(__file__).parent / "bundle"  # in a wheel: scripts and styles in few files; see bundle.js
@@ -29,13 +30,29 @@ class PageFiles(StaticFiles):
         if (file := self._bundle.get(path)) is None:
             return await super().get_response(path, scope)
         headers = {"Cache-Control": _IMMUTABLE, "Vary": "Accept-Encoding"}
-        accepted = {part.split(";")[0].strip() for part in Headers(scope=scope).get("accept-encoding", "").split(",")}
+        accepted = _accepted(Headers(scope=scope).get("accept-encoding", ""))
         for encoding, suffix in _ENCODINGS.items():
             if encoding in accepted and (packed := self._bundle.get(path + suffix)):
                 headers["Content-Encoding"] = encoding
                 kind = "text/css" if path.endswith(".css") else "text/javascript"
                 return FileResponse(packed, media_type=kind, headers=headers)
         return FileResponse(file, headers=headers)
+
+
+class Compressed(GZipMiddleware):
+    """GZipMiddleware for clients that may refuse gzip by a quality of 0."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] == "http" and ";" in (given := Headers(scope=scope).get("accept-encoding", "")):
+            MutableHeaders(scope=scope)["accept-encoding"] = ", ".join(_accepted(given))
+        await super().__call__(scope, receive, send)
+
+
+def _accepted(encodings: str) -> list[str]:
+    """Names in an Accept-Encoding header, without those that a quality of 0 refuses."""
+    parts = [part.replace(" ", "").lower().partition(";q=") for part in encodings.split(",")]
+    return [name for name, _, quality in parts if quality.strip("0.") or not quality]
 
 
 def is_page_request(request: Request) -> bool:

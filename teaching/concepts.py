@@ -128,6 +128,23 @@ def offer(run: Run, label: str, offered: bool) -> None:
             write_text(run.concepts, json.dumps(kept | {label: -1 - kept[label]}, ensure_ascii=False, indent=1))
 
 
+def follow_renamed(run: Run, names: Iterable[str], into: str) -> None:
+    """Let a new label stay a concept if one of the labels that it takes the place of does."""
+    with _one_change:
+        kept = followed(run)
+        if into not in kept and (lasts := [kept[name] for name in names if kept.get(name, -1) >= 0]):
+            write_text(run.concepts, json.dumps(kept | {into: min(lasts)}, ensure_ascii=False, indent=1))
+
+
+def unfollow(run: Run, labels: Iterable[str]) -> None:
+    """Let labels be concepts no more."""
+    with _one_change:
+        kept = followed(run)
+        if gone := kept.keys() & set(labels):
+            after = {label: last for label, last in kept.items() if label not in gone}
+            write_text(run.concepts, json.dumps(after, ensure_ascii=False, indent=1))
+
+
 def growth(searcher: Searcher, refused: set[tuple[int, str]]) -> list[Growth]:
     """Return the concepts of a run with the images that were added and surely fit; `refused` as of `learn_concept`."""
     grown, newest = [], int(searcher.images.ids.max(initial=0))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from visterm.pipeline.console import numbers_apart
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.evaluation.calibration import measure_calibration
 from visterm.pipeline.evaluation.held_out import FallFigures, HeldOutSet, largest_fall
@@ -385,7 +386,8 @@ class FeedbackTrainer:
         fall, figures = largest_fall(data.held_out, scores)
         answer |= figures
         refused = (
-            f"held-out mAP would fall by {fall.mean:.4f} below the base (standard error {fall.error:.4f}, "
+            f"held-out mAP would fall by {numbers_apart(fall.mean, MAX_FALL, 4)[0]} below the base (standard error "
+            f"{fall.error:.4f}, "
             f"{fall.measured_on}; at most {MAX_FALL}): the model stays as it was"
         )
         return _Made(model, scores, refused if fall.mean > MAX_FALL else None)

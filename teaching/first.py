@@ -20,7 +20,7 @@ def can_start(run: Run, learner: str) -> bool:
     if learner != FIRST or FIRST in run.learners() or run.configure(None, []).collection.triplets is not None:
         return False
     with Collection(run.collection) as collection:
-        return not collection.labels()
+        return not collection.label_sizes()
 
 
 def start_learner(run: Run) -> None:

@@ -30,8 +30,9 @@ def list_counts(run: str | None, as_json: bool) -> None:
 
 
 def label_counts(run: Run) -> dict[str, int]:
-    """Number of images of each label, the most frequent first."""
-    query = "SELECT labels, count(*) FROM images WHERE status != 'removed' AND labels IS NOT NULL GROUP BY labels"
+    """Number of images of each label, the most frequent first; removed and unreadable ones are not counted."""
+    where = "status IN ('ok', 'pending') AND labels IS NOT NULL"
+    query = f"SELECT labels, count(*) FROM images WHERE {where} GROUP BY labels"
     n_images: Counter[str] = Counter()
     with opened(run, Database) as database:
         for labels, n in database.execute(query):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -19,8 +18,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
-from visterm.pipeline.store.files import write_text
-from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, quoted
+from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, plain_label, quoted
 from visterm.pipeline.store.run import Run, run_at
 
 from .label_counts import label_counts, opened
@@ -102,10 +100,10 @@ class LabelEditor:
         UserError
             No image has one of the labels, or `into` cannot be one: nothing is changed.
         """
-        from .concepts import followed
+        from .concepts import follow_renamed
 
         labels = [labels] if isinstance(labels, str) else labels
-        into, names = check_label(into), {check_label(label) for label in labels}
+        into, names = check_label(into), {plain_label(label) for label in labels}  # a folder may have any name
         names.discard(into)
         with collection_of(self.run) as collection:
             ids = {image.id: image.labels for image in collection.images()}
@@ -121,15 +119,18 @@ class LabelEditor:
                 refused = LabelEdits(self.run.label_edits).decided().refused
                 no = {id_ for id_, label in refused if label in names and id_ in ids and not names & ids[id_].keys()}
                 edits += [(id_, into, -1) for id_ in sorted(no)]
-            kept = followed(self.run)
-            if into not in kept and (lasts := [kept[name] for name in names if kept.get(name, -1) >= 0]):
-                write_text(self.run.concepts, json.dumps(kept | {into: min(lasts)}, ensure_ascii=False, indent=1))
+                follow_renamed(self.run, names, into)
             return collection.edit_labels(edits, self._config, source, confirm=True)
 
     def undo(self, *, source: str = "python") -> list[LabelEdit]:
         """Undo the last step that is not undone; return the rows made, none if there is no such step."""
         with collection_of(self.run) as collection:
-            return collection.undo_labels(self._config, source)
+            rows = collection.undo_labels(self._config, source)
+            if rows and self.run.concepts.exists():
+                from .concepts import unfollow
+
+                unfollow(self.run, {row.label for row in rows}.difference(collection.label_sizes()))
+            return rows
 
     def of(self, images: Given) -> dict[str, dict[str, float]]:
         """Labels in effect and their weights, by path of these images."""

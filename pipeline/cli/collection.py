@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from .options import (
     with_scheduler,
 )
 from .output import say_kept
+from .runs import run_of_moved
 
 
 @command
@@ -80,6 +82,11 @@ def features(
         named_after = Path(vectors if Path(vectors).is_dir() else re.sub(r"/?[^/]*[*?[].*|\.\w+$", "", vectors) or ".")
     place, configuration = open_run(run, config, settings, named_after)
     console = make_console()
+    if root is not None and run is None and not place.folder.exists() and (moved := run_of_moved(root)) is not None:
+        console.say(
+            f"the images of run {moved.name} lie in {one_line(str(root))} now; to use that run, with its labels and "
+            f"learners: visterm features {shlex.quote(str(root))} {moved.option}"
+        )
     summary = stage(place, configuration, root, console, force=force)
     place.make_current()
     say_kept(place, configuration, settings, console)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +65,25 @@ def open_run(
         raise UserError(no_such_run(name))
     Globals.run = place
     return place, place.configure(file, settings or [])
+
+
+def run_of_moved(images: Path) -> Run | None:
+    """Return a run whose directory of images is gone, and most of whose images lie in this one."""
+    from visterm.pipeline.store.database import Database
+    from visterm.pipeline.store.run import run_names
+
+    for name in run_names():
+        place, n_there = run_named(name), 0
+        with contextlib.suppress(UserError, OSError), Database(place.collection) as collection:
+            if collection.root is None or collection.root.exists():
+                continue
+            known = collection.execute("SELECT path, size FROM images WHERE status = 'ok' LIMIT 50").fetchall()
+            for path, size in known:
+                with contextlib.suppress(OSError):
+                    n_there += os.stat(images / os.fsdecode(path)).st_size == size
+            if 2 * n_there > len(known):
+                return place
+    return None
 
 
 def open_searcher(name: str | None, *, reads_images: bool = True) -> tuple[Searcher, Console]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from visterm.pipeline.report.text import WORLDS, reads_below
+from visterm.pipeline.console import reads_below
+from visterm.pipeline.report.text import WORLDS
 
 _BETTER = "a smaller --set train.learned_weight, or --learner cosine, is better"
 
@@ -44,7 +45,7 @@ def below_cosine(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
         on_test = [
             f"{title} {figure:.3f}, cosine {of_cosine:.3f}"
             for (title, figure), (_, of_cosine) in zip(_on_test(figures), _on_test(cosine), strict=False)
-            if round(figure, 3) < round(of_cosine, 3)
+            if reads_below(figure, of_cosine)
         ]
         if on_test and name != "chance":
             lines.append(f"{name} is below cosine on test images ({'; '.join(on_test)}): {_BETTER}")

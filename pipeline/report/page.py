@@ -13,11 +13,11 @@ import jinja2
 import numpy as np
 
 from visterm.features import printable
-from visterm.pipeline.console import count
+from visterm.pipeline.console import count, numbers_apart, reads_below
 
 from .charts import LOOKS, MANY, class_chart_of, history_chart_of, look_of, precision_svg
 from .data import PROTOCOLS, Query, ReportData, Result, each_label_first
-from .text import WORLDS, file_parts_of, number_text, p_value_text, reads_below, seconds_text, without_folders
+from .text import WORLDS, file_parts_of, number_text, p_value_text, seconds_text, without_folders
 from .thumbnail import make_thumbnail
 
 THUMBNAIL_SIDE = 160  # pixels; some 3.5 KiB each as WebP of quality 70
@@ -78,12 +78,17 @@ def verdict(data: ReportData) -> str:
         return f"{name} reaches mAP {learner.map:.3f}{interval} on {count(data.n_queries, 'query')}.{at_random}"
     other = printable(baseline.name)
     comparison = learner.comparison
+    own, theirs = number_text(learner.map), number_text(baseline.map)
     if comparison is not None and comparison.p_value >= CLEAR:
         start = f"{name} is not clearly different from {other}"
+    elif learner.map == baseline.map:
+        start = f"{name} ranks as well as {other}"
     else:
         start = f"{name} ranks {'better' if learner.map > baseline.map else 'worse'} than {other}"
-    ratio = f", {learner.map / baseline.map:.2f} times as much" if baseline.map > 0 else ""
-    sentence = f"{start}: mAP {learner.map:.3f}{interval} against {baseline.map:.3f}{ratio}"
+        own, theirs = numbers_apart(learner.map, baseline.map)
+    ratio = f"{learner.map / baseline.map:.2f}" if baseline.map > 0 else "1.00"
+    times = "" if ratio == "1.00" else f", {ratio} times as much"
+    sentence = f"{start}: mAP {own}{interval} against {theirs}{times}"
     if comparison is not None:
         sentence += (
             f"; better on {comparison.wins} of {count(data.n_queries, 'query')}, worse on {comparison.losses}, "

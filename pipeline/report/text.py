@@ -36,11 +36,6 @@ def number_text(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}f}"
 
 
-def reads_below(value: float, other: float, digits: int = 3) -> bool:
-    """Whether a number is smaller than another one, as `number_text` writes them."""
-    return round(value, digits) < round(other, digits)
-
-
 def seconds_text(value: float | None) -> str:
     """Write a duration as `console.duration` does; a dash for a missing one."""
     return "–" if value is None else duration(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from visterm.pipeline.console import Console, count
+from visterm.pipeline.console import Console, count, reads_below
 from visterm.pipeline.evaluation.worlds import held_out_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def report_training(learner_name: str, learner: Any, y: Any, timed_out: bool, co
     if learner.validation_map_ - cosine < _HARDLY_BETTER * min(cosine, 1 - cosine):
         figures = f"mAP {learner.validation_map_:.3f}, cosine {cosine:.3f}"
         network = "vectors of a network (visterm features IMAGES --deep), or " if config.counts_visterms else ""
-        better = "hardly" if learner.validation_map_ > cosine else "no"
+        better = "hardly" if reads_below(cosine, learner.validation_map_) else "no"
         console.say(
             f"{learner_name} is {better} better than cosine on held-out images ({figures}): try {network}other "
             "settings (visterm tune)"

@@ -343,8 +343,9 @@ class Collection(EditableCatalogue):
         return self.execute(query).fetchone() is not None
 
     def labels(self) -> dict[str, dict[str, float]]:
-        """Labels and their weights of every labelled image, extracted or pending, by path."""
-        rows = self.execute("SELECT path, labels FROM images WHERE status != 'removed' AND labels IS NOT NULL")
+        """Labels and their weights of every labelled image, by path; also of files that cannot be read for now."""
+        where = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"
+        rows = self.execute(f"SELECT path, labels FROM images WHERE {where}")
         return {os.fsdecode(path): json.loads(labels) for path, labels in rows}
 
     def label_source(self) -> tuple[str, list[str]]:

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from visterm.files import replaced
 from visterm.pipeline.errors import NothingToSearch, UserError, explain_system_error
 
 from .checksums import DamagedFile, check_files, check_seal, note_checked, sealed
-from .files import check_locks, discard, replaced, write_bytes
+from .files import check_locks, discard, write_bytes
 from .paths import decoded
 from .records import FORMAT, other_version, repair_hint
 from .segments import has_segments

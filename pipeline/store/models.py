@@ -143,7 +143,7 @@ def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> N
     record = run.record(run.learner(name))
     if record is None:
         with Collection(run.collection) as collection:
-            has_labels = bool(collection.labels()) or run.configure(None, []).collection.triplets is not None
+            has_labels = bool(collection.label_sizes()) or run.configure(None, []).collection.triplets is not None
         cosine = "; --learner cosine needs no training" if "cosine" in able else ""
         if not has_labels:
             ways = "" if cosine else f": {WAYS_TO_LABEL}"

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from visterm.pipeline.console import reads_below
 from visterm.pipeline.errors import UserError
 
 from .models import TRAINED, trained_record
@@ -31,8 +32,9 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
 
     `results` are those of the learners' records; cosine is always compared. Only learners that were validated for the
     images of `world` are compared; without it, and where none was, those of the first. The answer has ``learner``,
-    ``for`` (the world), ``validation_map`` and ``validation_p1`` by name, cosine last, and ``not_validated``, the
-    learners that could not be compared.
+    ``for`` (the world), ``validation_map`` and ``validation_p1`` by name, cosine last, ``gain_by_class``, the gains in
+    both as means over classes where the training noted them, and ``not_validated``, the learners that could not be
+    compared.
     """
     from visterm.learners.options import MAX_QUERIES
 
@@ -72,7 +74,9 @@ def recommend(results: Mapping[str, Mapping[str, Any]], world: str | None = None
     best = max(quality.values())
     chosen = next(name for name in quality if quality[name] >= (best if world == "seen" else lowest(best)))
     unknown = [name for name in results if name != "cosine" and name not in names]
-    return {"learner": chosen, "for": world, **figures, "not_validated": unknown}
+    noted = {name: results[name].get("worlds", {}) for name in names}
+    by_class = {name: [its["gain"][0], its["p1_gain"][0]] for name, its in noted.items() if "p1_gain" in its}
+    return {"learner": chosen, "for": world, **figures, "gain_by_class": by_class, "not_validated": unknown}
 
 
 def default_learner(
@@ -130,11 +134,18 @@ def best_annotator(run: Run, annotators: Sequence[str], say: Callable[[str], Non
 
 
 def figures_of(recommended: dict[str, Any]) -> str:
-    """Return the figures that chose a learner, as text: its own, then those of the others."""
+    """Return the figures that chose a learner, as text: its own, then those of the others.
+
+    Of a learner that is not below cosine by query and yet not taken, the gains by class stand there, which decided.
+    """
+    chosen, (map_of, p1_of) = recommended["learner"], (recommended[f"validation_{name}"] for name in ("map", "p1"))
 
     def of(name: str) -> str:
-        return f"mAP {recommended['validation_map'][name]:.3f}, P@1 {recommended['validation_p1'][name]:.3f}"
+        text = f"mAP {map_of[name]:.3f}, P@1 {p1_of[name]:.3f}"
+        gains = recommended.get("gain_by_class", {}).get(name)
+        if chosen != "cosine" or gains is None or any(reads_below(f[name], f["cosine"]) for f in (map_of, p1_of)):
+            return text
+        return f"{text}, by class {gains[0]:+.3f} and {gains[1]:+.3f}, not clearly better than cosine"
 
-    chosen = recommended["learner"]
-    others = "; ".join(f"{name} {of(name)}" for name in recommended["validation_map"] if name != chosen)
+    others = "; ".join(f"{name} {of(name)}" for name in map_of if name != chosen)
     return f"{of(chosen)} ({others})"

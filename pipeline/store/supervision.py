@@ -47,7 +47,7 @@ def read_training_data(run: Run, config: Config, collection: Collection) -> Trai
     if config.collection.triplets is not None:
         return _of_table(Path(config.collection.triplets), collection, config.collection.skip_bad_rows)
     images = collection.images("train", "validation", labelled=True)
-    if not images and not collection.labels() and (training := load("marks")(run, config, collection)) is not None:
+    if not images and not collection.label_sizes() and (training := load("marks")(run, config, collection)) is not None:
         return training
     return TrainingData(with_refused(run, images, collection.images))
 

@@ -26,7 +26,7 @@ from visterm.pipeline.cli.options import (
     with_world,
 )
 from visterm.pipeline.config.learners import TABLE
-from visterm.pipeline.console import Console, duration, in_columns
+from visterm.pipeline.console import Console, duration, in_columns, numbers_apart
 from visterm.pipeline.errors import UserError
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ def say_chosen(result: Tuned, place: Run, console: Console) -> None:
     if not result["best"]:
         console.say(f"no trial is clearly better than the settings at the start: {measure} {before:.3f}")
         return
-    gain = f", {100 * (score / before - 1):+.1f} %" if before else ""
-    console.say(f"chosen: {tuned_text(result['best'])} ({measure} {score:.3f}, before {before:.3f}{gain})")
+    gain = f", {100 * (score / before - 1):+.1f} %" if before and score >= 1.001 * before else ""
+    now, then = numbers_apart(score, before)
+    console.say(f"chosen: {tuned_text(result['best'])} ({measure} {now}, before {then}{gain})")
     if result["applied"]:
         console.say(f"written to {place.folder / 'config.yaml'}")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from visterm.extras import how_to_install
+from visterm.files import replaced
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config, Settings
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
@@ -24,7 +25,7 @@ from visterm.pipeline.stages.fitting import constructor_parameters, labels_for
 from visterm.pipeline.stages.train import world_settings
 from visterm.pipeline.stages.vector_kinds import learned_from, reweight
 from visterm.pipeline.store.checksums import Record
-from visterm.pipeline.store.files import file_sha256, publish, replaced
+from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
 from visterm.pipeline.store.opened import OpenedRun, opened

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from visterm.extras import how_to_install
+from visterm.files import replaced
 from visterm.pipeline.console import Console, count, csv_text
 from visterm.pipeline.errors import UserError, naming
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import FieldsRow, read_fields
-from visterm.pipeline.store.files import discard_leftovers, replaced, write_text
+from visterm.pipeline.store.files import discard_leftovers, write_text
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
 from visterm.pipeline.store.run import Run

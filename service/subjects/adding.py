@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import File, UploadFile
@@ -36,7 +37,7 @@ _NOT_ALLOWED = (
 class KeptPhoto(TypedDict):
     """A photo that was sent, to be added to the collection."""
 
-    name: str
+    name: Annotated[str, Field(description="Under which it is kept")]
     copy_of: Annotated[
         str | None, Field(description="The image of the collection with the same bytes; then it is not kept")
     ]
@@ -62,6 +63,14 @@ class AddState(TypedDict):
     ]
 
 
+class KeptNames(Body):
+    """Photos that were sent."""
+
+    names: list[Annotated[str, Field(max_length=2 * _LONGEST_NAME)]] = Field(
+        min_length=1, max_length=200, description="As POST /api/add/photo answered"
+    )
+
+
 class FetchRequest(Body):
     """The web address of an image."""
 
@@ -84,6 +93,7 @@ class PhotoAdder(Job):
     def __init__(self, service: ServiceParts):
         super().__init__(service.run)
         self._service = service
+        self._given: set[str] = set()  # names of the photos that waited when the process was started
 
     def state(self) -> AddState:
         """Return the state of the job."""
@@ -105,12 +115,21 @@ class PhotoAdder(Job):
                 raise HTTPException(409, "photos are being added; wait for that to end, or cancel it")
             with self.run.locked():  # else refused here, not in the process
                 pass
+            self._given = {file.name for file in self.run.added.iterdir()} if self.run.added.is_dir() else set()
             self.launch({"done": 0, "total": 0})
 
+    def cancel_photos(self, names: Iterable[str]) -> None:
+        """Delete photos that are not added yet; if the process adds them, this ends it."""
+        if self._given.isdisjoint(names) or not self.cancel():
+            discard_waiting(self.run, names)
+
     def finish(self, result: AddedPhotos | None) -> AddResult:
-        """Let searches use the new images; delete photos of a cancelled job that are not added yet."""
+        """Let searches use the new images; delete photos of a cancelled job that are not added yet.
+
+        Photos that came meanwhile stay: whoever sends them has yet to ask for adding.
+        """
         self._service.reloader.refresh()
-        n_cancelled = discard_waiting(self.run) if self.cancelled else 0
+        n_cancelled = discard_waiting(self.run, self._given) if self.cancelled else 0
         return {**(result or {"added": 0, "refused": []}), "cancelled": n_cancelled}
 
 
@@ -170,7 +189,7 @@ class AddingSubject(Subject):
             if target.exists() and target.read_bytes() != data:
                 target = target.with_name(f"{target.stem}-{sha256[:8]}{target.suffix}")
             write_bytes(target, data)
-        return {"name": name, "copy_of": None}
+        return {"name": target.name, "copy_of": None}
 
     @get("/api/add", "collection")
     def add_state(self) -> AddState:
@@ -185,9 +204,15 @@ class AddingSubject(Subject):
 
     @delete("/api/add", "collection")
     def cancel_adding(self) -> AddState:
-        """Cancel adding: what is added stays, other photos that were kept are deleted."""
+        """Cancel adding: what is added stays, what waited when it began is deleted; all, if it has not begun."""
         if not self.job.cancel():
             discard_waiting(self.service.run)
+        return self.job.state()
+
+    @post("/api/add/cancel", "collection")
+    def cancel_adding_photos(self, request: KeptNames) -> AddState:
+        """Cancel adding these photos: those that are not added yet are deleted, with all that are added with them."""
+        self.job.cancel_photos(request.names)
         return self.job.state()
 
     @post("/api/fetch", "search", writes=False)

@@ -176,7 +176,7 @@ class MarkSubject(Subject):
     @post("/feedback/update", "marks", pool="update_pool")
     def update(self, request: UpdateRequest) -> UpdateResult:
         """Update a learner from the marks. An update that lowers held-out precision is rejected."""
-        learner, key, old = request.learner, request.query, self.service.snapshot
+        learner, key, old = request.learner, request.query, self.service.reloader.refresh()
         ranks_before = learner if learner in old.searcher.learners else "cosine"  # at which marks start it
         before = [] if key is None else self._top(old, ranks_before, key)
         result: Any = self.trainer.update(learner)

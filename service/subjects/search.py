@@ -139,7 +139,7 @@ class SearchSubject(Subject):
         """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
         check_one_query(request, "id, path, upload, query_label, text", request.query_label, request.text)
         snapshot = self.service.snapshot
-        outcome = self._find(snapshot, self._by_id(snapshot, request), None)
+        outcome = self._find(snapshot, self._by_id(snapshot, request), request.request)
         columns: Any = self.service.columns(snapshot, outcome.ranked[0], outcome.request.learner)
         if outcome.answered_by:
             columns["answered_by"] = outcome.answered_by
@@ -205,7 +205,10 @@ class SearchSubject(Subject):
     ) -> SearchResponse:
         """Search with an uploaded image, or with the query that the parameters name."""
         started = time.perf_counter()
-        (response,) = self._responses(snapshot, self._find(snapshot, parameters, query), started)
+        request = parameters.request
+        if _is_open_ended(request):
+            request = replace(request, k=request.k + 1)
+        (response,) = self._responses(snapshot, self._find(snapshot, parameters, request, query), started)
         return {**response, **self._upload_fields(parameters.upload)}
 
     def search_batch(self, requests: list[tuple[Snapshot, int, SearchRequest]]) -> list[SearchResponse | Exception]:
@@ -232,9 +235,11 @@ class SearchSubject(Subject):
                 responses[i] = response
         return responses
 
-    def _find(self, snapshot: Snapshot, parameters: SearchParameters, query: Queries | None) -> SearchOutcome:
-        """Search for the query of a request."""
-        request, searcher = parameters.request, snapshot.searcher
+    def _find(
+        self, snapshot: Snapshot, parameters: SearchParameters, request: SearchRequest, query: Queries | None = None
+    ) -> SearchOutcome:
+        """Search for the query of a request, or for one that was uploaded."""
+        searcher = snapshot.searcher
         if parameters.text is not None:
             if request.learner is not None:
                 self.service.learner(snapshot, request.learner)
@@ -258,7 +263,7 @@ class SearchSubject(Subject):
         """Make the response to each query."""
         request, queries, calibration = outcome.request, outcome.queries, outcome.calibration
         searcher, condition = snapshot.searcher, request.filter
-        learner = request.learner or snapshot.default_learner
+        learner, k = request.learner or snapshot.default_learner, request.k - _is_open_ended(request)
         seconds = round(time.perf_counter() - started, 6)
         rows = range(len(searcher.images)) if condition == NO_FILTER else searcher.gallery.rows_of(condition)
         examples = {row for example, _ in request.example for row in example.rows}
@@ -268,6 +273,8 @@ class SearchSubject(Subject):
             known: list[Any] = outcome.probabilities.get(i) or [None] * len(ranked)
             image = queries.images[i] if request.of_whole_images else None
             n_results = len(rows) - sum(row in rows for row in examples | {own.get(i, -1)})  # none is its own result
+            if _is_open_ended(request):
+                n_results = request.offset + len(ranked)
             plain = image is not None and request.offset == 0 and request.learned_weight is None
             responses.append(
                 {
@@ -278,7 +285,7 @@ class SearchSubject(Subject):
                     "version": searcher.version,
                     "seconds": seconds,
                     "n_searched": len(rows),
-                    "next": None if len(ranked) < request.k else next_offset(request.offset, request.k, n_results),
+                    "next": None if len(ranked) < k else next_offset(request.offset, k, n_results),
                     "unlike": plain and snapshot.is_unlike(learner, ranked),
                     "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
                     "no_probability": calibration if isinstance(calibration, str) else None,
@@ -291,7 +298,7 @@ class SearchSubject(Subject):
                             **snapshot.metric(learner, row),
                         }
                         for rank, ((row, score), probability) in enumerate(
-                            zip(ranked, known, strict=True), start=request.offset + 1
+                            zip(ranked[:k], known[:k], strict=True), start=request.offset + 1
                         )
                     ],
                 }
@@ -306,6 +313,11 @@ class SearchSubject(Subject):
             return {}
         expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.service.uploads.seconds)
         return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
+
+
+def _is_open_ended(request: SearchRequest) -> bool:
+    """Whether only one result more than asked for tells if another page follows."""
+    return request.exclude_duplicates or request.min_probability is not None
 
 
 def _annotator(snapshot: Snapshot, name: str | None, *untrained: str) -> str:

@@ -7,7 +7,7 @@ import numba
 import pytest
 
 from visterm.pipeline import console
-from visterm.pipeline.console import Console, told_of_compiling
+from visterm.pipeline.console import Console, numbers_apart, told_of_compiling
 
 
 @pytest.fixture
@@ -123,3 +123,16 @@ def test_compiling_is_told_once(capsys):
         capsys.readouterr().err
         == "compiling kernels, up to half a minute, once after an installation or an update ...\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "texts"),
+    [
+        (0.92, 0.91, ("0.920", "0.910")),
+        (0.9212, 0.9214, ("0.9212", "0.9214")),
+        (0.5, 0.5 + 1e-9, ("0.500000", "0.500000")),
+        (float("nan"), 0.5, ("nan", "0.500")),
+    ],
+)
+def test_numbers_of_which_one_is_called_better_read_apart(value, other, texts):
+    assert numbers_apart(value, other) == texts

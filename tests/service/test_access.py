@@ -4,8 +4,10 @@ import time
 
 import pytest
 from running import refused
+from starlette.testclient import TestClient
 
 from visterm.service import bodies, middleware
+from visterm.service.routes_pages import Compressed, PageFiles
 from visterm.service.subjects.search import SearchSubject
 
 
@@ -230,3 +232,30 @@ def test_slow_upload(client, monkeypatch, start_upload, limit, more):
 def test_the_command_checks_origins(finished):
     told = refused("serve", "--cors-origin", "https://app.example/", cwd=finished)
     assert "--cors-origin: 'https://app.example/' is no origin" in told
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip, deflate, br", "br"),
+        ("gzip;q=1.0, br;q=0", "gzip"),
+        ("br; q=0.000, GZIP ; q=0.5", "gzip"),
+        ("br;q=0, gzip;q=0.0", None),
+        ("identity", None),
+        ("", None),
+    ],
+)
+def test_a_file_of_the_bundle_comes_in_an_encoding_that_is_accepted(tmp_path, accepted, encoding):
+    """That br;q=0 refuses it was ignored."""
+    for name in ("page-1.js", "page-1.js.br", "page-1.js.gz"):
+        (tmp_path / name).write_text(9000 * name[-1])
+    files = TestClient(Compressed(PageFiles(tmp_path), minimum_size=1000))
+    with files.stream("GET", "/page-1.js", headers={"Accept-Encoding": accepted}) as answer:  # not decoded
+        pass
+    assert answer.headers.get("content-encoding") == encoding
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "gzip;q=0.1", "gzip;q=0"])
+def test_an_answer_of_the_api_is_compressed_where_that_is_accepted(client, accepted):
+    answer = client.get("/openapi.json", headers={"Accept-Encoding": accepted})
+    assert answer.headers.get("content-encoding") == (None if accepted == "gzip;q=0" else "gzip")

@@ -125,6 +125,30 @@ def test_cancelled_photos_are_deleted_and_what_a_kill_left_is_added_next_time(ow
         assert list(waiting_files(own)) == []
 
 
+def test_photos_that_come_during_adding_outlive_its_cancelling(own, serving, pictures, monkeypatch):
+    """Those of another page were deleted with the photos that were being added."""
+    command = PhotoAdder.command
+    waiting = 'import sys, time; print(\'{"done": 0, "total": 1}\', flush=True); time.sleep(60)'
+    first, second, third, fourth = pictures
+    with serving(own) as client:
+        monkeypatch.setattr(PhotoAdder, "command", (sys.executable, "-c", waiting))
+        assert keep(client, first, pictures[first]).json()["name"] == first
+        client.post("/api/add")
+        for name in (second, third, fourth):
+            keep(client, name, pictures[name])
+        other = keep(client, second, pictures[third]).json()["name"]  # of another photo
+        assert other != second
+        names = [third, other, "../catalogue.sqlite", "none.jpg"]
+        assert client.post("/api/add/cancel", json={"names": names}).json()["running"]
+        assert {file.name for file in waiting_files(own)} == {first, second, fourth}
+        assert client.post("/api/add/cancel", json={"names": [first]}).status_code == 200  # of those that are added now
+        assert ended(client)["result"]["cancelled"] == 1
+        assert {file.name for file in waiting_files(own)} == {second, fourth}
+        monkeypatch.setattr(PhotoAdder, "command", command)
+        client.post("/api/add")
+        assert ended(client)["result"]["added"] == 2
+
+
 def test_some_at_a_time_and_a_file_that_is_no_image_does_not_stop_the_others(own, pictures, monkeypatch):
     monkeypatch.setattr("visterm.service.add_files.AT_ONCE", 2)
     own.added.mkdir()

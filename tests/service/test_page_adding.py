@@ -138,3 +138,32 @@ def test_one_photo_is_searched_by_or_added_and_adding_is_cancelled(page, own_sho
         line.get_by_role("button", name="Dismiss").click()
         expect(line).to_be_hidden()
         expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("2.jpg"))
+
+
+def test_photos_that_are_added_during_adding_are_next_also_after_those_of_another_page(
+    page, own_shown, serving, holiday, monkeypatch
+):
+    """They were refused, and cancelling the first ones deleted them."""
+    page.refusals = 1  # while another page adds
+    code = 'import time; print(\'{"done": 0, "total": 1}\', flush=True); time.sleep(60)'
+    command = PhotoAdder.command
+    with serving(own_shown) as client:
+        page.goto(str(client.base_url))
+        expect(page.locator("#samples img").first).to_be_visible()
+        monkeypatch.setattr(PhotoAdder, "command", (sys.executable, "-c", code))
+        data = (holiday / "sea/1.jpg").read_bytes()
+        client.post("/api/add/photo", files={"file": ("theirs.jpg", data)})
+        client.post("/api/add")
+        line = page.get_by_role("region", name="Adding photos")
+        for name in ("2.jpg", "sea/0.jpg"):
+            with page.expect_file_chooser() as chooser:
+                page.locator("#start").get_by_role("button", name="Add photos").click()
+            chooser.value.set_files([holiday / name])
+        expect(line).to_contain_text("Adding after those of another page … 1 more photo then.")
+        client.delete("/api/add")
+        expect(line).to_contain_text("Adding 0 of 1 … You can go on searching. 1 more photo then.")
+        assert [file.name for file in own_shown.added.iterdir()] == ["2.jpg"]
+        monkeypatch.setattr(PhotoAdder, "command", command)
+        line.get_by_role("button", name="Cancel").click()
+        expect(line).to_contain_text("Cancelled: 1 photo not added. 1 photo added.", timeout=400_000)
+        assert [file.name for file in own_shown.added.iterdir()] == ["0.jpg"]

@@ -536,9 +536,16 @@ def test_control_z_undoes_the_last_thing_of_any_kind(page, serving, own_shown):
         page.locator("#selection").get_by_role("button", name="Remove").click()
         page.locator("#confirm").get_by_role("button", name="Remove 1 photo").click()
         expect(page.locator("#photos .tile").first).to_have_attribute("aria-setsize", "75")
+        page.refusals = 2  # of what is not undone, the next Ctrl Z tries again
+        page.route("**/undo", lambda route: page.refuse(route, "no space", 507), times=1)
+        page.route("**/restore", lambda route: page.refuse(route, "no space", 507), times=1)
+        page.keyboard.press("Control+z")
+        expect(page.locator("#toasts")).to_contain_text("Not restored: no space")
         page.keyboard.press("Control+z")
         expect(page.locator("#photos .tile").first).to_have_attribute("aria-setsize", "76")
         assert "ripe" in client.get("/api/run").json()["labels"]
+        page.keyboard.press("Control+z")
+        expect(page.locator("#toasts")).to_contain_text("Not undone: no space")
         page.keyboard.press("Control+z")
         expect(page.locator("#toasts")).to_contain_text("Undone: 1 photo as before.")
         assert "ripe" not in client.get("/api/run").json()["labels"]

@@ -165,7 +165,7 @@ def test_the_first_second_is_for_the_photos(own, serving, monkeypatch):
         assert client.get("/search?id=1&learner=oasis").status_code == 200  # loads what it needs itself
 
 
-def test_a_learner_that_is_trained_before_it_is_loaded(own, searcher, serving, monkeypatch):
+def test_a_learner_that_is_trained_before_it_is_loaded(own, searcher, serving, photos, monkeypatch):
     monkeypatch.setattr(reloader, "FIRST_SECONDS", 1000.0)
 
     def train_again(C):
@@ -182,6 +182,11 @@ def test_a_learner_that_is_trained_before_it_is_loaded(own, searcher, serving, m
         (answer,) = client.upload(photo, learner="oasis").json()
         assert answer["results"]
         assert answer["version"] == client.health()["version"]
+        query = client.mark(photos, "plum/0.jpg", ["plum/1.jpg"], ["pear/1.jpg"])
+        client.parts.snapshot.searcher._once.drop(("learner", "oasis"))
+        train_again(0.5)
+        updated = client.post("/feedback/update", json={"learner": "oasis", "query": query})
+        assert (updated.status_code, updated.json().get("n_relevant")) == (200, 1), updated.text
 
 
 def test_old_snapshot_is_used_while_the_run_is_changed(own, serving):

@@ -48,6 +48,9 @@ def test_the_last_page_is_known_where_the_query_is_among_the_images(client, phot
         ({"label": "plum"}, 6),
         ({"example": f"id:{other}"}, 17),
         ({"example": f"id:{other}", "label": "pear"}, 5),
+        ({"exclude_duplicates": True}, 17),  # there is a copy of pear/0.jpg
+        ({"exclude_duplicates": True, "label": "pear"}, 5),
+        ({"exclude_duplicates": True, "example": f"id:{other}"}, 16),
     ):
         for k in (n, n - 1):
             (answer,) = client.get("/search", params=asked | {"id": pear, "k": k}).json()
@@ -73,6 +76,11 @@ def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, mon
     (likely,) = client.get("/search", params=asked | {"min_probability": found[2]}).json()
     assert 1 <= len(likely["results"]) < 12
     assert likely["results"] == answer["results"][: len(likely["results"])]
+    pages = asked | {"k": len(likely["results"]), "min_probability": found[2]}
+    (page,) = client.get("/search", params=pages).json()
+    assert (page["results"], page["next"]) == (likely["results"], None)
+    (page,) = client.get("/search", params=pages | {"k": 1}).json()
+    assert (page["results"], page["next"]) == (likely["results"][:1], 1)
     columns = client.get("/search/columns", params=asked | {"min_probability": found[2]}).json()
     assert columns["probabilities"] == [row["probability"] for row in likely["results"]]
     assert client.get("/search", params=asked | {"weight": 2, "min_probability": 0.1}).status_code == 409

@@ -129,6 +129,11 @@ def test_added_images_are_offered_for_a_concept_until_somebody_looked(finished, 
     assert growth(searcher, set()) == [Growth("ball", 4, newest, [], None)]
     follow(searcher, ["ball"], again=True, last=grown.last)  # that was undone
     assert growth(searcher, set()) == [grown._replace(label="ball")]
+    editor.undo()  # a label that no image has is no concept
+    assert growth(Searcher(run), set()) == [grown]
+    assert concepts.followed(run).keys() == {"round", "gone"}
+    editor.rename(["round"], "plum")  # which is there, and stays what it is
+    assert concepts.followed(run).keys() == {"round", "gone"}
     run.concepts.write_text("[1, 2")  # not ours
     assert growth(searcher, set()) == []
 

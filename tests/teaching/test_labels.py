@@ -182,6 +182,30 @@ def test_spaces_around_the_name_of_a_folder_are_no_part_of_its_label(editor, min
     assert editor.counts() == {"malus": 20, "pear": 10}
 
 
+@pytest.mark.parametrize("folder", ["plum\nblue", "plum\x7f", 230 * "a"])
+def test_a_label_of_a_folder_that_nobody_could_add_is_renamed(editor, mine, folder):
+    os.rename("fruit/plum", f"fruit/{folder}")
+    visterm("features", "fruit", "--run", "fruit", cwd=mine)
+    assert editor.counts()[folder] == 10
+    assert json_of("label", "rename", folder, "plum", cwd=mine)["changed"] == 10
+    assert editor.counts() == {"apple": 10, "pear": 10, "plum": 10}
+    editor.undo()
+    assert json_of("label", "merge", folder, "pear", "--into", "pear", cwd=mine)["changed"] == 10
+    assert editor.counts() == {"apple": 10, "pear": 20}
+
+
+def test_labels_of_removed_images_are_neither_listed_nor_exported_and_come_back_with_them(editor, mine):
+    """Of a removed image, the table named a file that its reader may not have."""
+    editor.add("red", ["plum"])
+    visterm("remove", "plum", cwd=mine)
+    assert editor.counts() == {"apple": 10, "pear": 10}
+    assert json_of("label", "list", cwd=mine) == [{"label": "apple", "images": 10}, {"label": "pear", "images": 10}]
+    assert "plum" not in visterm("label", "export", cwd=mine).stdout
+    visterm("add", "plum", cwd=mine)
+    assert editor.counts() == {"apple": 10, "pear": 10, "plum": 10, "red": 10}
+    assert visterm("label", "export", cwd=mine).stdout.count("plum/0.jpg,red") == 1
+
+
 def test_export_says_how_labels_with_separators_are_read(editor, mine):
     editor.add("red|round", ["apple/0.jpg"])
     said = visterm("label", "export", "labels.csv", "--run", "fruit", cwd=mine).stderr

@@ -22,6 +22,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.opened import opened
 from visterm.pipeline.store.run import Run
 from visterm.plugins.choosing import tune as stage
+from visterm.plugins.choosing.commands import say_chosen
 from visterm.plugins.choosing.search_spaces import WEIGHTS, search_space
 from visterm.plugins.choosing.trials import Budget, Plan, Search, best_step
 from visterm.plugins.choosing.tuning_plot import write_tuning_plot
@@ -89,6 +90,12 @@ def test_tunes_applies_trains_and_reports(mine, monkeypatch):
 
 
 @pytest.mark.slow
+def test_figures_of_the_settings_chosen_read_apart(mine, capsys):
+    result = {"up_to_date": False, "learner": "oasis", "measure": "mAP", "score": 0.9214, "own_score": 0.9212}
+    say_chosen(result | {"best": {"oasis.C": 1.0}, "applied": True}, Run(mine / "runs/fruit"), Console(progress=False))
+    assert "(mAP 0.9214, before 0.9212)" in capsys.readouterr().err
+
+
 def test_train_tunes_first(mine):
     result = visterm("train", "--learner", "knn", "--tune", "--budget", "1m", cwd=mine)
     assert "tuning knn on 18 training images" in result.stderr

@@ -152,7 +152,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(trained, tmp_path):
     program = """
 import os, sys
 from pathlib import Path
-from visterm.pipeline.store.files import replaced
+from visterm.files import replaced
 with replaced(Path(sys.argv[1])):
     os.kill(os.getpid(), 9)
 """

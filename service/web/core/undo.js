@@ -1,28 +1,27 @@
 // What Ctrl Z undoes: the last thing that was done on this page, of any kind. Each kind also has a
-// button of its own, which says with `undid` that it was pressed.
+// button of its own. Whoever undid a thing says so with `undid`; until then it can be undone.
 
-/** @typedef {{ kind: string, undo: () => unknown }} Done */
+/** @typedef {{ kind: string, undo: () => unknown, trying?: boolean }} Done */
+/** @typedef {{ steps: number }} ToUndo steps that are left to undo of one thing */
 
 /** @type {Done[]} */
 const done = [];
-/** @type {string | null} */
-let undoing = null; // the kind that Ctrl Z undoes now
 
-/** @param {string} kind @param {() => unknown} undo */
+/** @param {string} kind @param {() => unknown} undo calls `undid` where it succeeds */
 export const did = (kind, undo) => void done.push({ kind, undo });
 
 /** @param {string} kind the last of which was undone */
 export function undid(kind) {
-  if (undoing === kind) return;
-  const at = done.findLastIndex((one) => one.kind === kind);
+  const tried = done.findLastIndex((one) => one.kind === kind && one.trying);
+  const at = tried < 0 ? done.findLastIndex((one) => one.kind === kind) : tried;
   if (at >= 0) done.splice(at, 1);
 }
 
 /** Undo the last thing; false if nothing was done since the page was loaded. */
 export function undoLast() {
-  const last = done.pop();
+  const last = done.findLast(({ trying }) => !trying);
   if (!last) return false;
-  undoing = last.kind;
-  void Promise.resolve(last.undo()).finally(() => (undoing = null));
+  last.trying = true;
+  void Promise.resolve(last.undo()).finally(() => (last.trying = false));
   return true;
 }

@@ -3,7 +3,7 @@
 // background; a line says how far it is and what came of it.
 
 import { queryOf } from "../core/address.js";
-import { get, post, remove, request } from "../core/api.js";
+import { get, post, request } from "../core/api.js";
 import { $, el, link, targetOf } from "../core/dom.js";
 import { addButton, announce, dialogButtons, showDialog } from "../core/says.js";
 import { count, plural } from "../core/text.js";
@@ -18,6 +18,7 @@ import { newOnes } from "../teach/growing.js";
 
 const EVERY = 700; // milliseconds between two looks
 const WATCH_EVERY = 5000; // at a collection whose folder is watched
+const NAMES_AT_ONCE = 200; // as the service takes them
 const NAMED = 3; // photos that are named; of others the number is said
 const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?|j2[ck]|jp[2cfx])$/i;
 
@@ -71,35 +72,58 @@ const listed = (names) =>
   names.slice(0, NAMED).join("; ") +
   (names.length > NAMED ? `; and ${count(names.length - NAMED)} more` : "");
 
+let queued = 0; // photos that are added after those that are being added now
+let told = ""; // what came of those before
+/** @type {Promise<unknown>} */
+let adding = Promise.resolve();
+
 /** @param {File[]} files */
-async function add(files) {
+function add(files) {
+  queued += files.length;
+  adding = adding.then(() => {
+    queued -= files.length;
+    return addNow(files).catch(() => {}); // what was added is said
+  });
+  return adding;
+}
+
+/** @param {string} words @param {number} share @param {() => void} cancel */
+const under = (words, share, cancel) =>
+  progress(queued ? `${words} ${plural(queued, "more photo")} then.` : words, share, cancel);
+
+/** @param {File[]} files */
+async function addNow(files) {
   const stop = new AbortController();
+  /** @type {string[]} */
+  const kept = [];
   /** @type {string[]} */
   const copies = [];
   /** @type {string[]} */
   const refused = [];
-  let kept = 0;
-  const cancel = () => stop.abort();
+  const cancel = () => {
+    stop.abort();
+    under("Cancelling …", 1, cancel);
+  };
   announce(`Adding ${plural(files.length, "photo")}.`);
   for (const [i, file] of files.entries()) {
     if (stop.signal.aborted) break;
-    progress(`Sending ${count(i + 1)} of ${count(files.length)} …`, i / files.length, cancel);
+    under(`Sending ${count(i + 1)} of ${count(files.length)} …`, i / files.length, cancel);
     try {
-      const photo = await send(file, stop.signal);
+      const photo = await send(file); // whole, so that it is known what to discard
       if (photo.copy_of) copies.push(`${photo.name} is ${photo.copy_of}`);
-      else kept += 1;
+      else kept.push(photo.name);
     } catch (error) {
-      if (error.name === "AbortError") break;
       refused.push(error.message);
       if (![413, 415].includes(error.status)) break; // the next ones would fail as well
     }
   }
   try {
-    if (stop.signal.aborted) {
-      await remove("api/add");
-      return tell("Cancelled: no photo was added.", 0);
+    const some = kept.length && !stop.signal.aborted;
+    const result = some ? await extracted(kept, stop) : NONE;
+    if (!result || stop.signal.aborted) {
+      await discard(kept);
+      return await tell("Cancelled: no photo was added.", 0);
     }
-    const result = kept ? await extracted() : { added: 0, refused: [], cancelled: 0 };
     for (const { name, reason } of result.refused) refused.push(`${name}: ${reason}`);
     if (result.added) {
       forgetPhotos();
@@ -120,8 +144,8 @@ async function add(files) {
   }
 }
 
-/** @param {File} file @param {AbortSignal} signal @returns {Promise<Schemas["KeptPhoto"]>} */
-async function send(file, signal) {
+/** @param {File} file @returns {Promise<Schemas["KeptPhoto"]>} */
+async function send(file) {
   const most = state.run.limits.upload_bytes;
   if (file.size > most)
     throw Object.assign(
@@ -130,26 +154,72 @@ async function send(file, signal) {
     );
   const form = new FormData();
   form.append("file", file, file.name);
-  return request("api/add/photo", { method: "POST", body: form, signal });
+  return request("api/add/photo", { method: "POST", body: form });
 }
 
-/** @returns {Promise<Schemas["AddResult"]>} */
-async function extracted() {
-  let adding = await post("api/add", undefined);
-  const cancel = () => remove("api/add").catch(() => {});
-  while (adding.running) {
-    const { done, total } = adding;
-    const words = total ? `Adding ${count(done)} of ${count(total)} …` : "Adding: starting …";
-    progress(`${words} You can go on searching.`, total && done / total, cancel);
-    await new Promise((after) => setTimeout(after, EVERY));
-    adding = await get("api/add").catch(() => adding); // the service may be back in a moment
+/** @type {Schemas["AddResult"]} */
+const NONE = { added: 0, refused: [], cancelled: 0 };
+
+/**
+ * Delete photos that were sent, and are not added yet.
+ * @param {string[]} kept
+ */
+async function discard(kept) {
+  for (let at = 0; at < kept.length; at += NAMES_AT_ONCE)
+    await post("api/add/cancel", { names: kept.slice(at, at + NAMES_AT_ONCE) });
+}
+
+const pause = () => new Promise((after) => setTimeout(after, EVERY));
+
+/**
+ * Begin to add what was sent, after the photos of another page; null: cancelled before.
+ * @param {AbortController} stop
+ */
+async function begin(stop) {
+  /** @type {Schemas["AddState"] | undefined} */
+  let others;
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return { mine: await post("api/add", undefined), others };
+    } catch (error) {
+      others = await get("api/add");
+      if (error.status !== 409 || (tries && !others.running)) throw error;
+    }
+    while (others.running) {
+      if (stop.signal.aborted) return null;
+      under("Adding after those of another page …", 0, () => stop.abort());
+      await pause();
+      others = await get("api/add");
+    }
   }
-  if (adding.problem || !adding.result) throw new Error(adding.problem ?? "the service ended");
-  return adding.result;
+}
+
+/**
+ * What came of adding photos that were sent; null: cancelled before it began.
+ * @param {string[]} kept
+ * @param {AbortController} stop
+ */
+async function extracted(kept, stop) {
+  const first = await begin(stop);
+  if (!first) return null;
+  let { mine } = first;
+  const cancel = () => discard(kept).catch(() => {});
+  while (mine.running) {
+    const { done, total } = mine;
+    const words = total ? `Adding ${count(done)} of ${count(total)} …` : "Adding: starting …";
+    under(`${words} You can go on searching.`, total && done / total, cancel);
+    await pause();
+    mine = await get("api/add").catch(() => mine); // the service may be back in a moment
+  }
+  if (mine.problem || !mine.result) throw new Error(mine.problem ?? "the service ended");
+  // The other page may have added these, too: they were there when it began.
+  return !mine.result.added && first.others?.result ? first.others.result : mine.result;
 }
 
 /** @param {string} words @param {number} added */
 async function tell(words, added) {
+  words = sentence([told, words]);
+  told = queued ? words : "";
   announce(words);
   const news = added ? await newOnes() : [];
   fill(

@@ -423,7 +423,7 @@ function askForLabel() {
       toast(
         `${label} ${words} ${plural(done.changed, "photo")}.`,
         "Undo",
-        () => void undoLabels(done.steps),
+        () => void undoLabels(done.toUndo),
       );
     else if (done) toast(`Nothing to ${change}.`);
   };

@@ -5,6 +5,7 @@
 import { get, post } from "../core/api.js";
 import { $, activeElement, el, icon, keyName, link } from "../core/dom.js";
 import { picture } from "../core/pictures.js";
+import { failure } from "../core/messages.js";
 import { announce, box, toast } from "../core/says.js";
 import { count, plural } from "../core/text.js";
 import { askToAccept, growing, percent } from "./growing.js";
@@ -15,6 +16,7 @@ import { did, undid } from "../core/undo.js";
 import { asList, state } from "../core/state.js";
 import { addView } from "../core/views.js";
 
+/** @import { ToUndo } from "../core/undo.js" */
 /** @import { Request } from "../core/address.js" */
 /** @import { Schemas } from "../core/api.js" */
 /** @import { Props } from "../core/dom.js" */
@@ -60,8 +62,8 @@ async function showConcept(section, request) {
     );
   };
   if (!label) return drawNothing();
-  /** @type {(number | (() => Promise<unknown>))[]} */
-  const acts = []; // since the page was opened: photos skipped, by id; below 0: steps of an edit
+  /** @type {(number | ToUndo | (() => Promise<unknown>))[]} */
+  const acts = []; // since the page was opened: photos skipped, by id; steps of an edit; others
 
   const grown = (await growing()).find((one) => one.label === label);
   const added = grown
@@ -86,14 +88,15 @@ async function showConcept(section, request) {
       ids.map((id) => ({ id, label, change })),
       "concept",
     );
-    acts.push(-done.steps);
+    acts.push(done.toUndo);
     return done;
   };
   const undo = () =>
     void step(async () => {
-      const last = acts.pop() ?? -1;
+      const last = acts.at(-1) ?? { steps: 1 };
       if (typeof last === "function") await last();
-      else if (last < 0) await undoLabels(-last);
+      else if (typeof last === "object" && last.steps && !(await undoLabels(last))) return;
+      acts.pop();
     }, true);
   /** @param {number[]} ids */
   const addTo = (ids) =>
@@ -145,11 +148,9 @@ async function showConcept(section, request) {
    * @param {() => Promise<unknown>} back
    */
   const undoable = (kind, back) => {
-    did(kind, back);
-    acts.push(() => {
-      undid(kind);
-      return back();
-    });
+    const act = () => back().then(() => undid(kind));
+    did(kind, () => act().catch(failure));
+    acts.push(act);
   };
   /** @param {boolean} offered */
   const send = (offered) => post("api/concept/offer", { label, offered });

@@ -97,8 +97,7 @@ export function askToRename(label) {
   const rename = async (/** @type {string} */ into) => {
     dialog.close();
     const undo = async () => {
-      await undoLabels();
-      await go({ view: "album", label });
+      if (await undoLabels()) await go({ view: "album", label });
     };
     try {
       const { changed } = await save(() => post("api/labels/rename", { labels: [label], into }));

@@ -9,6 +9,7 @@ import { percent, plural } from "../core/text.js";
 import { state } from "../core/state.js";
 import { did, undid } from "../core/undo.js";
 
+/** @import { ToUndo } from "../core/undo.js" */
 /** @import { Schemas } from "../core/api.js" */
 /** @import { Photo } from "../gallery/details.js" */
 /** @typedef {{ id: number, label: string, change: "add" | "remove" }} Change */
@@ -69,7 +70,8 @@ export async function save(send) {
  * @param {"page" | "queue" | "concept"} [source]
  */
 export async function editLabels(edits, source = "page") {
-  let [changed, steps] = [0, 0];
+  let changed = 0;
+  const toUndo = { steps: 0 };
   /** @type {any} */
   let done; // the last of them: there is at least one edit
   try {
@@ -80,26 +82,29 @@ export async function editLabels(edits, source = "page") {
         (of[change + label] ??= { ids: [], label, change }).ids.push(id);
       done = await save(() => post("api/labels", { edits: Object.values(of), source }));
       changed += done.changed;
-      if (done.changed) steps += 1; // what changes nothing is no step that can be undone
+      if (done.changed) toUndo.steps += 1; // what changes nothing is no step that can be undone
     }
   } finally {
-    const made = steps;
-    if (changed && source === "page") did("labels", () => undoLabels(made));
+    if (changed && source === "page") did("labels", () => undoLabels(toUndo));
   }
-  return /** @type {Schemas["LabelEditResult"] & { steps: number }} */ ({
+  return /** @type {Schemas["LabelEditResult"] & { toUndo: ToUndo }} */ ({
     ...done,
     changed,
-    steps,
+    toUndo,
   });
 }
 
-/** @param {number} [steps] @returns {Promise<Schemas["LabelEditResult"] | null>} */
-export async function undoLabels(steps = 1) {
+/**
+ * Undo the last steps; null if one was not undone, with the steps that are left.
+ * @param {ToUndo} [toUndo]
+ * @returns {Promise<Schemas["LabelEditResult"] | null>}
+ */
+export async function undoLabels(toUndo = { steps: 1 }) {
   try {
     let changed = 0;
     /** @type {Schemas["LabelEditResult"] | null} */
     let done = null;
-    for (let i = 0; i < steps; i += 1) {
+    for (; toUndo.steps; toUndo.steps -= 1) {
       const undone = await save(() => post("api/labels/undo", undefined));
       changed += undone.changed;
       done = undone;

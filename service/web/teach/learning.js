@@ -53,8 +53,9 @@ export async function mark(image, value) {
 /** @param {Marked[]} images @param {Mark} value */
 export async function markAll(images, value) {
   const { key } = marks;
-  const saved = await marks.putAll(images, value, state.ranking.learner);
-  if (saved) did("mark", () => marks.undo(key, images.length));
+  const toUndo = { steps: images.length };
+  const saved = await marks.putAll(images, value, state.ranking.learner, toUndo);
+  if (saved) did("mark", () => marks.undo(key, toUndo));
   if (saved && marks.toLearn && remembered("updateEach", false)) update();
 }
 

@@ -9,6 +9,7 @@ import { fileName, plural } from "../core/text.js";
 import { undid } from "../core/undo.js";
 import { info } from "../core/words.js";
 
+/** @import { ToUndo } from "../core/undo.js" */
 /** @import { Photo } from "../gallery/details.js" */
 /** @import { Schemas } from "../core/api.js" */
 /** @typedef {Pick<Photo, "id" | "path">} Marked an image with a mark */
@@ -129,20 +130,21 @@ export class Marks {
    * @param {Marked[]} images
    * @param {Mark} mark
    * @param {string} learner
+   * @param {ToUndo} toUndo
    * @returns {Promise<boolean>}
    */
-  async putAll(images, mark, learner) {
+  async putAll(images, mark, learner, toUndo) {
     const { key } = this;
     const words = mark === 1 ? "relevant" : mark === -1 ? "not relevant" : "unmarked";
     try {
       for (const image of images) await this.#keep(image, mark, learner, key);
       toast(`${plural(images.length, "photo")} marked as ${words}.`, "Undo", () =>
-        this.undo(key, images.length),
+        this.undo(key, toUndo),
       );
       return true;
     } catch (error) {
       toast(`Some photos were not marked: ${error.message}`, "Retry", () =>
-        this.putAll(images, mark, learner),
+        this.putAll(images, mark, learner, toUndo),
       );
       return false;
     }
@@ -212,10 +214,11 @@ export class Marks {
     }
   }
 
-  /** @param {Key} [key] @param {number} [n] of its last marks */
-  async undo(key = this.key, n = 1) {
+  /** @param {Key} [key] @param {ToUndo} [toUndo] its last marks */
+  async undo(key = this.key, toUndo = { steps: 1 }) {
+    const n = toUndo.steps;
     try {
-      for (let i = 0; i < n; i += 1)
+      for (; toUndo.steps; toUndo.steps -= 1)
         await this.#send(key, () => post("marks/undo", { query: String(key) }));
       undid("mark");
       toast(n === 1 ? "Last mark undone." : `${plural(n, "mark")} undone.`);

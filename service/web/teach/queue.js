@@ -106,8 +106,10 @@ async function showQueue(section, request) {
 
   const undo = () =>
     step(async () => {
-      if (acts.pop() === "skipped") skipped -= 1;
+      if (acts.at(-1) === "skipped") skipped -= 1;
       else if (await undoLabels()) decided = Math.max(0, decided - 1);
+      else return;
+      acts.pop();
       again();
     }, true);
 

@@ -731,3 +731,25 @@ def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
     assert systems["oasis"]["held_out"]["both"] == both
     assert "learned_weight" not in systems["wsabie"]
     assert "held_out" not in systems["cosine"]
+
+
+def test_a_renamed_directory_of_images_is_told_of_its_run(mine):
+    """A run of its own began, without the labels and the learners, and nothing said so."""
+    visterm("features", "fruit", cwd=mine)  # the run was copied from elsewhere
+    (mine / "fruit").rename(mine / "my fruit")
+    hint = "the images of run fruit lie in my fruit now; to use that run, with its labels and learners: "
+    begin = ("features", "my fruit", *SMALL)
+    assert f"{hint}visterm features 'my fruit' --run fruit\n" in visterm(*begin, cwd=mine).stderr
+    assert hint not in visterm(*begin, cwd=mine).stderr  # which is chosen now
+    shutil.rmtree(mine / "runs/my fruit")
+    assert json_of("features", "my fruit", "--run", "fruit", cwd=mine)["extracted"] == 0
+    assert hint not in visterm(*begin, cwd=mine).stderr  # a run more, as the other has its images
+
+
+def test_a_directory_with_other_images_of_the_same_names_is_no_renamed_one(mine, write_images):
+    visterm("features", "fruit", cwd=mine)
+    (mine / "fruit").rename(mine / "away")
+    write_images(mine / "other", [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)])
+    for file in (mine / "other").rglob("*.jpg"):
+        file.write_bytes(file.read_bytes() + b" ")
+    assert "the images of run fruit" not in visterm("features", "other", *SMALL, cwd=mine).stderr

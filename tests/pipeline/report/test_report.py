@@ -209,6 +209,9 @@ def test_verdict():
         (0.2, 0.1, 0.01, "oasis ranks better than cosine: mAP 0.200 against 0.100, 2.00 times as much"),
         (0.1, 0.2, 0.01, "oasis ranks worse than cosine"),
         (0.2, 0.1, 0.30, "oasis is not clearly different from cosine"),
+        (0.9212, 0.9214, 0.01, "oasis ranks worse than cosine: mAP 0.9212 against 0.9214; better on"),
+        (0.9212, 0.9214, 0.30, "oasis is not clearly different from cosine: mAP 0.921 against 0.921; better on"),
+        (0.5, 0.5, 0.01, "oasis ranks as well as cosine: mAP 0.500 against 0.500; better on"),
     ):
         systems = System("oasis", a, comparison=Comparison(a - b, p_value, 1, 2, 3)), System("cosine", b)
         assert verdict(some_data(systems=systems)).startswith(expected)

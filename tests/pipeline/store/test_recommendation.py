@@ -5,7 +5,7 @@ import json
 import pytest
 from running import json_of, note, visterm
 
-from visterm.pipeline.store.recommendation import recommend
+from visterm.pipeline.store.recommendation import figures_of, recommend
 
 
 def validated(figure, world=None, *, p1=0.9, n=400):
@@ -59,6 +59,19 @@ def test_first_results_count_by_class(p1_gain, chosen):
     result = validated(0.7, "open", p1=0.3, n=100)
     result["worlds"] |= {"gain": [0.3, 0.1], "p1_gain": p1_gain}
     assert recommend({"oasis": result})["learner"] == chosen
+
+
+@pytest.mark.parametrize(
+    ("p1", "p1_gain", "said"),
+    [(0.6, -0.2, ", by class +0.300 and -0.200, not clearly better than cosine"), (0.4, -0.2, ""), (0.6, 0.1, None)],
+)
+def test_a_learner_that_is_better_by_query_and_not_taken_has_the_figures_that_decided(p1, p1_gain, said):
+    """Its line read as if the better one were not recommended."""
+    result = validated(0.7, "open", p1=p1, n=100)
+    result["worlds"] |= {"gain": [0.3, 0.1], "p1_gain": [p1_gain, 0.01]}
+    found = recommend({"oasis": result})
+    oasis, cosine = f"mAP 0.700, P@1 {p1:.3f}", "mAP 0.400, P@1 0.500"
+    assert figures_of(found) == (f"{oasis} (cosine {cosine})" if said is None else f"{cosine} (oasis {oasis}{said})")
 
 
 @pytest.mark.parametrize(
