@@ -397,7 +397,7 @@ export class Gallery {
     if (!tile.img?.hasAttribute("src")) return; // taken away by draw()
     const gone = () => {
       tile.node.classList.add("seen", "gone");
-      tile.img?.replaceWith(missing(this.alt(tile.image)));
+      tile.img?.replaceWith(missing(this.alt(tile.image), tile.image.path));
       tile.img = null;
     };
     void otherwise(tile.img, gone, tile.image.id);

@@ -80,7 +80,7 @@ function photo(image, alt) {
     draggable: "false",
     decoding: "async",
   });
-  return orElse(img, () => missing(alt), image.id);
+  return orElse(img, () => missing(alt, image.path), image.id);
 }
 
 /** @param {Shown} given @returns {Promise<void>} */
