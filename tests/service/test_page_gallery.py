@@ -427,6 +427,7 @@ def test_the_dropped_picture_is_shown_at_once_and_skeletons_stand_for_results(pa
     page.goto("")
     page.locator("#file").set_input_files(shown.folder.parents[1] / "photos" / "pear" / "3.jpg")
     expect(page.locator("#results .waiting .tile").first).to_be_visible()
+    page.wait_until("document.documentElement.scrollWidth <= innerWidth", 5)
     expect(page.get_by_role("heading", level=1)).to_have_text("3.jpg")
     picture = page.locator("#query img")
     expect(picture).to_have_attribute("src", re.compile("^blob:"))

@@ -83,9 +83,10 @@ export function say(words, ...buttons) {
  * @param {string} [words]
  */
 export function showSkeleton(words = "") {
+  const results = $("#results");
   $("#compare").hidden = true;
-  $("#results").hidden = false;
-  $("#results").replaceChildren(el("p.unseen", words), skeleton());
+  results.hidden = false;
+  results.replaceChildren(el("p.unseen", words), skeleton(results.clientWidth));
   state.drawn = null;
   dispatchEvent(new Event("skeleton"));
 }

@@ -575,10 +575,10 @@ export class Gallery {
   }
 }
 
-// Grey tiles of many shapes that stand for results under way.
-export function skeleton(n = 24) {
+// Grey tiles of many shapes that stand for results under way, in a width.
+/** @param {number} width @param {number} [n] */
+export function skeleton(width, n = 24) {
   const list = el("ol.gallery.waiting", { "aria-hidden": "true" });
-  const width = innerWidth - 2 * GAP;
   const ratios = Array.from(
     { length: n },
     (_, i) => [1.5, 1.33, 0.75, 1.5, 1, 1.78][(i * 5 + (i >> 2)) % 6],

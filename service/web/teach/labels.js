@@ -33,7 +33,7 @@ function inWords({ added, removed, images }) {
 export function verdict({ label, probability, suggested, suggested_probability }) {
   if (typeof probability !== "number" || typeof suggested_probability !== "number") return "";
   const [own, other] = [probability, suggested_probability].map(percent);
-  return `Compared with all other photos, ${suggested} is ${other} likely, ${label} ${own}. `;
+  return `${suggested} is ${other} likely, ${label} ${own}. `;
 }
 
 /** @type {Promise<unknown>} */

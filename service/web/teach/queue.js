@@ -181,6 +181,7 @@ async function showQueue(section, request) {
           el("p", "Labelled ", el("strong", { dir: "auto" }, entry.label), "."),
           el(
             "p",
+            "Compared with all other photos, ",
             verdict(entry),
             `${percent(entry.suggested_share)} of the nearest photos are `,
             el("strong", { dir: "auto" }, entry.suggested),
