@@ -83,10 +83,12 @@ class _PrecomputedVectors(VectorKind):
         return inputs
 
     def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        from visterm.features import read_vectors
+        from visterm.features import printable, read_vectors
 
         source = self.config.collection.vectors
         assert source.file is not None
+        if root is not None and not root.is_dir():
+            raise UserError(f"{printable(root)}: no such folder; give the folder that holds the images")
         columns = source.model_dump(include={"vector_column", "id_column", "label_column"})
         try:
             table = read_vectors(source.file, source.ids, **columns)

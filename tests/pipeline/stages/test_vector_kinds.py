@@ -750,6 +750,15 @@ def test_tables_that_are_refused_leave_nothing_behind(tmp_path, array, ids, mess
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_folder_of_images_that_is_not_there(table):
+    for run in ("new", "fruit"):
+        line = refused("features", "photoes", "--vectors", "fruit.npy", "--ids", "ids.txt", "--run", run, cwd=table)
+        assert line == "visterm: photoes: no such folder; give the folder that holds the images"
+        assert os.path.exists(table / "runs") == (run == "fruit")
+        take(table)
+    assert Searcher(table / "runs/fruit").root == table
+
+
 def test_a_refused_table_leaves_a_run_as_it_was(table):
     take(table)
     before = rows_by_path(table / "runs/fruit")
