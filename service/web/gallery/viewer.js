@@ -419,7 +419,11 @@ function strip(images, at) {
           "aria-current": current ? "true" : null,
           "aria-label": `Show ${image.rank ? `result ${image.rank}` : `photo ${from + i + 1}`}`,
         },
-        el("img", { src: thumbnail(image, 128), alt: "", loading: "lazy", draggable: "false" }),
+        orElse(
+          el("img", { src: thumbnail(image, 128), alt: "", loading: "lazy", draggable: "false" }),
+          () => el("span"),
+          image.id,
+        ),
       );
       if (image.color) button.style.setProperty("--shade", image.color);
       return button;
