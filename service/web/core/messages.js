@@ -83,10 +83,9 @@ export function say(words, ...buttons) {
  * @param {string} [words]
  */
 export function showSkeleton(words = "") {
-  const results = $("#results");
   $("#compare").hidden = true;
-  results.hidden = false;
-  results.replaceChildren(el("p.unseen", words), skeleton(results.clientWidth));
+  $("#results").hidden = false;
+  $("#results").replaceChildren(el("p.unseen", words), skeleton($("#results").clientWidth));
   state.drawn = null;
   dispatchEvent(new Event("skeleton"));
 }

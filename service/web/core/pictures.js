@@ -15,7 +15,7 @@ export const missing = (name, path) =>
   el(
     "span.missing",
     { role: "img", "aria-label": `${name}, image not available` },
-    path ? shortPath(path) : "image not available",
+    shortPath(path ?? "image not available"),
   );
 
 /** @param {{ thumbnail: string }} image @param {number} size */

@@ -576,11 +576,11 @@ export class Gallery {
 }
 
 // Grey tiles of many shapes that stand for results under way, in a width.
-/** @param {number} width @param {number} [n] */
-export function skeleton(width, n = 24) {
+/** @param {number} width */
+export function skeleton(width) {
   const list = el("ol.gallery.waiting", { "aria-hidden": "true" });
   const ratios = Array.from(
-    { length: n },
+    { length: 24 },
     (_, i) => [1.5, 1.33, 0.75, 1.5, 1, 1.78][(i * 5 + (i >> 2)) % 6],
   );
   const { left, widths, row, rows, height } = justify(ratios, width, rowHeight(), { gap: GAP });
