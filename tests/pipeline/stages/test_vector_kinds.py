@@ -420,7 +420,7 @@ def test_further_columns_of_a_table_of_vectors_are_fields(table):
     }
     pq.write_table(pa.table(columns), table / "fruit.parquet")
     said = visterm("features", "--vectors", "fruit.parquet", "--ids", "ids.csv", *small(), cwd=table).stderr
-    assert "; fields shop, date, price, split\n" in said
+    assert f"; fields shop, date, price, split; no id, such as {NAMES[0]}, is an image below {table}; " in said
     assert {split for _, split in catalogue_rows(table, "path, split")} == {None, "test"}
     where = ("--where", "shop=b", "--after", "2024-05-07", "--where", "price<9")
     (found,) = json_of("search", "id:1", *where, cwd=table)
