@@ -91,7 +91,8 @@ def unknown_files(run: Run) -> tuple[list[Path], bool]:
             at = file.stat()
             if (at.st_size, at.st_mtime_ns) == (size, mtime_ns):
                 continue
-            if time.time() - at.st_mtime < SETTLED:
+            # A camera whose clock is wrong, or a copy that keeps times, dates files into the future.
+            if abs(time.time() - min(at.st_mtime, at.st_ctime)) < SETTLED:
                 waiting = True
             else:
                 files.append(file)

@@ -342,7 +342,9 @@ def _image(searcher: Searcher, given: Any) -> _Image:
         reduced = picture.pixels.shape[:2] != (picture.height, picture.width)
         pixels = read_image(file, max_pixels=max_pixels) if reduced else picture.pixels
     except ImageError as error:
-        raise UserError(f"{image.path if image else name}: {error.reason}") from None
+        imported = image is not None and searcher.config.collection.vectors.file is not None
+        kind = NoPlaces if imported else UserError
+        raise kind(f"{image.path if image else name}: {error.reason}") from None
     if image is None:
         return _Image(name, None, -1, pixels, picture, None)
     vector = searcher.X[row]
@@ -365,7 +367,7 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
     if imported and image.vector is not None:
         cosine = whole @ image.vector / max(float(np.linalg.norm(whole) * np.linalg.norm(image.vector)), 1e-12)
         if cosine < ALIKE:
-            raise UserError(f"{image.name}: the model makes another vector of it than was imported ({cosine:.2f})")
+            raise NoPlaces(f"{image.name}: the model makes another vector of it than was imported ({cosine:.2f})")
         vectors = vectors + ((image.vector - whole) / len(vectors)).astype(np.float32)  # cells sum to what was imported
     elif isinstance(vectors, np.ndarray):
         stored = as_stored(whole[None], searcher.config.features.precision)[0]

@@ -19,7 +19,7 @@ from .sidecars import Sidecars, beside, read_sidecar, read_xmp
 from .tags import Tags, UnreadableTags, exiv2, read_tags, read_takeout
 
 REMEMBERED = "keywords.json"  # beside the catalogue: what the files said when they were read last
-_VERSION = 1  # of that file
+_VERSION = 2  # of that file and of how it was read
 NEWER = "written after its sidecar, and with other keywords; those of the sidecar are used"
 
 

@@ -18,6 +18,9 @@ MOST_KEYWORDS = 1_000  # per photo
 _LONGEST_TEXT = 1_000  # characters of a title or a description
 SUBJECT, HIERARCHY, TAGS_LIST = "Xmp.dc.subject", "Xmp.lr.hierarchicalSubject", "Xmp.digiKam.TagsList"
 SEPARATORS = {HIERARCHY: "|", TAGS_LIST: "/"}
+_DARKTABLE = re.compile(
+    r"darktable[|/]"
+)  # its notes for itself, such as darktable|format|jpg, which its users never see
 _NAME = re.compile(
     r"Xmp\.(mwg-rs\.Regions/mwg-rs:RegionList\[\d+\]/mwg-rs:(Name|Type)"
     r"|MP\.RegionInfo/MPRI:Regions\[\d+\]/MPReg:PersonDisplayName)"
@@ -81,6 +84,12 @@ def values_of(datum: Any) -> list[str]:
     return [value.toString(i) for i in range(datum.count())]
 
 
+def parts_for_itself(values: Iterable[str]) -> set[str]:
+    """Return keywords that a program wrote for itself, and the levels of their paths, which stand beside them."""
+    own = [value for value in values if _DARKTABLE.match(value)]
+    return {*own, *(part for value in own for part in re.split(r"[|/]", value))}
+
+
 def read_tags(source: str | bytes) -> Tags:
     """Read what a photo, or the bytes of a sidecar, says of it; UnreadableTags where Exiv2 cannot.
 
@@ -113,13 +122,15 @@ def read_tags(source: str | bytes) -> Tags:
             people += [region[name] for name in ("Name", "PersonDisplayName") if name in region]
     hierarchy = next((key for key in SEPARATORS if lists.get(key)), None)
     paths = [value.split(SEPARATORS[hierarchy]) for value in lists[hierarchy]] if hierarchy else []
+    itself = parts_for_itself(sum((lists.get(key, []) for key in (SUBJECT, *SEPARATORS)), []))
     is_xmp = hierarchy is not None or SUBJECT in lists
     flat = lists.get(SUBJECT, []) if is_xmp else iptc or windows
     keywords = None
     if is_xmp or flat:
         if is_xmp and iptc and not set(map(_clean, iptc)) <= {*map(_clean, flat), *_cleaned(sum(paths, []))}:
             problems.append(("image", DIFFERENT, 1))
-        keywords = _merged(paths, flat, problems)
+        paths = [path for path in paths if path[0] != "darktable"]
+        keywords = _merged(paths, [keyword for keyword in flat if keyword not in itself], problems)
     fields = {name: text for name, key in _TEXTS.items() if (text := _text(texts.get(key, "")))}
     if rating := _rating(next((texts[key] for key in _RATINGS if key in texts), "")):
         fields["rating"] = rating

@@ -15,7 +15,7 @@ from visterm.pipeline.store.notes import Notes
 
 from .reading import remembered
 from .sidecars import beside, read_sidecar
-from .tags import SEPARATORS, SUBJECT, TAGS_LIST, UnreadableTags, exiv2, opened, read_tags, values_of
+from .tags import SEPARATORS, SUBJECT, TAGS_LIST, UnreadableTags, exiv2, opened, parts_for_itself, read_tags, values_of
 
 Path_ = tuple[str, ...]
 
@@ -100,13 +100,15 @@ def _merged(
     image = library.ImageFactory.create(library.ImageType.xmp) if existing is None else opened(existing)
     others = _others(image)
     values = {datum.key(): values_of(datum) for datum in image.xmpData() if datum.key() in (SUBJECT, *SEPARATORS)}
-    above = {part for path in after for part in path[:-1]}
+    itself = parts_for_itself(sum(values.values(), []))
+    above = itself.union(*(path[:-1] for path in after))
     _set(image, SUBJECT, sorted({path[-1] for path in after} | (above & {*values.get(SUBJECT, ())})))
     deep = any(len(path) > 1 for path in after)
     for key, separator in SEPARATORS.items():
         if key in values or (deep and key != TAGS_LIST):
             joined = sorted(separator.join(path) for path in after if not any(separator in part for part in path))
-            _set(image, key, joined if deep or key == TAGS_LIST else [])
+            kept = itself & {*values.get(key, ())}
+            _set(image, key, sorted(kept.union(joined)) if deep or kept or key == TAGS_LIST else [])
     image.writeMetadata()
     data = bytes(image.io().mmap())
     again = opened(data)

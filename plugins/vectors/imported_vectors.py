@@ -45,6 +45,21 @@ def _least_cosine(table: VectorTable) -> float:
     return float((sample @ sample.T).min())
 
 
+def _without_picture(root: Path, ids: Sequence[str]) -> str:
+    """Say how many ids, of a sample where there are many, are no image below the root; empty if all are."""
+    from visterm.features import printable
+
+    some = ids[:: -(-len(ids) // _LOOKED_FOR)]
+    absent = [id_ for id_ in some if not os.path.exists(root / id_)]
+    if not absent:
+        return ""
+    if len(absent) == len(some):
+        remedy = "their pictures are shown after 'visterm features IMAGES --vectors FILE'"
+        return f"no id, such as {printable(absent[0])}, is an image below {root}; {remedy}"
+    of = f"{len(absent):,} of {count(len(some), 'id')}" + " of a sample" * (len(some) < len(ids))
+    return f"{of}, such as {printable(absent[0])}, are no image below {root}"
+
+
 class _PrecomputedVectors(VectorKind):
     """Vectors made elsewhere, in a table with an id per vector; perhaps with the image model that made them.
 
@@ -68,10 +83,12 @@ class _PrecomputedVectors(VectorKind):
         return inputs
 
     def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        from visterm.features import read_vectors
+        from visterm.features import printable, read_vectors
 
         source = self.config.collection.vectors
         assert source.file is not None
+        if root is not None and not root.is_dir():
+            raise UserError(f"{printable(root)}: no such folder; give the folder that holds the images")
         columns = source.model_dump(include={"vector_column", "id_column", "label_column"})
         try:
             table = read_vectors(source.file, source.ids, **columns)
@@ -89,7 +106,8 @@ class _PrecomputedVectors(VectorKind):
         changes = self.catalogue.take_vectors(
             root, table.ids, self._digests, labels, self.config, fields=table.fields, replace=force
         )
-        changes.tables, changes.warnings = table.source, (*notes.lines(), *changes.warnings)
+        changes.tables = "; ".join(filter(None, (table.source, _without_picture(root, table.ids))))
+        changes.warnings = (*notes.lines(), *changes.warnings)
         if _least_cosine(table) > _NEARLY_EQUAL:
             changes.warnings += (
                 f"vectors of {source.file} are nearly equal: the cosine of any two of a sample is over {_NEARLY_EQUAL};"
@@ -105,15 +123,21 @@ class _PrecomputedVectors(VectorKind):
         from visterm.features import find_images, printable
 
         source = self.config.collection.vectors
-        prefix = os.path.join(root, "")
-        ends = (os.path.join(*root.parts[i:], "") for i in range(1, len(root.parts)))
-        for end in ends if not os.path.isabs(names[0]) and not os.path.exists(root / names[0]) else ():
-            if all(name.startswith(end) for name in names) and os.path.exists(root / names[0].removeprefix(end)):
-                prefix = end
+        some = names[:: -(-len(names) // _LOOKED_FOR)]
+
+        def fits(end: str) -> tuple[int, int]:
+            """Count which of some ids are known without this beginning, and which are images; the most are right."""
+            ids = [name.removeprefix(end) for name in some]
+            return len(self.catalogue.known(ids)), sum(os.path.exists(root / id_) for id_ in ids)
+
+        ends = [os.path.join(*root.parts[i:], "") for i in range(len(root.parts))]
+        prefix = max([ends[0], *(end for end in ends[1:] if all(name.startswith(end) for name in names))], key=fits)
         ids = [name.removeprefix(prefix) for name in names]
-        if notes is not None and not os.path.exists(root / ids[0]) and not self.catalogue.ids(ids[:1]):
-            photos = ImageNames({os.path.relpath(path, root) for path in find_images(root)}, root)
-            ids = [photos.near(id_, notes) or id_ for id_ in ids]
+        if notes is not None and not fits(prefix)[1]:
+            known = self.catalogue.known()
+            if not known.keys() >= set(ids):
+                photos = ImageNames({os.path.relpath(path, root) for path in find_images(root)}, root)
+                ids = [id_ if id_ in known else photos.near(id_, notes) or id_ for id_ in ids]
         for id_ in ids:
             if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
                 raise UserError(

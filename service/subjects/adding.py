@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import File, UploadFile
@@ -164,11 +165,12 @@ class AddingSubject(Subject):
         self.job = service.add_job(PhotoAdder(service))
         self.watcher = service.add_job(FolderWatcher(service))
         self._contents: tuple[str, dict[str, str]] = "", {}  # by version: paths by SHA-256
-        self._naming = threading.Lock()  # two photos of one name may come at once
+        self._waiting: dict[str, Path] = {}  # by SHA-256: photos that were kept and that nobody began to add
+        self._naming = threading.Lock()  # two photos of one name, or one photo twice, may come at once
 
     @post("/api/add/photo", "collection", pool="upload_pool")
     def keep_photo(self, file: Annotated[UploadFile, File(description="A photo")]) -> KeptPhoto:
-        """Keep a photo in runs/<run>/added, to be added by POST /api/add; not if the collection has the same file."""
+        """Keep a photo in runs/<run>/added, to be added by POST /api/add; not if the same file is there or waits."""
         snapshot, run = self.service.snapshot, self.service.run
         if snapshot.is_imported:
             raise HTTPException(409, "this run was made from imported vectors: photos cannot be added to it")
@@ -185,10 +187,13 @@ class AddingSubject(Subject):
             raise HTTPException(status, f"{name}: {error.reason}") from None
         run.added.mkdir(mode=0o700, exist_ok=True)
         with self._naming:
+            if (same := self._waiting.get(sha256)) is not None and same.name != name and same.exists():
+                return {"name": name, "copy_of": same.name}
             target = run.added / name
             if target.exists() and target.read_bytes() != data:
                 target = target.with_name(f"{target.stem}-{sha256[:8]}{target.suffix}")
             write_bytes(target, data)
+            self._waiting[sha256] = target
         return {"name": target.name, "copy_of": None}
 
     @get("/api/add", "collection")
@@ -200,6 +205,7 @@ class AddingSubject(Subject):
     def add(self) -> AddState:
         """Extract the photos that were kept and add them to the collection, in the background."""
         self.job.start()
+        self._waiting.clear()
         return self.job.state()
 
     @delete("/api/add", "collection")
@@ -207,6 +213,7 @@ class AddingSubject(Subject):
         """Cancel adding: what is added stays, what waited when it began is deleted; all, if it has not begun."""
         if not self.job.cancel():
             discard_waiting(self.service.run)
+        self._waiting.clear()
         return self.job.state()
 
     @post("/api/add/cancel", "collection")

@@ -49,6 +49,7 @@ def test_photos_are_kept_added_and_searched(own, serving, photos, pictures):
             assert keep(client, f"holiday/{name}", data).json() == {"name": name, "copy_of": None}
         there = keep(client, "again.jpg", photos.data("pear/1.jpg")).json()
         assert there == {"name": "again.jpg", "copy_of": "pear/1.jpg"}
+        assert keep(client, "twice.jpg", pictures["2.jpg"]).json() == {"name": "twice.jpg", "copy_of": "2.jpg"}
         for data, name, status, word in ((b"text", "bad.jpg", 415, "not an image"), (b"text", "a.txt", 415, "not the")):
             client.check_error(keep(client, name, data), status, name, word)
         assert {file.name for file in own.added.iterdir()} == set(pictures)
@@ -70,7 +71,7 @@ def test_photos_are_kept_added_and_searched(own, serving, photos, pictures):
         assert [file.name for file in waiting_files(own)] == [name]
         client.delete("/api/add")  # its file stays, as the removal can be undone
         assert (waiting_files(own), (own.added / name).read_bytes()) == ({}, pictures[name])
-        keep(client, name, pictures[name])
+        assert keep(client, name, pictures[name]).json()["copy_of"] is None
         client.post("/api/add")
         assert ended(client)["result"]["added"] == 1
         assert client.health()["images"] == before + 4

@@ -169,6 +169,24 @@ def test_on_a_phone_marks_and_search_are_one_tap_below_the_photo(page, ids):
     page.wait_until(f"location.search.includes('id={shown}')")
 
 
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_on_a_phone_suggestions_are_as_wide_as_the_page(page, ids):
+    page.goto("")
+    box = page.get_by_role("combobox", name="Search by photo")
+    box.fill("pear")
+    found = page.get_by_role("listbox", name="Suggestions")
+    expect(found.get_by_role("option").first).to_be_visible()
+    assert found.bounding_box()["width"] >= 360
+    assert found.bounding_box()["y"] < 80, "right below the field"
+    label = found.get_by_role("option").first.locator(".quiet")
+    assert label.evaluate("(node) => node.scrollWidth <= node.clientWidth"), "the number is whole"
+    box.fill("xylophone")
+    page.keyboard.press("Enter")
+    words = page.locator(".toast")
+    expect(words).to_contain_text("Nothing here is called")
+    assert words.locator("button").bounding_box()["y"] > words.bounding_box()["y"] + 40, "below the words"
+
+
 def test_on_a_wide_screen_the_marks_are_at_the_side(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.tile(1).locator("a.open").click()

@@ -103,6 +103,7 @@ def test_imported_vectors_and_the_model_that_made_them(tmp_path, serving, write_
         .fit()
         .transform([tmp_path / "photos" / name for name in names])
     )
+    made[12] *= -1  # of another picture than fig/4.jpg
     noise = np.random.default_rng(0).normal(size=made.shape) * 0.002  # of another exporter
     np.save(tmp_path / "v.npy", made + noise)
     (tmp_path / "v.txt").write_text("\n".join(names))
@@ -135,6 +136,11 @@ def test_imported_vectors_and_the_model_that_made_them(tmp_path, serving, write_
         assert client.upload((tmp_path / "new.jpg").read_bytes()).json()[0]["results"]
         same = client.get("/search", params={"path": "plum/3.jpg", "k": 1}).json()[0]["results"][0]
         assert same["path"].startswith("plum/")
+        (tmp_path / "photos/plum/1.jpg").unlink()
+        for result, why in ((2, "plum/1.jpg: cannot be read"), (13, "fig/4.jpg: the model makes another vector")):
+            partly = client.get("/explain", params={"id": 1, "result": result, "learner": "cosine"}).json()
+            assert f"is not known: {why}" in partly["sentence"]
+            assert partly["score"] == pytest.approx(float(made[0] @ made[result - 1]), abs=0.02)
     write_model(tmp_path / "other.onnx", 32, seed=5)
     other = ["--set", "features.onnx.model=other.onnx"]
     assert "its vectors are not those that were imported (cosine" in refused(

@@ -57,6 +57,18 @@ def test_new_and_changed_files_are_added_once_they_are_written(own, own_photos, 
     assert "fig/half.jpg" in paths(own)
 
 
+def test_a_file_from_the_future_is_added(own, own_photos, told, monkeypatch):
+    shutil.copy(own_photos / "fig/1.jpg", own_photos / "fig/new.jpg")
+    old(own_photos / "fig/new.jpg", -86_400)
+    watch = FolderWatch(own, told.append)
+    watch.add()
+    assert watch.pending, "it was written just now"
+    monkeypatch.setattr("visterm.service.watch_folder.SETTLED", 0.0)
+    watch.add()
+    assert not watch.pending
+    assert "fig/new.jpg" in paths(own)
+
+
 def test_what_was_removed_stays_removed_and_a_folder_that_disappears_harms_nothing(own, own_photos, photos, told):
     before = paths(own)
     exclude(own, [photos.id("fig/1.jpg")])

@@ -11,7 +11,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.plugins.keywords.reading import REMEMBERED, read_keywords
 from visterm.plugins.keywords.sidecars import Sidecars, beside
-from visterm.plugins.keywords.tags import MOST_KEYWORDS, UnreadableTags, read_tags, read_takeout
+from visterm.plugins.keywords.tags import MOST_KEYWORDS, UnreadableTags, opened, read_tags, read_takeout, values_of
 from visterm.plugins.keywords.writing import write_sidecars
 
 exiv2 = pytest.importorskip("exiv2")
@@ -307,6 +307,24 @@ def test_sidecars_of_others_are_merged(photos, tmp_path):
     assert labels_in(folder, tmp_path)[0] == {"a.jpg": ["Rome", "dog"], "b.jpg": [], "c.jpg": []}
     done = write_sidecars(folder, names[:3], labels, {"a.jpg": {"old"}, "b.jpg": {"sea"}}, tmp_path, [])
     assert (done.written, done.unchanged) == (0, 3)
+
+
+def test_what_darktable_notes_for_itself_is_no_label_and_stays(photos, tmp_path):
+    folder = photos("a.jpg", "b.jpg", "c.jpg")
+    own = ["darktable|changed", "darktable|format|jpg"]
+    flat = ["changed", "darktable", "format", "jpg"]
+    (folder / "a.jpg.xmp").write_bytes(xmp(bag("dc:subject", *flat) + bag("lr:hierarchicalSubject", *own)))
+    theirs = bag("dc:subject", *flat, "sea") + bag("lr:hierarchicalSubject", *own, "sea")
+    (folder / "b.jpg.xmp").write_bytes(xmp(theirs + bag("digiKam:TagsList", "darktable/format/jpg", "sea")))
+    embed(folder / "c.jpg", dc_subject=["darktable|format|jpg", "sun"])
+    labels, _, warnings = labels_in(folder, tmp_path)
+    assert labels == {"a.jpg": [], "b.jpg": ["sea"], "c.jpg": ["sun"]}
+    assert warnings == ("1 image without keywords, such as a.jpg; no label",)
+    done = write_sidecars(folder, ["a.jpg", "b.jpg"], {"a.jpg": ["dog"], "b.jpg": ["sea"]}, {}, tmp_path, ["keywords"])
+    assert (done.written, done.unchanged, done.warnings) == (1, 1, [])
+    lists = {datum.key(): values_of(datum) for datum in opened((folder / "a.jpg.xmp").read_bytes()).xmpData()}
+    assert lists["Xmp.dc.subject"] == sorted([*flat, "dog"])
+    assert lists["Xmp.lr.hierarchicalSubject"] == [*own, "dog"], "darktable reads these, where they are"
 
 
 def test_what_a_program_has_removed_is_not_written_again(photos, tmp_path):

@@ -2,18 +2,20 @@
 
 import { patiently } from "./api.js";
 import { el } from "./dom.js";
+import { shortPath } from "./text.js";
 
 /** @import { Photo } from "../gallery/details.js" */
 
 /**
- * What stands where a picture cannot be shown.
+ * What stands where a picture cannot be shown: the end of its path, if it may be seen.
  * @param {string} name
+ * @param {string | null} [path]
  */
-export const missing = (name) =>
+export const missing = (name, path) =>
   el(
     "span.missing",
     { role: "img", "aria-label": `${name}, image not available` },
-    "image not available",
+    shortPath(path ?? "image not available"),
   );
 
 /** @param {{ thumbnail: string }} image @param {number} size */
@@ -34,12 +36,12 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
     decoding: "async",
     draggable: "false",
   });
-  return orElse(img, () => missing(alt || image.path || "photo"), image.id);
+  return orElse(img, () => missing(alt || image.path || "photo", image.path), image.id);
 }
 
 /**
  * Where a thumbnail does not come: once more where the server was too busy, else the original; and
- * where that does not come either, what `fail` does.
+ * where that does not come either, or there is no file, what `fail` does.
  * @param {HTMLImageElement} img
  * @param {() => unknown} fail
  * @param {number} [id]
@@ -50,6 +52,7 @@ export async function otherwise(img, fail, id) {
   if (id === undefined || img.getAttribute("src") === original) return fail();
   const answer = await patiently(img.currentSrc || src, { method: "HEAD" }).catch(() => null);
   if (img.src !== src) return null; // it shows another one by now
+  if (answer?.status === 410) return fail();
   if (!answer?.ok || img.dataset.again) {
     img.removeAttribute("srcset");
     img.src = original;

@@ -4,6 +4,7 @@
 
 import { FILTERS, pick, queryOf, searchOf, wordsOf } from "./address.js";
 import { remember, remembered } from "./remember.js";
+import { shortPath } from "./text.js";
 import { Marks } from "../teach/marks.js";
 
 /** @import { Query, Request } from "./address.js" */
@@ -169,7 +170,7 @@ export function queryName() {
   const words = wordsOf(state.request);
   if (words) return words;
   if (upload) return uploadNames()[upload] ?? "uploaded image";
-  return (state.ranking?.query ?? "").split("/").slice(-2).join("/");
+  return shortPath(state.ranking?.query ?? "");
 }
 
 /** @param {Photo} result */

@@ -11,6 +11,8 @@ export const seconds = (s) =>
   s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`;
 /** @param {string} path */
 export const fileName = (path) => path.slice(path.lastIndexOf("/") + 1) || path;
+/** The end of a path, which tells photos apart. @param {string} path */
+export const shortPath = (path) => path.split("/").slice(-2).join("/");
 /** @param {number | null | undefined} number */
 export const figure = (number) =>
   Number.isFinite(number) ? Number(Number(number).toPrecision(4)).toString() : "–";

@@ -397,7 +397,7 @@ export class Gallery {
     if (!tile.img?.hasAttribute("src")) return; // taken away by draw()
     const gone = () => {
       tile.node.classList.add("seen", "gone");
-      tile.img?.replaceWith(missing(this.alt(tile.image)));
+      tile.img?.replaceWith(missing(this.alt(tile.image), tile.image.path));
       tile.img = null;
     };
     void otherwise(tile.img, gone, tile.image.id);
@@ -575,12 +575,12 @@ export class Gallery {
   }
 }
 
-// Grey tiles of many shapes that stand for results under way.
-export function skeleton(n = 24) {
+// Grey tiles of many shapes that stand for results under way, in a width.
+/** @param {number} width */
+export function skeleton(width) {
   const list = el("ol.gallery.waiting", { "aria-hidden": "true" });
-  const width = innerWidth - 2 * GAP;
   const ratios = Array.from(
-    { length: n },
+    { length: 24 },
     (_, i) => [1.5, 1.33, 0.75, 1.5, 1, 1.78][(i * 5 + (i >> 2)) % 6],
   );
   const { left, widths, row, rows, height } = justify(ratios, width, rowHeight(), { gap: GAP });

@@ -3,7 +3,7 @@
 import { get, post } from "../core/api.js";
 import { $, el, icon, link } from "../core/dom.js";
 import { box, command } from "../core/says.js";
-import { count, percent, plural } from "../core/text.js";
+import { count, plural } from "../core/text.js";
 import { redraw } from "../core/history.js";
 import { readPoints } from "../map/mapdata.js";
 import { newOnes } from "../teach/growing.js";
@@ -408,10 +408,10 @@ export function followMap(map, tell, idle = 0) {
  * @param {Schemas["LabelToCheck"]} entry
  */
 function doubt(entry) {
-  const { label, suggested, suggested_share } = entry;
+  const { label, suggested } = entry;
   return [
     el("strong", { dir: "auto" }, `${label}?`),
-    ` ${verdict(entry)}${percent(suggested_share)} of the nearest photos are `,
+    ` ${verdict(entry)}`,
     link({ view: "album", label: suggested }, suggested, { dir: "auto" }),
     ".",
   ];
@@ -459,10 +459,7 @@ const showCheck = (section, request) =>
         : "",
       total
         ? holder
-        : box(
-            "No label looks wrong",
-            "Compared with all other photos, no label fits a photo much better than its own.",
-          ),
+        : box("No label looks wrong", "No label fits a photo much better than its own."),
     );
   });
 

@@ -4,7 +4,7 @@
 import { get } from "../core/api.js";
 import { complete } from "./details.js";
 import { $, $$, activeElement, el, icon, keyName, targetOf } from "../core/dom.js";
-import { missing, orElse, thumbnail } from "../core/pictures.js";
+import { missing, orElse, picture, thumbnail } from "../core/pictures.js";
 import { remember, remembered } from "../core/remember.js";
 import { announce, copy, placeMessages } from "../core/says.js";
 import { count, figure, percent, plural, present } from "../core/text.js";
@@ -80,7 +80,7 @@ function photo(image, alt) {
     draggable: "false",
     decoding: "async",
   });
-  return orElse(img, () => missing(alt), image.id);
+  return orElse(img, () => missing(alt, image.path), image.id);
 }
 
 /** @param {Shown} given @returns {Promise<void>} */
@@ -419,7 +419,7 @@ function strip(images, at) {
           "aria-current": current ? "true" : null,
           "aria-label": `Show ${image.rank ? `result ${image.rank}` : `photo ${from + i + 1}`}`,
         },
-        el("img", { src: thumbnail(image, 128), alt: "", loading: "lazy", draggable: "false" }),
+        picture(image, { size: 128 }),
       );
       if (image.color) button.style.setProperty("--shade", image.color);
       return button;

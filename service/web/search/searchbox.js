@@ -183,7 +183,7 @@ async function suggest() {
   const none = () => [
     el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`),
     option(
-      { label: "Show three photos of it", what: "and more are found" },
+      { label: "Show three photos of it", what: "and find more" },
       showThree,
       icon("question"),
     ),
@@ -371,7 +371,7 @@ export function bindSearchBox() {
     else if (failed) failure(failed);
     else
       toast(
-        `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`,
+        `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or file name.`,
         "Show three photos of it",
         showThree,
       );

@@ -5,7 +5,7 @@ import { get } from "../core/api.js";
 import { bars, lineChart } from "../core/charts.js";
 import { $, el, link, numbers, table } from "../core/dom.js";
 import { box, command } from "../core/says.js";
-import { figure, percent, plural } from "../core/text.js";
+import { figure, percent, plural, shortPath } from "../core/text.js";
 import { photo, photoList } from "../gallery/photolist.js";
 import { readRun } from "../search/search.js";
 import { learnerName, state } from "../core/state.js";
@@ -17,8 +17,6 @@ import { addView } from "../core/views.js";
 /** @import { Child } from "../core/dom.js" */
 /** @typedef {Schemas["EvaluationFigures"]} Figures */
 
-/** @param {string} path */
-const last = (path) => path.split("/").slice(-2).join("/");
 /** @param {number | null | undefined} value */
 const digits = (value) => (value ?? NaN).toFixed(3);
 const LABELS = 24; // bars before "Show all"
@@ -171,7 +169,7 @@ function confusions({ confusions: pairs }) {
 function queryRow(query) {
   /** @param {Schemas["ImageSummary"] | null} image @param {string} path @param {string} what */
   const tile = (image, path, what) =>
-    image ? photo(image, { what }) : el("li.gone", el("span.missing", last(path)));
+    image ? photo(image, { what }) : el("li.gone", el("span.missing", shortPath(path)));
   const n = query.results.filter(({ relevant }) => relevant).length;
   return el(
     "li.query-row",
@@ -180,7 +178,7 @@ function queryRow(query) {
       "div",
       el(
         "p",
-        el("strong", { dir: "auto" }, query.labels.join(", ") || last(query.query)),
+        el("strong", { dir: "auto" }, query.labels.join(", ") || shortPath(query.query)),
         " ",
         el(
           "span.quiet",

@@ -4,7 +4,7 @@
 import { get, post } from "../core/api.js";
 import { lineChart } from "../core/charts.js";
 import { $, activeElement, el, icon, keyName, numbers, table } from "../core/dom.js";
-import { missing, orElse } from "../core/pictures.js";
+import { missing, orElse, picture } from "../core/pictures.js";
 import { remember, remembered } from "../core/remember.js";
 import { announce, box, command } from "../core/says.js";
 import { plural } from "../core/text.js";
@@ -347,17 +347,13 @@ function drawResults(found, head) {
             el(
               "ol.judged",
               judged.map((row) => {
-                const img = el("img", {
-                  src: `images/${row.query}/thumbnail?size=256`,
-                  alt: row.path,
-                  loading: "lazy",
-                });
+                const { query: id, path } = row;
                 return el(
                   "li",
                   el(
                     "a",
-                    { href: `./?id=${row.query}` },
-                    orElse(img, () => missing(row.path)),
+                    { href: `./?id=${id}` },
+                    picture({ id, path, thumbnail: `images/${id}/thumbnail?` }, { alt: path }),
                   ),
                   el("strong", percent(at(row))),
                   el("span.quiet", plural(row.judges, "judge")),

@@ -28,13 +28,15 @@ function inWords({ added, removed, images }) {
 }
 
 /**
- * What all other photos say of a label; nothing where there are too many to ask all.
+ * What all other photos say of a label, where there are not too many to ask all, and the nearest,
+ * before the suggested label.
  * @param {Schemas["LabelToCheck"]} entry
  */
-export function verdict({ label, probability, suggested, suggested_probability }) {
-  if (typeof probability !== "number" || typeof suggested_probability !== "number") return "";
+export function verdict({ label, probability, suggested, suggested_probability, suggested_share }) {
+  const near = `${percent(suggested_share)} of the nearest photos are `;
+  if (typeof probability !== "number" || typeof suggested_probability !== "number") return near;
   const [own, other] = [probability, suggested_probability].map(percent);
-  return `Compared with all other photos, ${suggested} is ${other} likely, ${label} ${own}. `;
+  return `${suggested} is ${other} likely, ${label} ${own}. ${near}`;
 }
 
 /** @type {Promise<unknown>} */

@@ -9,7 +9,7 @@ import { $, activeElement, el, icon, keyName, link } from "../core/dom.js";
 import { picture, thumbnail } from "../core/pictures.js";
 import { failure } from "../core/messages.js";
 import { announce, box } from "../core/says.js";
-import { percent, plural } from "../core/text.js";
+import { plural } from "../core/text.js";
 import { zoomable } from "../gallery/zoom.js";
 import { editLabels, labelField, labelsSaved, undoLabels, verdict } from "./labels.js";
 import { bindLetters, oneByOne } from "./onebyone.js";
@@ -183,8 +183,8 @@ async function showQueue(section, request) {
           el("p", "Labelled ", el("strong", { dir: "auto" }, entry.label), "."),
           el(
             "p",
+            "Compared with all other photos, ",
             verdict(entry),
-            `${percent(entry.suggested_share)} of the nearest photos are `,
             el("strong", { dir: "auto" }, entry.suggested),
             ".",
           ),

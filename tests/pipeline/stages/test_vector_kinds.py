@@ -420,7 +420,7 @@ def test_further_columns_of_a_table_of_vectors_are_fields(table):
     }
     pq.write_table(pa.table(columns), table / "fruit.parquet")
     said = visterm("features", "--vectors", "fruit.parquet", "--ids", "ids.csv", *small(), cwd=table).stderr
-    assert "; fields shop, date, price, split\n" in said
+    assert f"; fields shop, date, price, split; no id, such as {NAMES[0]}, is an image below {table}; " in said
     assert {split for _, split in catalogue_rows(table, "path, split")} == {None, "test"}
     where = ("--where", "shop=b", "--after", "2024-05-07", "--where", "price<9")
     (found,) = json_of("search", "id:1", *where, cwd=table)
@@ -684,6 +684,25 @@ def test_keys_of_shards_are_the_photos_of_these_names(tmp_path, write_images):
     assert list(rows_by_path(tmp_path / "runs/before")) == sorted([*keys, "gone"])
 
 
+def test_photos_that_are_missing_do_not_decide_for_the_others(tmp_path, write_images):
+    write_images(tmp_path / "photos", NAMES[2:])  # those of the first ids are gone
+    np.save(tmp_path / "v.npy", made_up())
+    for run, begin, end in (("folders", "photos/", ""), ("keys", "", ".jpg")):
+        (tmp_path / "ids.txt").write_text("\n".join(begin + name.removesuffix(end) for name in NAMES))
+        arguments = ("features", "photos", "--vectors", "v.npy", "--ids", "ids.txt", "--run", run, *small())
+        told = visterm(*arguments, cwd=tmp_path).stderr
+        gone = [name.removesuffix(end) for name in NAMES[:2]]
+        assert f"; 2 of 40 ids, such as {gone[0]}, are no image below {tmp_path / 'photos'}\n" in told
+        for _ in range(2):
+            assert list(rows_by_path(tmp_path / "runs" / run)) == sorted([*gone, *NAMES[2:]])
+            assert "(0 new, 0 changed, 0 removed)" in visterm(*arguments, cwd=tmp_path).stderr
+        (tmp_path / "photos").rename(tmp_path / "unmounted")
+        if run == "folders":  # what is known stays, though no file tells
+            assert "no id, such as apple/0.jpg, is" in visterm("features", "--run", run, cwd=tmp_path).stderr
+            assert list(rows_by_path(tmp_path / "runs" / run)) == sorted(NAMES)
+        (tmp_path / "unmounted").rename(tmp_path / "photos")
+
+
 def test_a_file_of_vectors_searches_a_run_of_a_network(mine):
     rows = rows_by_path(mine / "runs/fruit")
     np.save(mine / "query.npy", np.stack([rows["pear/3.jpg"], 2 * rows["pear/3.jpg"]]))
@@ -729,6 +748,15 @@ def test_tables_that_are_refused_leave_nothing_behind(tmp_path, array, ids, mess
     line = refused("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), cwd=tmp_path)
     assert message in line
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_of_images_that_is_not_there(table):
+    for run in ("new", "fruit"):
+        line = refused("features", "photoes", "--vectors", "fruit.npy", "--ids", "ids.txt", "--run", run, cwd=table)
+        assert line == "visterm: photoes: no such folder; give the folder that holds the images"
+        assert os.path.exists(table / "runs") == (run == "fruit")
+        take(table)
+    assert Searcher(table / "runs/fruit").root == table
 
 
 def test_a_refused_table_leaves_a_run_as_it_was(table):
