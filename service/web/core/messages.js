@@ -85,7 +85,7 @@ export function say(words, ...buttons) {
 export function showSkeleton(words = "") {
   $("#compare").hidden = true;
   $("#results").hidden = false;
-  $("#results").replaceChildren(el("p.unseen", words), skeleton($("#results").clientWidth));
+  $("#results").replaceChildren(el("p.unseen", words), skeleton());
   state.drawn = null;
   dispatchEvent(new Event("skeleton"));
 }

@@ -79,7 +79,6 @@ function ranking() {
           "nothing",
         ),
       ),
-      info("versus"),
     ),
   ];
 }
@@ -220,7 +219,7 @@ export function drawOptions() {
   menu.replaceChildren(
     el("label.wide-field", "Photo size ", size),
     choice("Always show rank, name and marks", remembered("alwaysDetails", false), showDetails),
-    choice("Show copies as one photo", state.fold, fold, info("copies")),
+    choice("Show copies as one photo", state.fold, fold),
     ...(searched ? searchChoices() : []),
   );
   controls()[focused]?.focus();

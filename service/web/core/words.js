@@ -8,12 +8,9 @@ const MEANINGS = {
   score: [
     "scores",
     "How alike the learner finds the two photos. Scores compare results of one query under " +
-      "one learner, nothing else.",
+      "one learner.",
   ],
-  gap: [
-    "gaps",
-    "How much lower the next result scores. A large gap means that this match stands out.",
-  ],
+  gap: ["gaps", "How much lower the next result scores: much where this one stands out."],
   probability: [
     "probabilities",
     "How many in a hundred pairs of photos that score so high have a label in common, measured " +
@@ -21,7 +18,7 @@ const MEANINGS = {
   ],
   learner: [
     "learners",
-    "Plain look compares photos as the collection describes them, with nothing learned. A " +
+    "Plain look compares photos as the collection describes them. A " +
       "learned similarity was trained on labelled photos and weighs what tells them apart.",
   ],
   learned: [
@@ -29,19 +26,9 @@ const MEANINGS = {
     "Weight of the learned similarity: 0, on the left, is how photos look, best for things that " +
       "nobody has labelled; 1, on the right, is the learner alone.",
   ],
-  versus: ["comparisons", "A second ranking of the same query beside the first, with what moved."],
-  copies: [
-    "copies",
-    "Re-encoded, resized and mirrored copies of one photo are shown as one photo with a count.",
-  ],
   precision: [
     "precision",
     "The share of the images you marked that you marked as relevant, among the first 20.",
-  ],
-  marks: [
-    "marks",
-    "Relevant and not relevant results teach the learner what you mean. Nothing changes " +
-      "before you update the ranking.",
   ],
   neighbours: [
     "neighbours",
@@ -56,7 +43,7 @@ const MEANINGS = {
   explain: [
     "explanations",
     "Each cell is coloured by all that it adds to the score: orange raises it, blue lowers it. " +
-      "Outlined regions with the same number make half of it, together.",
+      "Outlined regions of the same number make half of it.",
   ],
 };
 

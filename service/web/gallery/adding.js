@@ -18,7 +18,7 @@ import { newOnes } from "../teach/growing.js";
 
 const EVERY = 700; // milliseconds between two looks
 const WATCH_EVERY = 5000; // at a collection whose folder is watched
-const NAMES_AT_ONCE = 200; // as the service takes them
+const MOST_NAMES = 200; // that are cancelled at once
 const NAMED = 3; // photos that are named; of others the number is said
 const IMAGE = /\.(jpe?g|png|webp|gif|avif|heic|heif|bmp|tiff?|j2[ck]|jp[2cfx])$/i;
 
@@ -72,24 +72,18 @@ const listed = (names) =>
   names.slice(0, NAMED).join("; ") +
   (names.length > NAMED ? `; and ${count(names.length - NAMED)} more` : "");
 
-let queued = 0; // photos that are added after those that are being added now
+let queued = 0; // times that photos are still to be added
 let told = ""; // what came of those before
-/** @type {Promise<unknown>} */
 let adding = Promise.resolve();
 
 /** @param {File[]} files */
 function add(files) {
-  queued += files.length;
+  queued += 1;
   adding = adding.then(() => {
-    queued -= files.length;
+    queued -= 1;
     return addNow(files).catch(() => {}); // what was added is said
   });
-  return adding;
 }
-
-/** @param {string} words @param {number} share @param {() => void} cancel */
-const under = (words, share, cancel) =>
-  progress(queued ? `${words} ${plural(queued, "more photo")} then.` : words, share, cancel);
 
 /** @param {File[]} files */
 async function addNow(files) {
@@ -100,14 +94,11 @@ async function addNow(files) {
   const copies = [];
   /** @type {string[]} */
   const refused = [];
-  const cancel = () => {
-    stop.abort();
-    under("Cancelling …", 1, cancel);
-  };
+  const cancel = () => stop.abort();
   announce(`Adding ${plural(files.length, "photo")}.`);
   for (const [i, file] of files.entries()) {
     if (stop.signal.aborted) break;
-    under(`Sending ${count(i + 1)} of ${count(files.length)} …`, i / files.length, cancel);
+    progress(`Sending ${count(i + 1)} of ${count(files.length)} …`, i / files.length, cancel);
     try {
       const photo = await send(file); // whole, so that it is known what to discard
       if (photo.copy_of) copies.push(`${photo.name} is ${photo.copy_of}`);
@@ -118,9 +109,8 @@ async function addNow(files) {
     }
   }
   try {
-    const some = kept.length && !stop.signal.aborted;
-    const result = some ? await extracted(kept, stop) : NONE;
-    if (!result || stop.signal.aborted) {
+    const result = kept.length ? await extracted(kept, stop) : NONE;
+    if (stop.signal.aborted) {
       await discard(kept);
       return await tell("Cancelled: no photo was added.", 0);
     }
@@ -165,55 +155,34 @@ const NONE = { added: 0, refused: [], cancelled: 0 };
  * @param {string[]} kept
  */
 async function discard(kept) {
-  for (let at = 0; at < kept.length; at += NAMES_AT_ONCE)
-    await post("api/add/cancel", { names: kept.slice(at, at + NAMES_AT_ONCE) });
-}
-
-const pause = () => new Promise((after) => setTimeout(after, EVERY));
-
-/**
- * Begin to add what was sent, after the photos of another page; null: cancelled before.
- * @param {AbortController} stop
- */
-async function begin(stop) {
-  /** @type {Schemas["AddState"] | undefined} */
-  let others;
-  for (let tries = 0; ; tries += 1) {
-    try {
-      return { mine: await post("api/add", undefined), others };
-    } catch (error) {
-      others = await get("api/add");
-      if (error.status !== 409 || (tries && !others.running)) throw error;
-    }
-    while (others.running) {
-      if (stop.signal.aborted) return null;
-      under("Adding after those of another page …", 0, () => stop.abort());
-      await pause();
-      others = await get("api/add");
-    }
-  }
+  while (kept.length) await post("api/add/cancel", { names: kept.splice(0, MOST_NAMES) });
 }
 
 /**
- * What came of adding photos that were sent; null: cancelled before it began.
+ * What came of adding photos that were sent, after those of another page.
  * @param {string[]} kept
  * @param {AbortController} stop
  */
 async function extracted(kept, stop) {
-  const first = await begin(stop);
-  if (!first) return null;
-  let { mine } = first;
-  const cancel = () => discard(kept).catch(() => {});
-  while (mine.running) {
-    const { done, total } = mine;
-    const words = total ? `Adding ${count(done)} of ${count(total)} …` : "Adding: starting …";
-    under(`${words} You can go on searching.`, total && done / total, cancel);
-    await pause();
-    mine = await get("api/add").catch(() => mine); // the service may be back in a moment
+  /** @type {Schemas["AddState"] | undefined} */
+  let mine;
+  for (let wait = 0; !mine || mine.running; wait = EVERY) {
+    await new Promise((after) => setTimeout(after, wait));
+    if (stop.signal.aborted) return NONE;
+    try {
+      mine = await (mine ? get("api/add") : post("api/add", undefined));
+    } catch (error) {
+      if (!mine && error.status !== 409) throw error; // else the service may be back in a moment
+    }
+    const { done, total } = mine ?? { done: 0, total: 0 };
+    progress(
+      `Adding${total ? ` ${count(done)} of ${count(total)}` : ""} … You can go on searching.`,
+      total && done / total,
+      () => (mine ? void discard(kept).catch(() => {}) : stop.abort()),
+    );
   }
   if (mine.problem || !mine.result) throw new Error(mine.problem ?? "the service ended");
-  // The other page may have added these, too: they were there when it began.
-  return !mine.result.added && first.others?.result ? first.others.result : mine.result;
+  return mine.result;
 }
 
 /** @param {string} words @param {number} added */

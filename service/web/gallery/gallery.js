@@ -575,27 +575,14 @@ export class Gallery {
   }
 }
 
-// Grey tiles of many shapes that stand for results under way, in a width.
-/** @param {number} width */
-export function skeleton(width) {
-  const list = el("ol.gallery.waiting", { "aria-hidden": "true" });
-  const ratios = Array.from(
-    { length: 24 },
-    (_, i) => [1.5, 1.33, 0.75, 1.5, 1, 1.78][(i * 5 + (i >> 2)) % 6],
-  );
-  const { left, widths, row, rows, height } = justify(ratios, width, rowHeight(), { gap: GAP });
-  list.style.height = `${height}px`;
-  ratios.forEach((_, i) =>
-    list.append(
+// Grey tiles of many shapes that stand for results under way.
+export const skeleton = () =>
+  el(
+    "ol.gallery.waiting",
+    { "aria-hidden": "true" },
+    Array.from({ length: 24 }, (_, i) =>
       el("li.tile", {
-        style: {
-          transform: `translate(${left[i]}px, ${rows[row[i]].top}px)`,
-          width: `${widths[i]}px`,
-          height: `${rows[row[i]].height}px`,
-          "--wait": `${(i % 7) * 90}ms`,
-        },
+        style: { flex: `1 0 ${((i * 5) % 7) * 30 + 150}px`, height: `${rowHeight()}px` },
       }),
     ),
   );
-  return list;
-}

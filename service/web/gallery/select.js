@@ -447,7 +447,7 @@ function askForLabel() {
 function askForConcept() {
   const dialog = showDialog(
     `Find more like ${chosen.size > 1 ? `these ${count(chosen.size)} photos` : "this photo"}`,
-    el("p", "Name what they show, then say yes or no to a few others. The rest is found for you."),
+    el("p", "Name what they show, then say yes or no to a few others. The rest is found."),
     labelField(
       "Label",
       async (label) => {

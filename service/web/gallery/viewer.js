@@ -346,7 +346,7 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
     image.copies?.length
       ? el(
           "div.same",
-          el("h3", plural(image.copies.length, "copy", "copies"), info("copies")),
+          el("h3", plural(image.copies.length, "copy", "copies")),
           el(
             "ul",
             image.copies.map((same) =>

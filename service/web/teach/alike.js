@@ -91,13 +91,12 @@ const showAlike = (section) =>
       ),
       el(
         "p.quiet",
-        "First photos of one picture: equal files, and copies of another size, quality or " +
-          "brightness, cropped or mirrored. Then pictures of one scene, and those that look " +
-          "alike. Removing photos from the collection leaves their files where they are; what " +
-          "you say is different is not shown together again.",
+        "First copies of one picture, of another size, quality or brightness, cropped or " +
+          "mirrored. Then pictures of one scene, and those that look alike. Removed photos " +
+          "keep their files.",
       ),
       blank,
-      total ? holder : box("No two photos look alike", "Nothing to tidy up here."),
+      total ? holder : box("No two photos look alike", "Nothing to tidy up."),
     );
   });
 

@@ -16,7 +16,6 @@ import { did, undid } from "../core/undo.js";
 import { asList, state } from "../core/state.js";
 import { addView } from "../core/views.js";
 
-/** @import { ToUndo } from "../core/undo.js" */
 /** @import { Request } from "../core/address.js" */
 /** @import { Schemas } from "../core/api.js" */
 /** @import { Props } from "../core/dom.js" */
@@ -62,8 +61,8 @@ async function showConcept(section, request) {
     );
   };
   if (!label) return drawNothing();
-  /** @type {(number | ToUndo | (() => Promise<unknown>))[]} */
-  const acts = []; // since the page was opened: photos skipped, by id; steps of an edit; others
+  /** @type {(number | (() => unknown))[]} */
+  const acts = []; // since the page was opened: photos skipped, by id; of others, what undoes them
 
   const grown = (await growing()).find((one) => one.label === label);
   const added = grown
@@ -88,15 +87,13 @@ async function showConcept(section, request) {
       ids.map((id) => ({ id, label, change })),
       "concept",
     );
-    acts.push(done.toUndo);
+    acts.push(() => !done.toUndo.steps || undoLabels(done.toUndo));
     return done;
   };
   const undo = () =>
     void step(async () => {
-      const last = acts.at(-1) ?? { steps: 1 };
-      if (typeof last === "function") await last();
-      else if (typeof last === "object" && last.steps && !(await undoLabels(last))) return;
-      acts.pop();
+      const last = acts.at(-1) ?? undoLabels;
+      if (typeof last === "number" || (await last()) !== null) acts.pop();
     }, true);
   /** @param {number[]} ids */
   const addTo = (ids) =>
@@ -112,7 +109,7 @@ async function showConcept(section, request) {
     const tally = el(
       "p.quiet",
       `${plural(yes, "photo")}: yes. ${plural(no, "photo")}: no. `,
-      yes + no < ENOUGH ? "Some ten answers are usually enough. " : "More answers make it surer. ",
+      yes + no < ENOUGH ? "Some ten are usually enough. " : "More answers make it surer. ",
       matchMedia("(pointer: coarse)").matches && "Swipe right for yes, left for no.",
     );
     section.replaceChildren(

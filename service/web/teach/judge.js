@@ -55,12 +55,8 @@ function askName() {
   const form = el(
     "form.panel.start",
     el("h1", "Judge search results"),
-    el(
-      "p",
-      "You see a query and one image at a time. Decide whether each image is relevant to the " +
-        "query.",
-    ),
-    el("p", "Each decision is saved immediately. To resume later, enter the same name."),
+    el("p", "Say of each image whether it is relevant to the query."),
+    el("p", "Each decision is saved. To resume later, enter the same name."),
     el("label", "Your name", name),
     el("button.primary", { type: "submit" }, "Start"),
     el("p", el("a", { href: "?results=1" }, "Results so far")),

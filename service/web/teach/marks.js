@@ -7,7 +7,6 @@ import { picture } from "../core/pictures.js";
 import { dock, toast } from "../core/says.js";
 import { fileName, plural } from "../core/text.js";
 import { undid } from "../core/undo.js";
-import { info } from "../core/words.js";
 
 /** @import { ToUndo } from "../core/undo.js" */
 /** @import { Photo } from "../gallery/details.js" */
@@ -301,7 +300,6 @@ export function drawTray(marks, { online, update, remove, clear }) {
       el("strong", `${good} relevant, ${bad} not relevant`),
       el("span.quiet", marks.unused ? ` · ${marks.unused} not used yet` : ""),
       el("span", { class: `status ${marks.status[0]}` }, marks.status[1]),
-      info("marks"),
       reason ? el("span.quiet.reason", reason) : null,
     ),
     el("ul.tray", [...marks.of].map(thumb)),
