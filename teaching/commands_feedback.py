@@ -18,7 +18,7 @@ from visterm.pipeline.cli.options import (
     open_run,
 )
 from visterm.pipeline.cli.output import print_rows
-from visterm.pipeline.console import count, one_line
+from visterm.pipeline.console import count, duration, one_line
 from visterm.pipeline.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def update(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_js
     else:
         make_console().say(
             f"{learner}, version {result['from_version']} to {result['to_version']}: learned from "
-            f"{result['n_relevant']} relevant, {result['n_not']} not, in {result['milliseconds']:.0f} ms; "
+            f"{result['n_relevant']} relevant, {result['n_not']} not, in {duration(result['milliseconds'] / 1000)}; "
             f"{_figures(result)}"
         )
 
@@ -114,7 +114,7 @@ def forget(
     for image in result["images"]:
         print(f"id:{image['id']}  {one_line(image['path'])}")
     parts = [count(len(result[kind]), kind.removesuffix("s")) for kind in ("images", "marks") if result[kind]]
-    done = f"forgot {' and '.join(parts)} in {result['milliseconds']:.0f} ms"
+    done = f"forgot {' and '.join(parts)} in {duration(result['milliseconds'] / 1000)}"
     if result["from_version"] == result["to_version"]:
         make_console().say(f"{learner}: {done}; it had learned nothing from them")
         return

@@ -150,7 +150,11 @@ def _renamed(labels: list[str], into: str, run: str | None, as_json: bool) -> No
     rows = _editor(run).rename(labels, into, source="command")
     n_changed = len({row.image for row in rows if row.weight is not None or row.change == 1})
     done: LabelEditCounts = {"step": rows[0].step if rows else None, "changed": n_changed, "unchanged": 0}
-    _say(done, f"{', '.join(map(one_line, labels))} is now {one_line(into)} on", as_json)
+    _say(
+        done,
+        f"{' and '.join(map(one_line, labels))} {'is' if len(labels) == 1 else 'are'} now {one_line(into)} on",
+        as_json,
+    )
 
 
 @command

@@ -206,5 +206,5 @@ def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
         return
     console.say(
         f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; "
-        f"dropped {done['dropped_rows']:,} dead rows and {done['tombstones']:,} catalogue entries"
+        f"dropped {count(done['dropped_rows'], 'dead row')} and {count(done['tombstones'], 'entry')} of the catalogue"
     )

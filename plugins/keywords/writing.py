@@ -68,7 +68,7 @@ def write_sidecars(
                     place / name, place / sidecar, {*labels.get(path, ())} - known, refused.get(path, ()), parents
                 )
             except (_Kept, UnreadableTags) as problem:
-                notes.add("sidecar", f"left as it is: {problem}", os.path.join(inner, sidecar), "")
+                notes.add("sidecar", f"not changed: {problem}", os.path.join(inner, sidecar), "")
                 continue
             if data is None:
                 n_unchanged += 1

@@ -101,7 +101,7 @@ def test_labels_are_renamed_and_merged_in_one_step(editor, mine):
     assert (editor_id(editor, "pear/1.jpg"), "malus") in LabelEdits(editor.run.label_edits).decided().refused
     editor.add("pear", ["plum/0.jpg"])
     said = visterm("label", "merge", "pear", "plum", "--into", "fruit", cwd=mine).stderr
-    assert "pear, plum is now fruit on 20 images" in said
+    assert "pear and plum are now fruit on 20 images" in said
     assert editor.counts() == {"fruit": 20, "malus": 10}
     editor.rename(["fruit", "malus"], "fruit")  # into one of them
     assert editor.counts() == {"fruit": 30}

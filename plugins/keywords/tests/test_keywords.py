@@ -168,7 +168,7 @@ def test_broken_sidecars(photos, tmp_path, content):
     written = write_sidecars(folder, ["a.jpg"], {"a.jpg": ["cat"]}, {}, tmp_path, [])
     assert (folder / "a.jpg.xmp").read_bytes() == content, "a broken sidecar is not overwritten"
     assert written.written == 0
-    assert "left as it is" in written.warnings[0]
+    assert "not changed" in written.warnings[0]
 
 
 def test_which_sidecar_belongs_to_which_photo(tmp_path):
