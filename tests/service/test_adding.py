@@ -137,7 +137,7 @@ def test_photos_that_come_during_adding_outlive_its_cancelling(own, serving, pic
         client.post("/api/add")
         for name in (second, third, fourth):
             keep(client, name, pictures[name])
-        other = keep(client, second, pictures[third]).json()["name"]  # of another photo
+        other = keep(client, second, pictures[third] + b"\n").json()["name"]  # of another photo
         assert other != second
         names = [third, other, "../catalogue.sqlite", "none.jpg"]
         assert client.post("/api/add/cancel", json={"names": names}).json()["running"]

@@ -114,14 +114,14 @@ def test_what_is_replaced_or_removed_while_it_is_looked_at_is_not_damaged(run, m
     shutil.copytree(run.extractor, run.folder / "index/oasis")
     look = repair.damage
 
-    def replaced(folder, record):
+    def replaced(folder, record, **how):
         if folder == run.extractor and "replaced" not in record:
             problem = look(folder, record | {"crc32": {"files/idf.npy": 0}})
             write_record(folder / "record.json", record | {"replaced": True})
             return problem
         if folder == run.folder / "index/oasis":
             shutil.rmtree(folder)
-        return look(folder, record)
+        return look(folder, record, **how)
 
     monkeypatch.setattr(repair, "damage", replaced)
     assert repair.damaged_artifacts(run) == []
