@@ -719,9 +719,10 @@ class _Coarse(ExactIndex):
         if len(self.cells) == 1:
             candidates = self._near.search(narrow, min(CANDIDATES, self.n_gallery - 1), exclude=places).indices
         else:
-            parts = zip(np.array_split(narrow, n_threads), np.array_split(places, n_threads), strict=True)
+            n_parts = min(n_threads, len(queries))
+            parts = zip(np.array_split(narrow, n_parts), np.array_split(places, n_parts), strict=True)
             with blas().limit(limits=1, user_api="blas"):
-                candidates = self._order[np.concatenate(in_threads(self._probed, parts, n_threads))]
+                candidates = self._order[np.concatenate(in_threads(self._probed, parts, n_parts))]
         sides, places = self.gallery_, candidates
         if isinstance(sides, StoredVectors):  # queries have many of them in common: each is read once
             photos, places = np.unique(candidates, return_inverse=True)
