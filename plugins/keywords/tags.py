@@ -18,9 +18,7 @@ MOST_KEYWORDS = 1_000  # per photo
 _LONGEST_TEXT = 1_000  # characters of a title or a description
 SUBJECT, HIERARCHY, TAGS_LIST = "Xmp.dc.subject", "Xmp.lr.hierarchicalSubject", "Xmp.digiKam.TagsList"
 SEPARATORS = {HIERARCHY: "|", TAGS_LIST: "/"}
-_DARKTABLE = re.compile(
-    r"darktable[|/]"
-)  # its notes for itself, such as darktable|format|jpg, which its users never see
+_DARKTABLE = re.compile(r"darktable[|/]")  # notes for itself that its users never see: darktable|format|jpg
 _NAME = re.compile(
     r"Xmp\.(mwg-rs\.Regions/mwg-rs:RegionList\[\d+\]/mwg-rs:(Name|Type)"
     r"|MP\.RegionInfo/MPRI:Regions\[\d+\]/MPReg:PersonDisplayName)"
