@@ -33,6 +33,7 @@ QUERIES_PER_BLOCK = 64  # queries that one pass over a dense gallery serves; bey
 ROWS_AT_ONCE = 64  # gallery rows scored before the best are picked: 16 KB of scores, in the first-level cache
 ONE_BY_ONE = 2  # up to so many queries are faster alone than in a block so narrow
 SPARE = 32  # candidates beyond k that BLAS chooses
+MORE_CANDIDATES = 8  # times as many, where these may not hold the best
 CANDIDATES_SHARE = 0.25  # of the gallery; where k asks for more of it, all rows are scored in a fixed order
 BLOCK_BYTES = 4 << 20  # of scores that BLAS computes before the best are picked
 WORK_FOR_THREADS = 10_000_000  # multiply-adds, some 7 ms, below which threads cost more than they gain
@@ -439,7 +440,7 @@ class ExactIndex:
         if not sp.issparse(gallery) and k + SPARE <= CANDIDATES_SHARE * self.n_gallery:
             reach = self._rounding(queries)
             if np.isfinite(reach).all():
-                self._search_candidates(queries, exclude, reach, n_threads, top_scores, top_indices)
+                self._search_candidates(queries, exclude, reach, n_threads, k + SPARE, top_scores, top_indices)
                 return
         if n_queries <= ONE_BY_ONE:
             n_blocks = n_queries
@@ -500,51 +501,62 @@ class ExactIndex:
         exclude: np.ndarray,
         reach: np.ndarray,
         n_threads: int,
+        size: int,
         top_scores: np.ndarray,
         top_indices: np.ndarray,
     ) -> None:
-        """Search a dense gallery: BLAS chooses candidates, which are scored in a fixed order."""
-        parts = [slice(None)]
-        if len(queries) >= n_threads * QUERIES_PER_BLOCK:  # of fewer, BLAS divides the products
-            bounds = np.linspace(0, len(queries), n_threads + 1).astype(int)
-            parts = [slice(*of_part) for of_part in pairwise(bounds)]
-        arrays = queries, exclude, reach, top_scores, top_indices
-        with blas().limit(limits=n_threads if len(parts) == 1 else 1, user_api="blas"):
-            in_threads(self._search_candidates_of, [[array[part] for array in arrays] for part in parts], len(parts))
+        """Search a dense gallery: BLAS chooses `size` candidates, which are scored in a fixed order.
 
-    def _search_candidates_of(
-        self,
-        queries: np.ndarray,
-        exclude: np.ndarray,
-        reach: np.ndarray,
-        top_scores: np.ndarray,
-        top_indices: np.ndarray,
-    ) -> None:
-        (n_queries, k), gallery = top_scores.shape, self.gallery_
-        kept = np.full((n_queries, k + SPARE), -np.inf, np.float32)
-        rows = np.full(kept.shape, -1, np.int32)
-        n_kept, bar = np.zeros(n_queries, np.int64), np.full(n_queries, -np.inf, np.float32)
-        step = max(ROWS_AT_ONCE, BLOCK_BYTES // (4 * n_queries))
-        if isinstance(gallery, StoredVectors):
-            step = min(step, ROWS)
-        for first in range(0, self.n_gallery, step):
-            block = queries @ gallery[first : first + step].T
-            keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
-        kept_scores, rows = best_first(kept, rows)
+        Each thread takes a part of many queries, or else of the gallery. Its BLAS has one thread: two would wait for
+        each other by turning, also while one scores the candidates.
+        """
+        (n_queries, k), many = top_scores.shape, len(queries) >= n_threads * QUERIES_PER_BLOCK
+        ends = pairwise(np.linspace(0, n_queries if many else self.n_gallery, n_threads + 1).astype(int))
+        parts = [(slice(*of), 0, self.n_gallery) if many else (slice(n_queries), *of) for of in ends]
+
+        def choose(part: slice, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+            return self._choose(queries[part], exclude[part], size, first, last)
+
+        def score(part: slice, *_: int) -> None:
+            pairs = zip(rows[part], queries[part], strict=True)
+            best, indices = best_first(np.stack([score_chosen(self.gallery_, *pair) for pair in pairs]), rows[part])
+            top_scores[part], top_indices[part] = best[:, :k], indices[:, :k]
+
+        with blas().limit(limits=1, user_api="blas"):
+            chosen = in_threads(choose, parts, n_threads)
+            kept, rows = (np.concatenate(of_parts, axis=int(not many)) for of_parts in zip(*chosen, strict=True))
+            kept, rows = (kept, rows) if many else (best[:, :size] for best in best_first(kept, rows))
+            in_threads(score, parts if many else parts[:1], n_threads if many else 1)
         # The k-th best has at least the k-th score of these less the reach; all others, the last plus it at most.
-        certain = kept_scores[:, -1] < kept_scores[:, k - 1] - 2 * reach
-        for q in np.flatnonzero(~certain):  # many near ties
-            scores = gallery @ queries[q]
+        unsure = np.flatnonzero(kept[:, -1] >= kept[:, k - 1] - 2 * reach)  # many near ties
+        more = size * MORE_CANDIDATES
+        if len(unsure) and more <= CANDIDATES_SHARE * self.n_gallery:
+            best = top_scores[unsure], top_indices[unsure]
+            self._search_candidates(queries[unsure], exclude[unsure], reach[unsure], n_threads, more, *best)
+            top_scores[unsure], top_indices[unsure] = best
+            return
+        for q in unsure:
+            scores = self.gallery_ @ queries[q]
             scores[exclude[q]] = -np.inf if exclude[q] >= 0 else scores[exclude[q]]
             least = np.partition(scores, -k)[-k] - 2 * reach[q]
             chosen = np.flatnonzero((scores >= least) & (scores > -np.inf)).astype(np.int32)
-            best, indices = best_first(score_chosen(gallery, chosen, queries[q])[None], chosen[None])
+            best, indices = best_first(score_chosen(self.gallery_, chosen, queries[q])[None], chosen[None])
             top_scores[q], top_indices[q] = best[0, :k], indices[0, :k]
-        if certain.any():
-            chosen = rows[certain]
-            pairs = zip(chosen, queries[certain], strict=True)
-            best, indices = best_first(np.stack([score_chosen(gallery, *pair) for pair in pairs]), chosen)
-            top_scores[certain], top_indices[certain] = best[:, :k], indices[:, :k]
+
+    def _choose(
+        self, queries: np.ndarray, exclude: np.ndarray, size: int, first: int, last: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores by BLAS and rows of the best of a part of the gallery, best first: (n_queries, size)."""
+        kept = np.full((len(queries), size), -np.inf, np.float32)
+        rows = np.full(kept.shape, -1, np.int32)
+        n_kept, bar = np.zeros(len(queries), np.int64), np.full(len(queries), -np.inf, np.float32)
+        step = max(ROWS_AT_ONCE, BLOCK_BYTES // (4 * len(queries)))
+        if isinstance(self.gallery_, StoredVectors):
+            step = min(step, ROWS)
+        for start in range(first, last, step):
+            block = queries @ self.gallery_[start : min(start + step, last)].T
+            keep_candidates(block, start, exclude, n_kept, bar, kept, rows)
+        return best_first(kept, rows)
 
     def queries(self, Q: Any) -> np.ndarray:
         """Query sides of vectors: dense float32 (n_queries, d)."""
