@@ -80,6 +80,16 @@ def test_near_ties_are_scored_in_order(both):
     np.testing.assert_array_equal(ranking.indices, [[0, 1, 2, 3]] * 2)
 
 
+def test_some_ties_need_more_candidates_not_all_products(both, monkeypatch):
+    _, whole, _ = both
+    vectors = np.tile(whole[1:2], (2000, 1)) * np.linspace(0.1, 0.5, 2000)[:, None].astype(np.float32)
+    vectors[::33] = whole[0]  # 61 equal ones, more than are spare
+    monkeypatch.setattr(StoredVectors, "__matmul__", lambda *_: pytest.fail("all rows are read for one query"))
+    stored = StoredVectors([vectors.astype(np.float16)], np.zeros(2000), np.arange(2000))
+    ranking = ExactIndex(Cosine().fit(whole), stored, n_jobs=2).search(whole[:1], 4)
+    np.testing.assert_array_equal(ranking.indices, [[0, 33, 66, 99]])
+
+
 class Sides:
     """Gallery sides of a given width, dense or sparse, which depend on labels where there are some."""
 
