@@ -515,7 +515,7 @@ class ExactIndex:
         parts = [(slice(*of), 0, self.n_gallery) if many else (slice(n_queries), *of) for of in ends]
 
         def choose(part: slice, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-            return self._choose(queries[part], exclude[part], size, first, last)
+            return self._best_by_blas(queries[part], exclude[part], size, first, last)
 
         def score(part: slice, *_: int) -> None:
             pairs = zip(rows[part], queries[part], strict=True)
@@ -523,17 +523,18 @@ class ExactIndex:
             top_scores[part], top_indices[part] = best[:, :k], indices[:, :k]
 
         with blas().limit(limits=1, user_api="blas"):
-            chosen = in_threads(choose, parts, n_threads)
-            kept, rows = (np.concatenate(of_parts, axis=int(not many)) for of_parts in zip(*chosen, strict=True))
-            kept, rows = (kept, rows) if many else (best[:, :size] for best in best_first(kept, rows))
+            of_parts = zip(*in_threads(choose, parts, n_threads), strict=True)
+            kept, rows = (np.concatenate(side, axis=int(not many)) for side in of_parts)
+            if not many:
+                kept, rows = (best[:, :size] for best in best_first(kept, rows))
             in_threads(score, parts if many else parts[:1], n_threads if many else 1)
         # The k-th best has at least the k-th score of these less the reach; all others, the last plus it at most.
         unsure = np.flatnonzero(kept[:, -1] >= kept[:, k - 1] - 2 * reach)  # many near ties
         more = size * MORE_CANDIDATES
         if len(unsure) and more <= CANDIDATES_SHARE * self.n_gallery:
-            best = top_scores[unsure], top_indices[unsure]
-            self._search_candidates(queries[unsure], exclude[unsure], reach[unsure], n_threads, more, *best)
-            top_scores[unsure], top_indices[unsure] = best
+            some, found = (queries[unsure], exclude[unsure], reach[unsure]), (top_scores[unsure], top_indices[unsure])
+            self._search_candidates(*some, n_threads, more, *found)
+            top_scores[unsure], top_indices[unsure] = found
             return
         for q in unsure:
             scores = self.gallery_ @ queries[q]
@@ -543,7 +544,7 @@ class ExactIndex:
             best, indices = best_first(score_chosen(self.gallery_, chosen, queries[q])[None], chosen[None])
             top_scores[q], top_indices[q] = best[0, :k], indices[0, :k]
 
-    def _choose(
+    def _best_by_blas(
         self, queries: np.ndarray, exclude: np.ndarray, size: int, first: int, last: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores by BLAS and rows of the best of a part of the gallery, best first: (n_queries, size)."""
