@@ -188,6 +188,10 @@ def main(*, ends_process: bool = False) -> None:
 def _called() -> Any:
     try:
         return app(prog_name="visterm", standalone_mode=False)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # the reader has closed the pipe, which is 1 to Typer
+            return 0
+        raise
     except _USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit
         if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, without one
             print(error.ctx.get_help())
