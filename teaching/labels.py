@@ -142,7 +142,7 @@ class LabelEditor:
     def of(self, images: Given) -> dict[str, dict[str, float]]:
         """Labels in effect and their weights, by path of these images."""
         with collection_of(self.run) as collection:
-            ids = set(image_ids(self.run, collection, images, "no label was changed"))
+            ids = set(image_ids(self.run, collection, images, "give id:N or a path of the run"))
             return {image.path: image.labels for image in collection.images() if image.id in ids}
 
     def counts(self) -> dict[str, int]:

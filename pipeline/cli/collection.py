@@ -71,8 +71,6 @@ def features(
 
     if images == "":
         raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
-    if deep and (vectors or ids):
-        raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     root = None if images is None else Path(images)
     flags = {
         f"--vectors {vectors}": None if vectors is None else f"collection.vectors.file={json.dumps(vectors)}",
@@ -85,6 +83,8 @@ def features(
     if vectors and root is None:  # after the file, or the folder of a pattern
         named_after = Path(vectors if Path(vectors).is_dir() else re.sub(r"/?[^/]*[*?[].*|\.\w+$", "", vectors) or ".")
     place, configuration = open_run(run, config, settings, named_after)
+    if deep and configuration.collection.vectors.file is not None:
+        raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     console = make_console()
     if root is not None and run is None and not place.folder.exists() and (moved := run_of_moved(root)) is not None:
         console.say(
