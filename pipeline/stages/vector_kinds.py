@@ -281,7 +281,7 @@ class _VistermVectors(_ImageVectors):
             if groups:
                 save_counts_as_new(folder, self.catalogue.ids_of(paths), groups, extractor.held_out_counts_)
             record["reading"] = extractor.rules._asdict()
-            record["training_images"] = len(paths)
+            record["training_images"] = extractor.weighting_.n_images_
             record["learned_from"] = _digest(self.catalogue.ids_of(paths))
             if extractor.palette_ is not None:
                 _say_centers(extractor, features.n_visterms, console)
