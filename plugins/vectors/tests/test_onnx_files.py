@@ -149,8 +149,12 @@ def test_other_weights_are_another_model(tmp_path, write_model, model):
     split(tmp_path / "other.onnx", model)
     assert model.read_bytes() == graph  # the file alone does not tell
     assert read_model(model).sha256() != embedder.sha256_
-    with pytest.raises(ValueError, match="the model has changed since fit"):
-        embedder.save(tmp_path / "other")
+    expected = OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES)
+    for name in ("other", "saved"):
+        with pytest.raises(ValueError, match="the model has changed since fit"):
+            embedder.save(tmp_path / name)
+    np.testing.assert_array_equal(OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES), expected)
+    assert len(list((tmp_path / "saved").iterdir())) == 3
     shutil.copy(model.with_name("weights.bin"), tmp_path / "saved/weights.bin")
     with pytest.raises(ValueError, match="the model has changed since fit"):
         OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES)
