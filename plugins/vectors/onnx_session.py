@@ -75,10 +75,11 @@ class NamedModel:
         until they have replaced the older ones.
         """
         folder, data = pathlib.Path(folder), (json.dumps(record, indent=2) + "\n").encode()
-        model, new = self._read_model(), _while_saving(folder, data)
-        is_older, is_saved = (folder / name).exists(), False
+        model, new = self._model_as_fitted(), _while_saving(folder, data)
+        older = (folder / name).read_bytes() if (folder / name).exists() else None
+        in_use, is_saved = folder if older is None else files_of(folder, older), False
         try:
-            for place in (new, folder) if is_older else (folder,):
+            for place in (folder,) if older is None else (new, folder):
                 place.mkdir(parents=True, exist_ok=True)
                 if tokenizer is not None:
                     with replaced(place / "tokenizer.json") as file:
@@ -90,7 +91,10 @@ class NamedModel:
                     file.write(data)
             is_saved = True
         finally:
-            in_use = files_of(folder, (folder / name).read_bytes()) if is_older and not is_saved else folder
+            if is_saved:
+                in_use = folder
+            elif older is not None and (folder / name).read_bytes() != older:
+                in_use = new
             for path in folder.glob(".new-" + 8 * "[0-9a-f]"):  # also of processes that were killed
                 if path != in_use:
                     (path / "model.onnx").unlink(missing_ok=True)  # first: without it, no other file is read
