@@ -40,6 +40,19 @@ def test_edits_are_searched_at_once_undone_and_a_table(own, serving, photos):
     assert {"plum/0.jpg,'=ripe", 'plum/0.jpg,"ü, x"', "plum/0.jpg,plum", "fig/0.jpg,fig"} <= {*rows}
 
 
+def test_an_undo_is_of_its_own_step_or_refused(own, serving, photos):
+    plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
+    with serving(own) as client:
+        own_step = client.post("/api/labels", json={"edits": [change(plum, "ripe", "add")]}).json()["last"]["step"]
+        LabelEditor(own).add("sour", [fig])  # of another page, or a command
+        refused = client.post("/api/labels/undo", json={"step": own_step})
+        client.check_error(refused, 409, "label sour was changed after that; undo this first")
+        assert LabelEditor(own).counts()["ripe"] == LabelEditor(own).counts()["sour"] == 1
+        client.post("/api/labels/undo")  # whichever is the last
+        assert client.post("/api/labels/undo", json={"step": own_step}).json()["changed"] == 1
+        assert not {"ripe", "sour"} & LabelEditor(own).counts().keys()
+
+
 def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photos, draw_overview):
     plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
     draw_overview(own, [(plum, "plum"), (fig, "fig")])

@@ -381,6 +381,19 @@ def test_words_that_name_labels_lead_to_photos_and_unknown_ones_to_a_concept(pag
     assert page.violations() == []
 
 
+def test_unknown_words_of_an_address_are_answered_as_those_of_the_search_box(page):
+    page.refusals = 1
+    page.goto("?text=sunset+over+there")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("Nothing here is called “sunset over there”. Try a part of a label or file name.")
+    expect(alert).not_to_contain_text("Request failed")
+    assert page.violations() == []
+    alert.get_by_role("button", name="Show three photos of it").click()
+    page.wait_until("location.search === '?view=photos'")
+    expect(page.locator("#toasts")).to_contain_text("Select three photos that show it")
+    expect(alert).to_be_empty()
+
+
 def test_plain_look_that_is_recommended_says_why(page, site, ids):
     run = site.get("/api/run").json()
     run |= {"default_learner": "cosine"}
