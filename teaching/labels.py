@@ -131,7 +131,7 @@ class LabelEditor:
             last = LabelEdits(self.run.label_edits).last_step() if step is not None else []
             if last and last[0].step != step:
                 names = ", ".join(sorted({one_line(edit.label) for edit in last}))
-                raise UserError(f"label {names[:200]} was changed after that; undo this first")
+                raise UserError(f"label {names[:200]} was changed since; undo that first")
             rows = collection.undo_labels(self._config, source)
             if rows and self.run.concepts.exists():
                 from .concepts import unfollow

@@ -46,7 +46,7 @@ def test_an_undo_is_of_its_own_step_or_refused(own, serving, photos):
         own_step = client.post("/api/labels", json={"edits": [change(plum, "ripe", "add")]}).json()["last"]["step"]
         LabelEditor(own).add("sour", [fig])  # of another page, or a command
         refused = client.post("/api/labels/undo", json={"step": own_step})
-        client.check_error(refused, 409, "label sour was changed after that; undo this first")
+        client.check_error(refused, 409, "label sour was changed since; undo that first")
         assert LabelEditor(own).counts()["ripe"] == LabelEditor(own).counts()["sour"] == 1
         client.post("/api/labels/undo")  # whichever is the last
         assert client.post("/api/labels/undo", json={"step": own_step}).json()["changed"] == 1

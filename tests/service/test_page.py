@@ -131,6 +131,15 @@ def test_an_address_of_something_gone_says_what_to_do_and_leaves_the_start(page,
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+def test_a_page_that_is_asked_for_twice_is_one_step_back(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    for _ in range(2):
+        page.get_by_role("link", name="Photos", exact=True).click()
+        expect(page.locator("#photos .tile").first).to_be_visible()
+    page.go_back()
+    page.wait_until("location.search.startsWith('?id=')")
+
+
 @pytest.mark.slow
 def test_a_service_that_comes_back_is_asked_again(page):
     page.refusals = 4  # it is asked again by itself

@@ -419,6 +419,7 @@ export class Gallery {
       const focused = activeElement();
       const held = tile.node.contains(focused) ? focused.dataset.act : null;
       if (tile.img) tile.img.alt = this.alt(tile.image);
+      else $(".missing", tile.node).replaceWith(missing(this.alt(tile.image), tile.image.path));
       this.dress(tile.image, tile.node);
       this.setStops(tile, Number(tile.node.dataset.index) === this.at);
       if (held) $(`[data-act="${held}"]`, tile.node)?.focus({ preventScroll: true });
