@@ -1,5 +1,6 @@
 """What long phases say, on a clock of the test."""
 
+import logging
 import sys
 import warnings
 

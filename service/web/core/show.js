@@ -52,7 +52,8 @@ export async function show(request, { scroll } = {}) {
     state.request = viewer.open
       ? state.shown
       : { ...state.shown, open: undefined, explain: undefined };
-    if (request.text && /^(no word of|a text without a word) /.test(error.message)) failByName(request.text);
+    if (request.text && /^(no word of|a text without a word) /.test(error.message))
+      failByName(request.text);
     else if (error.name !== "AbortError") failure(error, () => show(request, { scroll }));
   }
   const view = viewOf(state.request);
