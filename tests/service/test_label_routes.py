@@ -48,6 +48,7 @@ def test_an_undo_is_of_its_own_step_or_refused(own, serving, photos):
         refused = client.post("/api/labels/undo", json={"step": own_step})
         client.check_error(refused, 409, "label sour was changed since; undo that first")
         assert LabelEditor(own).counts()["ripe"] == LabelEditor(own).counts()["sour"] == 1
+        client.check_error(client.post("/api/labels/undo", json={"stp": 1}), 422, "did you mean step?")
         client.post("/api/labels/undo")  # whichever is the last
         assert client.post("/api/labels/undo", json={"step": own_step}).json()["changed"] == 1
         assert not {"ripe", "sour"} & LabelEditor(own).counts().keys()
