@@ -211,6 +211,9 @@ def test_the_queue_shows_the_next_photo_at_once_and_large(page, labelled):
     assert (
         "pear" not in LabelEditor(run).of([int(re.search(r"images/(\d+)", photo.get_attribute("src"))[1])]).popitem()[1]
     )
+    page.keyboard.press("y")
+    expect(queue).to_contain_text("1 decided, 1 photo left")
+    expect(page.locator("#failure")).to_be_empty()
 
 
 @pytest.mark.slow
@@ -297,6 +300,23 @@ def test_a_concept_is_learned_by_keys_alone(page, labelled, ids):
     assert "round" not in LabelEditor(run).counts()
 
 
+@pytest.mark.slow
+def test_control_z_on_another_view_undoes_the_last_answer(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    say(page, address, ids["plum/1.jpg"], "add")
+    page.goto(f"{address}?view=concept&label=round")
+    page.locator("#concept .asked img").wait_for()
+    page.keyboard.press("y")
+    expect(page.locator("#concept")).to_contain_text("2 photos: yes.")
+    page.get_by_role("link", name="Albums").click()
+    expect(page.locator("#albums .album").first).to_be_visible()
+    page.keyboard.press("Control+z")
+    expect(page.locator("#toasts")).to_contain_text("Undone: 1 photo as before.")
+    assert LabelEditor(run).counts()["round"] == 1
+
+
 def say(page, address, number, how):
     """Answer whether an image is round; return what is known then."""
     edits = [change(number, "round", how)]
@@ -317,6 +337,10 @@ def test_the_photos_found_for_a_concept_get_the_label_in_one_step(page, labelled
     expect(concept.get_by_role("heading", level=2)).to_have_text(re.compile(f"^{n} photos? found$"))
     held = []
     page.route("**/api/concept?*", lambda route: held.append(route), times=1)  # the photos that follow take their time
+    page.refusals = 1
+    page.route("**/suggestions?*", lambda route: page.refuse(route, "the disk is full", 507), times=1)
+    concept.get_by_role("button", name="Add the label to").click()
+    expect(page.locator("#failure")).to_contain_text("the disk is full")
     concept.get_by_role("button", name="Add the label to").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("Photos")).to_contain_text(f"all: {n} photo")

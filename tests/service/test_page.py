@@ -131,6 +131,26 @@ def test_an_address_of_something_gone_says_what_to_do_and_leaves_the_start(page,
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+@pytest.mark.parametrize("page", [{"viewport": {"width": 720, "height": 450}}], indirect=True)
+def test_at_200_percent_the_links_of_a_query_do_not_cover_its_name(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    name, links = (page.locator(f"#query {part}").bounding_box() for part in ("h1", ".links"))
+    assert name["width"] > 250
+    assert name["y"] + name["height"] <= links["y"]
+
+
+def test_a_link_is_copied_where_the_browser_has_no_clipboard(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    copy = page.get_by_role("button", name="Copy link")
+    copy.press("Enter")
+    expect(page.locator("#toasts")).to_contain_text("Link copied.")
+    expect(copy).to_be_focused()
+    page.box.focus()
+    page.keyboard.press("Control+v")
+    assert page.box.input_value().endswith(f"?id={ids['plum/2.jpg']}&learner=oasis")
+
+
 def test_a_page_that_is_asked_for_twice_is_one_step_back(page, ids):
     page.ask(ids["plum/2.jpg"])
     for _ in range(2):
