@@ -10,7 +10,7 @@ import { count, plural } from "../core/text.js";
 import { lineButton, noteLine } from "../core/line.js";
 import { redraw } from "../core/history.js";
 import { forgetPhotos } from "./photos.js";
-import { checkSize } from "../search/files.js";
+import { checkSize, onFiles } from "../search/files.js";
 import { readRun } from "../search/search.js";
 import { begun, state, viewOf } from "../core/state.js";
 import { newOnes } from "../teach/growing.js";
@@ -228,13 +228,7 @@ export async function takeDrop(event, search) {
   await takeFiles(await droppedFiles(dataTransfer), search);
 }
 
-/** @type {HTMLInputElement} */
-const field = $("#photos-to-add");
-field.addEventListener("change", () => {
-  const files = [...(field.files ?? [])];
-  field.value = ""; // so that the same file can be chosen twice
-  if (files.length) void add(files);
-});
+onFiles("#photos-to-add", (files) => files.length && add(files));
 $("#start .pick").after(addButton());
 setInterval(() => void lookForNew().catch(() => {}), WATCH_EVERY); // the service may be back soon
 addEventListener("run", () => {

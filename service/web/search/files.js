@@ -64,6 +64,20 @@ async function addFile(file) {
   }
 }
 
+/**
+ * Take what is chosen with a field for files.
+ * @param {string} selector
+ * @param {(files: File[]) => unknown} take
+ */
+export function onFiles(selector, take) {
+  /** @type {HTMLInputElement} */
+  const field = $(selector);
+  field.addEventListener("change", () => {
+    take([...(field.files ?? [])]);
+    field.value = ""; // so that the same file can be chosen twice
+  });
+}
+
 /** Refuse a file that the service would. @param {File} file @param {string} name */
 export function checkSize({ size }, name) {
   const most = state.run.limits.upload_bytes;
