@@ -40,7 +40,7 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
 }
 
 // Of these browsers keep the first 250 alone.
-performance.addEventListener("resourcetimingbufferfull", () => performance.clearResourceTimings());
+performance.onresourcetimingbufferfull = () => performance.clearResourceTimings();
 
 /**
  * The status of a picture that did not come; 0 where the browser does not tell.
