@@ -136,8 +136,6 @@ async function suggest() {
   if (mine !== asked) return;
   failed = found instanceof Error ? found : null;
   if (found instanceof Error) return draw([]); // what stood there is of another text
-  /** @param {string} name */
-  const named = (name) => name || "(image directory)";
   /** @param {string} label @param {string} what @param {string} [text_by] */
   const showing = (label, what, text_by) =>
     option(
@@ -162,7 +160,7 @@ async function suggest() {
         "Folders",
         found.folders.map(({ name, images }) =>
           option(
-            { label: named(name), what: count(images) },
+            { label: name || "(image directory)", what: count(images) },
             () => chooseFolder(name),
             icon("folder"),
           ),
