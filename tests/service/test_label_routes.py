@@ -211,7 +211,8 @@ def test_the_queue_shows_the_next_photo_at_once_and_large(page, labelled):
     assert (
         "pear" not in LabelEditor(run).of([int(re.search(r"images/(\d+)", photo.get_attribute("src"))[1])]).popitem()[1]
     )
-    page.keyboard.press("y")
+    with page.expect_response("**/api/run"):  # which is read once the decision is saved
+        page.keyboard.press("y")
     expect(queue).to_contain_text("1 decided, 1 photo left")
     expect(page.locator("#failure")).to_be_empty()
 
