@@ -129,9 +129,16 @@ class LabelEditor:
         searchable = {id_ for id_, _, status in rows if status in ("ok", "pending")}
         return [row for row in made if row.image in searchable]
 
-    def undo(self, *, source: str = "python") -> list[LabelEdit]:
-        """Undo the last step that is not undone; return the rows made, none if there is no such step."""
+    def undo(self, *, source: str = "python", step: int | None = None) -> list[LabelEdit]:
+        """Undo the last step that is not undone; return the rows made, none if there is no such step.
+
+        UserError if it is not `step`, where one is given: somebody else has changed labels since.
+        """
         with collection_of(self.run) as collection:
+            last = LabelEdits(self.run.label_edits).last_step() if step is not None else []
+            if last and last[0].step != step:
+                names = ", ".join(sorted({one_line(edit.label) for edit in last}))
+                raise UserError(f"label {names[:200]} was changed since; undo that first")
             rows = collection.undo_labels(self._config, source)
             if rows and self.run.concepts.exists():
                 from .concepts import unfollow
