@@ -27,3 +27,18 @@ def replaced(file: Path) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Exchange two files or folders in one step; False where the system, or the file system, cannot.
+
+    Linux can, on most of its file systems, but not on NFS.
+    """
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # another system, or an old libc
+        return False
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE
+    return renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0

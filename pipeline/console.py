@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -124,10 +125,13 @@ class _Warnings(logging.Handler):
         self._shown: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
+        error = record.exc_info and record.exc_info[1]
+        text = f"{record.getMessage()}: {error!r}" if error else record.getMessage()
         if text not in self._shown:
             self._shown.add(text)
             self._console.warn(text)
+            if error:  # one that nobody foresaw: where it came from
+                traceback.print_exception(error)
 
 
 class _Phase:

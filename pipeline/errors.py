@@ -46,7 +46,9 @@ def system_reason(error: BaseException) -> str | None:
     if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
         if is_disk_full(error):
             return f"disk full: {os.strerror(errno.ENOSPC)}"
-        return f"{error}: {_FULL}" if getattr(error, "sqlite_errorcode", 0) in _FAILED_WRITES else str(error)
+        code = getattr(error, "sqlite_errorcode", 0)
+        why = _FULL if code in _FAILED_WRITES else _UNWRITABLE if code & 0xFF == sqlite3.SQLITE_CANTOPEN else ""
+        return f"{error}: {why}" if why else str(error)
     return None
 
 
@@ -87,6 +89,7 @@ def _end_of_worker(text: str) -> str | None:
 
 
 _FULL = "a full disk, a quota or a limit of file sizes"
+_UNWRITABLE = "a folder that cannot be written, or too many open files"
 # SQLite says no more of a write that failed, unless the disk itself is full: SQLITE_IOERR with WRITE, FSYNC, TRUNCATE,
 # SHMSIZE and SHMMAP.
 _FAILED_WRITES = {10 | kind << 8 for kind in (3, 4, 6, 19, 21)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
 from collections import defaultdict
@@ -23,7 +24,7 @@ from visterm.teaching.duplicates import GRID, is_blank, small_copies, small_vers
 from visterm.teaching.groups import stars_of, with_equal
 
 from .snapshot import Snapshot
-from .thumbnails import ImageFileGone, open_cache, read_original
+from .thumbnails import ImageFileGone, open_cache, read_original, size_of
 
 _log = logging.getLogger(__name__)
 _BATCH = 64  # images per transaction
@@ -43,6 +44,7 @@ class Looks:
         self.colors: dict[str, str] = {}
         self.groups: dict[int, int] = {}
         self._cells: dict[str, bytes] = {}
+        self._measured: np.ndarray | None = None  # sizes of pictures beside imported vectors, all read
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._db, stored = open_cache(file, _SCHEMA, "SELECT sha256, color, cells FROM looks", "mean colours")
@@ -72,8 +74,20 @@ class Looks:
                 if not missing:
                     return
             self._group(snapshot)
+            if snapshot.is_imported and snapshot.sizes is not self._measured:
+                self._measure(snapshot)
         except Exception:  # the page works without
             _log.exception("cannot read the looks of %s", searcher.root)
+
+    def _measure(self, snapshot: Snapshot) -> None:
+        """Read the sizes of the pictures beside imported vectors, of which the catalogue has none."""
+        root, sizes = snapshot.searcher.root, snapshot.sizes
+        for row, image in enumerate(snapshot.searcher.images):
+            if self._stop.is_set():
+                return
+            if not sizes[row].any():
+                sizes[row] = size_of(os.path.join(root, image.path))
+        self._measured = sizes
 
     def _read_batch(self, root: Path, images: Iterable[Image]) -> None:
         rows = []

@@ -132,11 +132,13 @@ class ServiceParts:
         return query, key if self.run_folder.is_in_place() and self.uploads.add(key, pixels) else None
 
     def image_with_file(self, snapshot: Snapshot, number: int) -> Image:
-        """Return an image of the collection by id, with the SHA-256 of its file."""
+        """Return an image of the collection by id, with the SHA-256 of its file; of imported vectors, note its size."""
         image, searcher = self.image(snapshot, number), snapshot.searcher
         if not snapshot.is_imported:
             return image
-        return self._imported.hashed(searcher.root, image, searcher.config.collection.max_pixels)
+        file, size = self._imported.read(searcher.root, image, searcher.config.collection.max_pixels)
+        snapshot.sizes[searcher.place[number]] = size
+        return file
 
     def original(self, snapshot: Snapshot, image: Image) -> bytes:
         """Return the file of an image, without its metadata unless they are kept."""

@@ -11,8 +11,11 @@ import logging
 import os
 import sqlite3
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
+
+import PIL.Image
 
 from visterm.features.decoding import ImageError, decode_picture
 from visterm.features.images import read_file
@@ -23,6 +26,8 @@ _log = logging.getLogger(__name__)
 SIZES = (128, 256, 384, 512, 768, 1024, 2048)  # longer side of a thumbnail; only a few, so that they can be stored
 MAX_ORIGINAL_BYTES = 200 * 2**20
 MAX_THUMBNAIL_BYTES = 8 * 2**30
+_WITH_SIZE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
+_ORIENTATION, _UPSIDE_DOWN = 0x0112, 4  # a tag of EXIF; its values above this lay the picture on its side
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS thumbnails (
     sha256 TEXT NOT NULL, size INTEGER NOT NULL, color TEXT NOT NULL, webp BLOB NOT NULL, PRIMARY KEY (sha256, size)
@@ -62,22 +67,41 @@ class ImportedFiles:
     """
 
     def __init__(self) -> None:
-        self._hashes: dict[tuple[Path, str], tuple[tuple[int, int, int], str]] = {}  # stamp and SHA-256 of each file
+        # Stamp, SHA-256, width and height of each file.
+        self._known: dict[tuple[Path, str], tuple[tuple[int, int, int], str, tuple[int, int]]] = {}
 
-    def hashed(self, root: Path, image: Image, max_pixels: int) -> Image:
-        """Return the image with the SHA-256 of its file; raise ImageFileGone if there is none, ImageError of others."""
+    def read(self, root: Path, image: Image, max_pixels: int) -> tuple[Image, tuple[int, int]]:
+        """Return the image with the SHA-256 of its file, and the width and height of the picture.
+
+        Raise ImageFileGone if there is no file, ImageError if it is no picture.
+        """
         file = os.path.join(root, image.path)
         try:
             status = os.stat(file)
         except (OSError, ValueError):
             raise ImageFileGone(f"image {image.id} of this run of imported vectors has no file") from None
         stamp = status.st_ino, status.st_size, status.st_mtime_ns
-        kept = self._hashes.get((root, image.path))
+        kept = self._known.get((root, image.path))
         if kept is None or kept[0] != stamp:
             data = read_file(file, max_bytes=MAX_ORIGINAL_BYTES)
-            decode_picture(data, image.path, max_side=SIZES[0], max_pixels=max_pixels)
-            kept = self._hashes[root, image.path] = stamp, hashlib.sha256(data).hexdigest()
-        return image._replace(sha256=kept[1])
+            _, height, width = decode_picture(data, image.path, max_side=SIZES[0], max_pixels=max_pixels)
+            kept = self._known[root, image.path] = stamp, hashlib.sha256(data).hexdigest(), (width, height)
+        return image._replace(sha256=kept[1]), kept[2]
+
+
+def size_of(file: str) -> tuple[int, int]:
+    """Read width and height of a picture, upright, from the head of its file; zeros where that does not tell them."""
+    try:
+        if not os.path.isfile(file):  # a pipe would block
+            return 0, 0
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="PIL")
+            with PIL.Image.open(file, formats=_WITH_SIZE) as picture:
+                # Of a PNG, all of it would be decoded.
+                turned = picture.format != "PNG" and picture.getexif().get(_ORIENTATION, 1) > _UPSIDE_DOWN
+                return picture.size[::-1] if turned else picture.size
+    except Exception:  # damaged files make Pillow raise nearly everything
+        return 0, 0
 
 
 def media_type(data: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visterm.pipeline.cli.errors import command
-from visterm.pipeline.cli.options import JsonOption, RunOption, make_console, open_run, open_searcher
+from visterm.pipeline.cli.options import JsonOption, RunOption, check_file, make_console, open_run, open_searcher
 from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
@@ -283,6 +283,7 @@ def export(
 
     from visterm.pipeline.store.files import write_text
 
+    check_file("label export", file, "table")
     text = io.StringIO()
     n_rows = editor.export(text)
     with system_errors_explained(file, "cannot be written", ""):

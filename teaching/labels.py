@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
+import json
 import os
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -18,7 +19,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
-from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, plain_label, quoted
+from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, plain_label, quoted
 from visterm.pipeline.store.run import Run, run_at
 
 from .label_counts import label_counts, opened
@@ -73,7 +74,7 @@ class LabelEditor:
         UserError
             No such image, an image that was removed, or a label that cannot be one: nothing is changed.
         """
-        return self._edit_all(check_label(label), images, 1, source)
+        return self._edit_all(label, images, 1, source)
 
     def remove(self, label: str, images: Given, *, source: str = "python") -> LabelEditCounts:
         """Remove a label from images, as `add` adds one."""
@@ -90,10 +91,11 @@ class LabelEditor:
             return collection.edit_labels(edits, self._config, source, confirm=confirm)
 
     def rename(self, labels: Iterable[str], into: str, *, source: str = "python") -> list[LabelEdit]:
-        """Give the images of labels another label instead, as one step; return its rows.
+        """Give the images of labels another label instead, as one step; return its rows of images in the run.
 
         A label that exists takes theirs in. Of a new one, answers of no are kept, and added images are offered for it
-        if they were for one of the others.
+        if they were for one of the others. Removed images have the other label, too, when they are added again, and so
+        have images whose files cannot be read for now.
 
         Raises
         ------
@@ -103,11 +105,14 @@ class LabelEditor:
         from .concepts import follow_renamed
 
         labels = [labels] if isinstance(labels, str) else labels
-        into, names = check_label(into), {plain_label(label) for label in labels}  # a folder may have any name
-        names.discard(into)
+        names = {plain_label(label) for label in labels}  # a folder may have any name
         with collection_of(self.run) as collection:
-            ids = {image.id: image.labels for image in collection.images()}
-            counts = Counter(label for labels in ids.values() for label in labels)
+            into = collection.checked_label(into)
+            names.discard(into)
+            rows = collection.execute("SELECT id, labels, status FROM images WHERE status != 'removed'").fetchall()
+            parsed = functools.cache(json.loads)
+            ids: dict[int, dict[str, float]] = {id_: parsed(text) if text else {} for id_, text, _ in rows}
+            counts = collection.label_sizes()
             if missing := sorted(names - counts.keys()):
                 hint = "no label was changed; 'visterm label list' lists them"
                 raise UserError(f"run {self.run.name} has no label {missing[0]!r}; {hint}")
@@ -120,11 +125,20 @@ class LabelEditor:
                 no = {id_ for id_, label in refused if label in names and id_ in ids and not names & ids[id_].keys()}
                 edits += [(id_, into, -1) for id_ in sorted(no)]
                 follow_renamed(self.run, names, into)
-            return collection.edit_labels(edits, self._config, source, confirm=True)
+            made = collection.edit_labels(edits, self._config, source, confirm=True, excluded=True)
+        searchable = {id_ for id_, _, status in rows if status in ("ok", "pending")}
+        return [row for row in made if row.image in searchable]
 
-    def undo(self, *, source: str = "python") -> list[LabelEdit]:
-        """Undo the last step that is not undone; return the rows made, none if there is no such step."""
+    def undo(self, *, source: str = "python", step: int | None = None) -> list[LabelEdit]:
+        """Undo the last step that is not undone; return the rows made, none if there is no such step.
+
+        UserError if it is not `step`, where one is given: somebody else has changed labels since.
+        """
         with collection_of(self.run) as collection:
+            last = LabelEdits(self.run.label_edits).last_step() if step is not None else []
+            if last and last[0].step != step:
+                names = ", ".join(sorted({one_line(edit.label) for edit in last}))
+                raise UserError(f"label {names[:200]} was changed since; undo that first")
             rows = collection.undo_labels(self._config, source)
             if rows and self.run.concepts.exists():
                 from .concepts import unfollow
@@ -135,7 +149,7 @@ class LabelEditor:
     def of(self, images: Given) -> dict[str, dict[str, float]]:
         """Labels in effect and their weights, by path of these images."""
         with collection_of(self.run) as collection:
-            ids = set(image_ids(self.run, collection, images, "no label was changed"))
+            ids = set(image_ids(self.run, collection, images, "give id:N or a path of the run"))
             return {image.path: image.labels for image in collection.images() if image.id in ids}
 
     def counts(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ from .quick import EVERYWHERE
 from .runs import Globals
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
+_MOST_SHOWN = 200  # characters of a message
 _MARKUP = None  # plain text: the same in a terminal, a pipe and the documentation
 _PLACES = {name: place for places in COMMANDS.values() for name, place in places.items()}
 
@@ -188,12 +189,32 @@ def main(*, ends_process: bool = False) -> None:
 def _called() -> Any:
     try:
         return app(prog_name="visterm", standalone_mode=False)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # the reader has closed the pipe, which is 1 to Typer
+            return 0
+        raise
     except _USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit
         if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, without one
             print(error.ctx.get_help())
             return 0
-        message = " ".join(error.format_message().split())
-        called = [word for word in sys.argv[1:2] if not word.startswith("-")]
-        where = error.ctx.command_path if error.ctx else " ".join(["visterm", *called])
-        print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
+        message = " ".join(error.format_message().split()).rstrip(".")
+        shown = message if len(message) <= _MOST_SHOWN else f"{message[:_MOST_SHOWN]}..."  # a pattern names many files
+        print(f"visterm: {shown}; {_advice(error.ctx, message)}", file=sys.stderr)
         return 2
+
+
+def _advice(context: Any, message: str) -> str:
+    """Return what to do about a usage error."""
+    called = [word for word in sys.argv[1:2] if not word.startswith("-")]
+    where = context.command_path if context else " ".join(["visterm", *called])
+    if context and (extra := re.match(r"Got unexpected extra argument\S* \(([^ )]+)", message)):
+        from visterm.pipeline.config.learners import TABLE
+        from visterm.pipeline.store.run import run_names
+
+        options = {parameter.name for parameter in context.command.params}
+        if "images" in options:
+            return "give one folder, which holds all images; 'visterm add' adds others"
+        for option, names in (("run", run_names()), ("learner", TABLE)):
+            if option in options and extra[1] in names:
+                return f"did you mean --{option} {extra[1]}?"
+    return f"'{where} --help' lists the options"

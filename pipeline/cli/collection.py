@@ -23,6 +23,7 @@ from .options import (
     SetOption,
     make_console,
     open_run,
+    with_flags,
     with_scheduler,
 )
 from .output import say_kept
@@ -70,17 +71,20 @@ def features(
 
     if images == "":
         raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
-    if deep and (vectors or ids):
-        raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     root = None if images is None else Path(images)
-    files = {"file": vectors, "ids": ids}
-    of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in files.items() if file is not None]
-    settings = [*with_scheduler(settings, scheduler), *of_vectors, *(["features.kind=deep"] if deep else [])]
-    settings += ["collection.skip_bad_rows=true"] if skip_bad_rows else []
+    flags = {
+        f"--vectors {vectors}": None if vectors is None else f"collection.vectors.file={json.dumps(vectors)}",
+        f"--ids {ids}": None if ids is None else f"collection.vectors.ids={json.dumps(ids)}",
+        "--deep": "features.kind=deep" if deep else None,
+        "--skip-bad-rows": "collection.skip_bad_rows=true" if skip_bad_rows else None,
+    }
+    settings = with_flags(with_scheduler(settings, scheduler), flags)
     named_after = root
     if vectors and root is None:  # after the file, or the folder of a pattern
         named_after = Path(vectors if Path(vectors).is_dir() else re.sub(r"/?[^/]*[*?[].*|\.\w+$", "", vectors) or ".")
     place, configuration = open_run(run, config, settings, named_after)
+    if deep and configuration.collection.vectors.file is not None:
+        raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     console = make_console()
     if root is not None and run is None and not place.folder.exists() and (moved := run_of_moved(root)) is not None:
         console.say(

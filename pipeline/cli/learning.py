@@ -16,7 +16,6 @@ from visterm.pipeline.plugins import load
 from .errors import command
 from .options import (
     FOR_WORDS,
-    BudgetOption,
     ConfigOption,
     ForceOption,
     ForOption,
@@ -51,7 +50,10 @@ def train(
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose the settings first, as visterm tune --apply does.")
     ] = False,
-    budget: BudgetOption = "5m",
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="With --tune: its time, such as 90s, 5m or 1h (default: 5m)."),
+    ] = None,
     time_limit: Annotated[
         str | None,
         typer.Option(
@@ -85,10 +87,12 @@ def train(
       visterm train --again
     """
     if again or undo:
-        if again and undo or any((config, settings, learner, world, scheduler, tune, time_limit, force)):
+        if again and undo or any((config, settings, learner, world, scheduler, tune, budget, time_limit, force)):
             raise UserError(f"{'--again' if again else '--undo'} takes no other option than --run and --json")
         _train_again(open_run(run, None, None)[0], undo, as_json)
         return
+    if budget is not None and not tune:
+        raise UserError("--budget is the time of --tune; give both, or --time-limit, by which a training ends")
     from visterm.pipeline.stages.fitting import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
     from visterm.pipeline.store.models import TRAINED, check_learners
@@ -104,7 +108,7 @@ def train(
         if not names:
             raise UserError(f"run {place.name} has no trained learner; give one: --learner oasis")
     summaries: list[dict[str, Any]] = []
-    seconds = seconds_of(budget)
+    seconds = seconds_of(budget or "5m")
     for name in names:
         try:
             if tune and name != "cosine":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -172,16 +172,25 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
+def with_flags(settings: list[str] | None, flags: Mapping[str, str | None]) -> list[str]:
+    """The settings, and those that flags stand for, None without the flag; UserError where both differ on a key."""
+    given = {flag: setting for flag, setting in flags.items() if setting is not None}
+    if settings and given:
+        from visterm.pipeline.config.loading import check_flags
+
+        check_flags(given, settings)
+    return [*(settings or []), *given.values()]
+
+
 def with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[str]:
     """The settings, and the one that --scheduler stands for."""
-    if scheduler is None:
-        return settings or []
-    return [*(settings or []), f"cluster.scheduler={'null' if scheduler == 'none' else scheduler}"]
+    setting = f"cluster.scheduler={'null' if scheduler == 'none' else scheduler}"
+    return with_flags(settings, {f"--scheduler {scheduler}": None if scheduler is None else setting})
 
 
 def with_world(settings: list[str] | None, world: World | None) -> list[str]:
     """The settings, and the one that --for stands for."""
-    return [*(settings or []), *([] if world is None else [f"train.world={world.value}"])]
+    return with_flags(settings, {f"--for {world}": None if world is None else f"train.world={world}"})
 
 
 def several_names(named: list[str] | None) -> list[str]:
@@ -212,7 +221,7 @@ def recommended_learner(place: Run, configuration: Config, console: Console) -> 
 
 def check_file(option: str, file: Path, what: str, *endings: str) -> None:
     """Refuse an output file that cannot be written, before any work is done."""
-    if file.suffix.lower() not in endings:
+    if endings and file.suffix.lower() not in endings:
         raise UserError(f"{option} {file}: a {what} needs a name that ends in {endings[0]}")
     if not file.absolute().parent.is_dir():
         raise UserError(f"{option} {file}: no such folder: {file.parent}")

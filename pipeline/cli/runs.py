@@ -68,21 +68,30 @@ def open_run(
 
 
 def run_of_moved(images: Path) -> Run | None:
-    """Return a run whose directory of images is gone, and most of whose images lie in this one."""
-    from visterm.pipeline.store.database import Database
+    """Return a run whose directory of images is gone, and most of whose images lie in this one.
+
+    There may be hundreds of runs. Of each catalogue its directory alone is read, without the checksum of the whole
+    file; one that another process writes to is skipped.
+    """
+    import sqlite3
+
+    from visterm.pipeline.store.database import CATALOGUE
     from visterm.pipeline.store.run import run_names
 
     for name in run_names():
-        place, n_there = run_named(name), 0
-        with contextlib.suppress(UserError, OSError), Database(place.collection) as collection:
-            if collection.root is None or collection.root.exists():
-                continue
-            known = collection.execute("SELECT path, size FROM images WHERE status = 'ok' LIMIT 50").fetchall()
-            for path, size in known:
-                with contextlib.suppress(OSError):
-                    n_there += os.stat(images / os.fsdecode(path)).st_size == size
-            if 2 * n_there > len(known):
-                return place
+        with contextlib.suppress(UserError, OSError, TypeError, ValueError, sqlite3.Error):
+            place, n_there = run_named(name), 0
+            address = f"{(place.collection / CATALOGUE).absolute().as_uri()}?mode=ro"
+            with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
+                root = db.execute("SELECT value FROM meta WHERE key = 'root'").fetchone()
+                if root is None or os.path.exists(os.fsdecode(root[0])):
+                    continue
+                known = db.execute("SELECT path, size FROM images WHERE status = 'ok' LIMIT 50").fetchall()
+                for path, size in known:
+                    with contextlib.suppress(OSError):
+                        n_there += os.stat(images / os.fsdecode(path)).st_size == size
+                if 2 * n_there > len(known):
+                    return place
     return None
 
 

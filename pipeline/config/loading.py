@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,29 @@ def load_config(file: Path | None = None, settings: list[str] | None = None, *, 
         raise UserError(f"{_source(error, file, settings or [])}: {_explain(error)}") from None
 
 
+def check_flags(flags: Mapping[str, str], settings: Sequence[str]) -> None:
+    """Refuse single settings that give another value to the key of a setting that a flag stands for."""
+    for flag, of_flag in flags.items():
+        key = of_flag.partition("=")[0].split(".")
+        asked, said = _value_at(key, settings), _value_at(key, [of_flag])
+        if asked is not _MISSING and asked != said:
+            setting = _last_of(key, settings)
+            raise UserError(f"{flag} and --set {setting}: they contradict each other; leave one of them out")
+
+
+_MISSING = object()  # no value, not even null
+
+
+def _value_at(key: Sequence[str], settings: Sequence[str]) -> Any:
+    """The value that settings give to a key, or to a section as a whole."""
+    values: Any = {}
+    for setting in settings:
+        _set(values, setting)
+    for name in key:
+        values = values.get(name, _MISSING) if isinstance(values, dict) else _MISSING
+    return values
+
+
 def with_settings(config: Config, settings: Mapping[str, Any], *, source: str = "the configuration") -> Config:
     """Return a configuration with other values of settings ``section.key``; UserError as for `load_config`."""
     values = config.model_dump()
@@ -118,12 +141,18 @@ def read_values(text: str) -> list[Any]:
 
 def _source(error: ValidationError, file: Path | None, settings: list[str]) -> str:
     """Where the value of the first complaint came from: the last setting of its key or section, or else the file."""
-    where = [str(part) for part in error.errors()[0]["loc"]]
+    if (setting := _last_of([str(part) for part in error.errors()[0]["loc"]], settings)) is not None:
+        return f"--set {setting}"
+    return str(file) if file else "the configuration"
+
+
+def _last_of(where: Sequence[str], settings: Sequence[str]) -> str | None:
+    """The last setting of a key or its section, as it is shown."""
     for setting in reversed(settings):
         key = setting.partition("=")[0].split(".")
         if all(a == b for a, b in zip(key, where, strict=False)):
-            return f"--set {_shortened(without_password(setting))}"
-    return str(file) if file else "the configuration"
+            return _shortened(without_password(setting))
+    return None
 
 
 def _names_file(value: Any) -> bool:

@@ -148,7 +148,7 @@ def refusal(learner_name: str, error: ValueError, *, visterms: bool = True) -> s
     if text.endswith("no class has two images"):
         text += (
             f": label a second image of some, or use deep vectors (visterm features IMAGES --deep), of which "
-            f"{FEWEST_GALLERY} images without labels teach a little"
+            f"{FEWEST_GALLERY} images without labels teach a little; images for testing (split.test) do not count"
         )
     return f"{learner_name}: {text}"
 

@@ -20,6 +20,7 @@ from visterm.pipeline.store.as_new import keep_counts_as_new, save_counts_as_new
 from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.opened import OpenedRun
+from visterm.pipeline.store.paths import absolute
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.scan import Changes
@@ -185,7 +186,7 @@ class _ImageVectors(VectorKind):
     """Vectors that are computed from the images of a directory."""
 
     def scan(self, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
-        root = root.absolute() if root is not None else self.catalogue.root
+        root = absolute(root) if root is not None else self.catalogue.root
         if root is None:
             raise UserError(f"run {self.run.name} has no images yet; give their directory: visterm features IMAGES")
         read_pixels = reading_of(self.run, self.config.collection.max_pixels)
@@ -280,7 +281,7 @@ class _VistermVectors(_ImageVectors):
             if groups:
                 save_counts_as_new(folder, self.catalogue.ids_of(paths), groups, extractor.held_out_counts_)
             record["reading"] = extractor.rules._asdict()
-            record["training_images"] = len(paths)
+            record["training_images"] = extractor.weighting_.n_images_
             record["learned_from"] = _digest(self.catalogue.ids_of(paths))
             if extractor.palette_ is not None:
                 _say_centers(extractor, features.n_visterms, console)

@@ -15,7 +15,6 @@ import functools
 import json
 import os
 import time
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -71,14 +70,6 @@ class Segment(NamedTuple):
 
 class Collection(EditableCatalogue):
     """The images of one run; see `Database` for the parameters."""
-
-    def labelled(self, label: str) -> list[tuple[int, str, str]]:
-        """Return id, path and status of the images with a label, by path; excluded ones too."""
-        label = unicodedata.normalize("NFC", label)
-        text = json.dumps({label: 0})[1:-2]  # as the JSON spells it; the parsed labels decide
-        query = "SELECT id, labels FROM images WHERE status != 'removed' AND instr(labels, ?)"
-        ids = [id_ for id_, labels in self.execute(query, (text,)) if label in json.loads(labels)]
-        return [row for id_ in ids for row in self.rows("id = ?", (id_,))]
 
     def exclude(self, ids: Iterable[int]) -> list[Excluded]:
         """Remove living images from the collection until they are added again, with the labels given by hand.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,13 +106,37 @@ class EditableCatalogue(ScannedCatalogue):
             draw_splits(self, config, _layout(self))
         return changes
 
+    def labelled(self, label: str) -> list[tuple[int, str, str]]:
+        """Return id, path and status of the images with a label, by path; excluded ones too."""
+        label = unicodedata.normalize("NFC", label)
+        text = json.dumps({label: 0})[1:-2]  # as the JSON spells it; the parsed labels decide
+        query = "SELECT id, labels FROM images WHERE status != 'removed' AND instr(labels, ?)"
+        ids = [id_ for id_, labels in self.execute(query, (text,)) if label in json.loads(labels)]
+        return [row for id_ in ids for row in self.rows("id = ?", (id_,))]
+
+    def checked_label(self, label: str) -> str:
+        """Return a label to add as it is kept; UserError if it cannot be one, and none that folders or tables give."""
+        try:
+            return check_label(label)
+        except UserError:
+            if not self.labelled(label := plain_label(label)):
+                raise
+            return label
+
     def edit_labels(
-        self, edits: Iterable[tuple[int, str, int]], config: Config, source: str, *, confirm: bool = False
+        self,
+        edits: Iterable[tuple[int, str, int]],
+        config: Config,
+        source: str,
+        *,
+        confirm: bool = False,
+        excluded: bool = False,
     ) -> list[LabelEdit]:
         """Add (1) labels to images and remove (-1) them, by (id, label, change), as one step; return the rows made.
 
         An edit that changes nothing is not kept, unless ``confirm`` is true: then folders and tables that say something
-        else later do not change the label. UserError for a removed image or what cannot be a label: nothing is changed.
+        else later do not change the label. UserError for a removed image, unless ``excluded`` ones are allowed, or what
+        cannot be a label: nothing is changed.
         """
         with self.transaction():
             catch_up(self)
@@ -120,11 +145,11 @@ class EditableCatalogue(ScannedCatalogue):
             for id_, label, change in edits:
                 id_ = int(id_)  # SQLite knows no numbers of NumPy
                 entry = self.execute(query, (id_,)).fetchone()
-                if entry is None or entry[3] == "excluded":
+                if entry is None or (entry[3] == "excluded" and not excluded):
                     name = f"id:{id_}" if entry is None else decoded(entry[0])
                     raise UserError(f"image {name} was removed from the run; no label was changed")
                 path, sha256, text, _ = entry
-                label = check_label(label) if change == 1 else plain_label(label)
+                label = self.checked_label(label) if change == 1 else plain_label(label)
                 weight = (json.loads(text) if text else {}).get(label)
                 if confirm or (weight is None) == (change == 1):
                     image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from visterm.files import replaced
+from visterm.files import exchanged, replaced
 from visterm.pipeline.errors import UserError, explain_system_error, naming
 
 from .checksums import Record, files_crc32, sealed
@@ -43,7 +43,7 @@ def _is_alive(pid: int) -> bool:
 
 def write_bytes(file: Path, data: bytes) -> None:
     """Write a file in one step: see `replaced`."""
-    with replaced(file) as stream:
+    with naming(file), replaced(file) as stream:
         stream.write(data)
 
 
@@ -127,9 +127,9 @@ def publish(folder: Path, record: Record) -> Iterator[Path]:
     """Yield a temporary folder to fill, then replace ``folder`` with it.
 
     The record, to which the caller may add meanwhile, is written last, as record.json with versions and the size and
-    the checksum of each file. An exception, a kill or a power loss leaves the old artifact or the new one: a kill
-    between the two renames is undone by `recover`, the next time that the run is locked. The folder above is made if
-    there is none, but no other: the run may have been renamed meanwhile.
+    the checksum of each file. An exception, a kill or a power loss leaves the old artifact or the new one: where two
+    folders cannot be exchanged in one step, a kill between two renames is undone by `recover`, the next time that the
+    run is locked. The folder above is made if there is none, but no other: the run may have been renamed meanwhile.
     """
     temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
     discard(temporary)
@@ -148,13 +148,14 @@ def publish(folder: Path, record: Record) -> Iterator[Path]:
         for inner in (*(path for path in temporary.rglob("*") if path.is_dir()), temporary):
             sync(inner)
         discard(old)
-        if os.path.lexists(folder):
-            folder.rename(old)
-        temporary.rename(folder)
+        if not (os.path.lexists(folder) and exchanged(temporary, folder)):
+            if os.path.lexists(folder):
+                folder.rename(old)
+            temporary.rename(folder)
         sync(folder.parent)  # the new name must be on the disk before the old files go
         discard(old)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        discard(temporary)
 
 
 def recover(place: Path, *, unlocked: tuple[str, ...] = ()) -> None:

@@ -24,6 +24,12 @@ def folder_below(root: Path, folder: Path) -> str:
     return "\0" if inside == os.curdir or inside.split(os.sep)[0] == os.pardir else os.path.join(inside, "")
 
 
+def absolute(path: Path) -> Path:
+    """Return an absolute path, without "..", which would be gone with the folder that it leads out of."""
+    path = path.absolute()
+    return Path(os.path.realpath(path)) if os.pardir in path.parts else path
+
+
 def bounds(folder: bytes) -> tuple[bytes, bytes]:
     """Return two byte strings that all paths below a folder lie between."""
     first = os.path.join(folder, b"")

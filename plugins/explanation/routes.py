@@ -89,7 +89,7 @@ class ExplanationSubject(Subject):
                 answer |= {"teachers": None, "no_teachers": str(error)}
             else:
                 for image in (pair[side] for pair in answer["teachers"]["pairs"] for side in ("query", "result")):
-                    row = snapshot.searcher.place.get(image["id"])
+                    row = None if image["id"] is None else snapshot.searcher.place.get(image["id"])  # None: removed
                     image["thumbnail"] = None if row is None else service.image_summary(snapshot, row)["thumbnail"]
         if upload is not None:
             answer["query"]["name"] = "upload"

@@ -15,7 +15,15 @@ from .tags import Tags, UnreadableTags, read_tags, read_takeout
 MOST_BYTES = 10_000_000  # of a sidecar
 _TAKEOUT = ".supplemental-metadata"  # of which Takeout cuts what makes a name too long
 _SHORTEST_CUT = 40  # characters of a photo's name that is itself cut
-_EDITED = re.compile(r"-edited(?=\.\w+$)")  # of the same JSON file as the photo that was edited
+# What Takeout adds to the name of a photo that was edited, in the language of the account: people have met these, and
+# told the authors of GooglePhotosTakeoutHelper, google-photos-exif and google-photos-migrate of them.
+_EDITED_IN = {
+    "English": "edited", "German": "bearbeitet", "French": "modifié", "Italian": "modificato", "Spanish": "ha editado",
+    "Portuguese": "editado", "Catalan": "editat", "Dutch": "bewerkt", "Polish": "edytowane", "Japanese": "編集済み",
+    "Chinese": "编辑",
+}  # fmt: skip
+# Of the same JSON file as the photo that was edited; a number stands before it or after it.
+_EDITED = re.compile(rf"-({'|'.join(_EDITED_IN.values())})(?=(\(\d+\))?\.\w+$)")
 _NUMBER, _IN_NAME = re.compile(r"\(\d+\)$"), re.compile(r"\(\d+\)(?=\.\w+$)")
 
 
@@ -113,14 +121,12 @@ def _of_takeout(
             starts[start].append(photo)
     matched: dict[str, str] = {}
     for name in names:
-        base = _same(name[:-5])
-        number = _NUMBER.search(base)
-        base = base[: number.start()] if number else base
+        base, number = _parts(name)
         near = [
             photo
             for start in {base[:i] for i in range(1, min(len(base), _SHORTEST_CUT) + 1)}
             for photo in starts.get(start, ())
-            if _is_of(base, number[0] if number else "", _same(photo))
+            if _is_of(base, number, _same(photo))
         ]
         if len(near) > 1:  # names that were cut: the file has the whole one
             near = [photo for photo in near if _same(photo) == _same(_title(os.path.join(folder, name)) or "")]
@@ -129,13 +135,20 @@ def _of_takeout(
         elif _title(os.path.join(folder, name)) is not None:
             unused.append(("of no image of the run", name))
     for photo in photos:
-        original = _EDITED.sub("", photo)
-        if photo != original and photo not in matched:
-            json = next((name for name in names if _same(name).startswith(f"{_same(original)}.")), None)
+        original = _EDITED.sub("", _same(photo))
+        if original != _same(photo) and photo not in matched:
+            json = next((name for name in names if _is_of(*_parts(name), original)), None)
             if json is not None:
                 matched[photo] = json
                 unused[:] = [entry for entry in unused if entry[1] != json]
     return matched
+
+
+def _parts(json: str) -> tuple[str, str]:
+    """The name of a JSON file without ending and number, and the number in brackets."""
+    base = _same(json[:-5])
+    number = _NUMBER.search(base)
+    return (base[: number.start()], number[0]) if number else (base, "")
 
 
 def _is_of(base: str, number: str, photo: str) -> bool:

@@ -53,6 +53,9 @@ def show_info(run: str | None, *, skipped: bool, as_json: bool) -> None:
         elif key in ("damaged", "not_used"):
             for line in value:
                 print(f"{key.replace('_', ' ') + ':':12} {one_line(line)}")
+        elif key == "root" and value and not os.path.isdir(value):
+            follow = f"'visterm features IMAGES {place.option}' follows images that were moved"
+            print(f"{'root:':12} {one_line(value)}, which is gone; {follow}")
         elif key == "segments":
             if "error" not in value:
                 print(f"{'segments:':12} {_segments_in_words(value)}")

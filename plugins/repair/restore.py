@@ -19,6 +19,7 @@ from visterm.pipeline.errors import UserError, is_disk_full
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.database import CATALOGUE, CHECKSUM, COPY, change_counter
 from visterm.pipeline.store.files import discard, sync
+from visterm.pipeline.store.paths import absolute
 from visterm.pipeline.store.pictures import make_tables
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import is_whole, read_images, read_segment_record
@@ -113,7 +114,7 @@ def _from_segments(run: Run, root: Path | None, folder: Path) -> tuple[list[str]
     with contextlib.suppress(UserError):
         record = run.record(run.collection) or {}
         origin = {"root": record.get("root", "")} | origin
-    directory = origin.get("root", "") if root is None else os.fspath(root.absolute())
+    directory = origin.get("root", "") if root is None else os.fspath(absolute(root))
     if not directory:
         raise UserError(
             f"{run.collection / CATALOGUE}: nothing tells where the images are; "

@@ -18,6 +18,7 @@ from visterm.pipeline.store.checksums import Record
 from visterm.pipeline.store.files import publish, write_text
 from visterm.pipeline.store.image_names import ImageNames
 from visterm.pipeline.store.notes import Notes
+from visterm.pipeline.store.paths import absolute
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.scan import Changes
 from visterm.pipeline.store.vectors import ALIKE
@@ -94,12 +95,12 @@ class _PrecomputedVectors(VectorKind):
             table = read_vectors(source.file, source.ids, **columns)
         except ValueError as error:
             raise UserError(str(error)) from None
-        root = root.absolute() if root is not None else self.catalogue.root
+        root = absolute(root) if root is not None else self.catalogue.root
         has_photos = root is not None
         if root is None and all(map(os.path.isabs, table.ids)):
             root = Path(os.path.commonpath([os.path.dirname(id_) for id_ in table.ids]))
         # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
-        root = root if root is not None else Path(source.file).absolute().parent
+        root = root if root is not None else absolute(Path(source.file)).parent
         notes = Notes(Path(source.ids or source.file), skip_bad_rows=False)
         self._table = table = table._replace(ids=self._below(root, table.ids, notes if has_photos else None))
         self._digests, labels = table.digests(), table.labels

@@ -33,6 +33,7 @@ from .onnx_session import (
     batch_size,
     channels_last,
     check_size,
+    files_of,
     image_input,
     limited_memory,
     open_session,
@@ -545,7 +546,7 @@ class OnnxEmbedder(Transformer, NamedModel):
     # On disk
 
     def save(self, folder: StrPath) -> None:
-        """Write the fitted embedder into a folder, which is created if missing.
+        """Write the fitted embedder into a folder, which is created if missing; over an older one in one step.
 
         Parameters
         ----------
@@ -559,14 +560,12 @@ class OnnxEmbedder(Transformer, NamedModel):
             The model has changed since `fit`.
         """
         check_fitted(self, "n_features_out_")
-        folder = self._copy_model(folder)
         settings = {name: _plain(value) for name, value in self.get_params().items() if name not in ("model", "n_jobs")}
         state = {
             "size": list(self.size_), "n_features_out": self.n_features_out_, "sha256": self.sha256_,
             "resizing": self.resizing_,
         }  # fmt: skip
-        record = {"format": FORMAT, "settings": settings, "fitted": state}
-        (folder / "embedder.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        self._save(folder, "embedder.json", {"format": FORMAT, "settings": settings, "fitted": state})
 
     @classmethod
     def load(cls, folder: StrPath) -> Self:
@@ -587,10 +586,11 @@ class OnnxEmbedder(Transformer, NamedModel):
         """
         folder = pathlib.Path(folder)
         try:
-            record = json.loads((folder / "embedder.json").read_text(encoding="utf-8"))
+            data = (folder / "embedder.json").read_bytes()
+            record = json.loads(data)
             if record["format"] != FORMAT:
                 raise ValueError(f"format {record['format']!r}, this version reads {FORMAT}: rebuild it")
-            embedder = cls(folder / "model.onnx", **{"reading": 1} | record["settings"])
+            embedder = cls(files_of(folder, data) / "model.onnx", **{"reading": 1} | record["settings"])
             height, width = record["fitted"]["size"]
             embedder.size_ = int(height), int(width)
             embedder.n_features_out_ = int(record["fitted"]["n_features_out"])

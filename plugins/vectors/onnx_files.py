@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from visterm.features.images import StrPath, printable
+from visterm.files import replaced
 
 from .onnx_graph import parse
 
@@ -28,7 +29,8 @@ MAX_NODES = 20_000  # of a graph: ONNX Runtime takes a minute or two to open a c
 _LOCATION = b"\x0a\x08location"  # how protobuf writes the name of the entry that names a file
 _INLINED = 1024  # bytes of weights that are read into the graph: numbers that decide shapes, such as axes
 _BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}  # packed
-_OF_EMBEDDERS = ("model.onnx", "embedder.json")  # files of a saved embedder, beside which weights are copied
+# Files of a saved embedder, beside which weights are copied.
+_OF_EMBEDDERS = ("model.onnx", "embedder.json", "text.json", "tokenizer.json")
 
 
 @dataclass
@@ -63,11 +65,13 @@ class ModelFile:
         return len(self.data) + sum(path.stat().st_size for path in self.weights.values())
 
     def copy_to(self, folder: pathlib.Path) -> None:
-        """Copy all files of the model into a folder, the graph as ``model.onnx``."""
-        (folder / "model.onnx").write_bytes(self.data)
+        """Copy all files of the model into a folder, the graph, last, as ``model.onnx``."""
         for location, path in self.weights.items():
             (folder / location).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, folder / location)
+            with open(path, "rb") as source, replaced(folder / location) as file:  # which may be one file
+                shutil.copyfileobj(source, file)
+        with replaced(folder / "model.onnx") as file:
+            file.write(self.data)
 
 
 def read_model(path: StrPath) -> ModelFile:

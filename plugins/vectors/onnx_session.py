@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import pathlib
 import re
+import shutil
 import threading
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +19,7 @@ import numpy.typing as npt
 from visterm.extras import how_to_install
 from visterm.features.images import StrPath, printable
 from visterm.features.parameters import effective_n_jobs
+from visterm.files import replaced
 
 from .onnx_files import ModelFile, read_model
 
@@ -64,14 +68,48 @@ class NamedModel:
             raise self._error("the model has changed since fit")
         return model
 
-    def _copy_model(self, folder: StrPath) -> pathlib.Path:
-        """Write ``model.onnx`` and the files of its weights into a folder, which is created if missing."""
-        folder = pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._read_model().copy_to(folder)
-        if read_model(folder / "model.onnx").sha256() != self.sha256_:
-            raise self._error("the model has changed since fit")
-        return folder
+    def _save(self, folder: StrPath, name: str, record: dict[str, Any], tokenizer: bytes | None = None) -> None:
+        """Write the model, a tokenizer and, as `name`, the record into a folder, which is created if missing.
+
+        In place of an older record this is one step: the files lie in a folder of their own, which `files_of` finds,
+        until they have replaced the older ones.
+        """
+        folder, data = pathlib.Path(folder), (json.dumps(record, indent=2) + "\n").encode()
+        model, new = self._model_as_fitted(), _while_saving(folder, data)
+        older = (folder / name).read_bytes() if (folder / name).exists() else None
+        in_use, is_saved = folder if older is None else files_of(folder, older), False
+        try:
+            for place in (folder,) if older is None else (new, folder):
+                place.mkdir(parents=True, exist_ok=True)
+                if tokenizer is not None:
+                    with replaced(place / "tokenizer.json") as file:
+                        file.write(tokenizer)
+                model.copy_to(place)
+                if read_model(place / "model.onnx").sha256() != self.sha256_:
+                    raise self._error("the model has changed since fit")
+                with replaced(folder / name) as file:
+                    file.write(data)
+            is_saved = True
+        finally:
+            if is_saved:
+                in_use = folder
+            elif older is not None and (folder / name).read_bytes() != older:
+                in_use = new
+            for path in folder.glob(".new-" + 8 * "[0-9a-f]"):  # also of processes that were killed
+                if path != in_use:
+                    (path / "model.onnx").unlink(missing_ok=True)  # first: without it, no other file is read
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+def _while_saving(folder: pathlib.Path, record: bytes) -> pathlib.Path:
+    """The folder of the files of a record while they replace older ones."""
+    return folder / f".new-{zlib.crc32(record):08x}"
+
+
+def files_of(folder: pathlib.Path, record: bytes) -> pathlib.Path:
+    """Return where the files of a record in a folder lie: there, or, where saving was interrupted, in one below."""
+    new = _while_saving(folder, record)
+    return new if (new / "model.onnx").exists() else folder
 
 
 def open_session(model: ModelFile, data: bytes | None = None, n_jobs: int | None = None) -> Any:

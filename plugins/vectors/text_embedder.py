@@ -21,7 +21,16 @@ from visterm.features.images import StrPath, printable
 
 from .onnx_files import ModelFile
 from .onnx_graph import inputs_of, with_output
-from .onnx_session import TRIED_BYTES, TRIED_SECONDS, NamedModel, limited_memory, one_line, open_session, run_within
+from .onnx_session import (
+    TRIED_BYTES,
+    TRIED_SECONDS,
+    NamedModel,
+    files_of,
+    limited_memory,
+    one_line,
+    open_session,
+    run_within,
+)
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
@@ -222,24 +231,26 @@ class TextEmbedder(NamedModel):
         self._network = network, layer
 
     def save(self, folder: StrPath) -> None:
-        """Write copies of both files, and ``text.json``, into a folder; ValueError if they have changed."""
-        folder = self._copy_model(folder)
-        (folder / "tokenizer.json").write_bytes(pathlib.Path(self.tokenizer).read_bytes())
-        if _sha256(folder / "tokenizer.json") != self.tokenizer_sha256_:
+        """Write copies of both files, and ``text.json``, into a folder, over older ones in one step.
+
+        ValueError if the files have changed.
+        """
+        tokenizer = _bytes(self.tokenizer)
+        if hashlib.sha256(tokenizer).hexdigest() != self.tokenizer_sha256_:
             raise ValueError(f"{printable(self.tokenizer)}: the tokenizer has changed since fit")
         state = {name: getattr(self, name) for name in _STATE}
-        record = {"format": FORMAT, "layer": self.layer, "fitted": state}
-        (folder / "text.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        self._save(folder, "text.json", {"format": FORMAT, "layer": self.layer, "fitted": state}, tokenizer)
 
     @classmethod
     def load(cls, folder: StrPath) -> Self:
         """Read what `save` wrote; the model is read and checked at the first text. ValueError if damaged."""
         folder = pathlib.Path(folder)
         try:
-            record = json.loads((folder / "text.json").read_text(encoding="utf-8"))
+            data = (folder / "text.json").read_bytes()
+            record, files = json.loads(data), files_of(folder, data)
             if record["format"] != FORMAT:
                 raise ValueError(f"format {record['format']!r}, this version reads {FORMAT}: rebuild it")
-            embedder = cls(folder / "model.onnx", folder / "tokenizer.json", layer=record["layer"])
+            embedder = cls(files / "model.onnx", files / "tokenizer.json", layer=record["layer"])
             vars(embedder).update({name: record["fitted"][name] for name in _STATE})
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder} holds no readable text model: {error}") from None

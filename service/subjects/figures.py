@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -18,7 +19,8 @@ from typing_extensions import TypedDict
 from visterm.learners.blend import effective
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.records import read_metrics
+from visterm.pipeline.store.opened import opened
+from visterm.pipeline.store.records import is_up_to_date, read_metrics
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.versions import LearnerVersions
 from visterm.retrieval import ExactIndex
@@ -117,6 +119,7 @@ class EvaluationFigures(TypedDict):
     baseline: str | None
     measure: Literal["mAP"]
     n_queries: int
+    stale: Annotated[bool, Field(description="Labels, images, learners or settings have changed since")]
     labels: Annotated[list[LabelFiguresAnswer], Field(description="The best first")]
     best: list[EvaluatedQuery]
     worst: list[EvaluatedQuery]
@@ -219,6 +222,7 @@ class FigureSubject(Subject):
         snapshot = self.service.snapshot
         folder = _evaluation_folder(self.service.run, name)
         figures: Any = read_figures(folder, n_queries=queries, n_confusions=confusions)
+        figures["stale"] = _is_stale(self.service.run, snapshot, folder)
         for query in (*figures["best"], *figures["worst"]):
             for shown in (query, *query["results"]):
                 row = snapshot.searcher.images.row_of_path(shown["path"] if "path" in shown else shown["query"])
@@ -284,6 +288,15 @@ class FigureSubject(Subject):
     def _marked(self, snapshot: Snapshot, rows: np.ndarray, marks: dict[int, Any]) -> list[MarkedImage]:
         shown = [self.service.image_summary(snapshot, int(row)) for row in rows if row >= 0]
         return [{**image, "mark": marks.get(image["id"], 0)} for image in shown]
+
+
+def _is_stale(run: Run, snapshot: Snapshot, folder: Path) -> bool:
+    """Whether an evaluation would be another one today, as `visterm info` says."""
+    from visterm.pipeline.stages.evaluate import evaluation_record
+
+    with contextlib.suppress(UserError), opened(run, snapshot.searcher.config, lock=False) as it:
+        return not is_up_to_date(folder, evaluation_record(it, folder.name.split("+")), large=False)
+    return True  # a learner is damaged
 
 
 def evaluation_names(run: Run) -> list[str]:

@@ -50,6 +50,15 @@ class RenameRequest(Body):
     into: Name
 
 
+class UndoLabelsRequest(Body):
+    """What to undo."""
+
+    step: int | None = Field(default=None, ge=1, description="Only this step; refused once another one is the last")
+
+
+_LAST_STEP = UndoLabelsRequest()
+
+
 class LookedRequest(Body):
     """A label whose images were looked through."""
 
@@ -244,9 +253,9 @@ class LabelSubject(Subject):
         return self._result(editor.edit(edits, source=request.source, confirm=request.source != "page"))
 
     @post("/api/labels/undo", "labels")
-    def undo_labels(self) -> LabelEditResult:
+    def undo_labels(self, request: UndoLabelsRequest = _LAST_STEP) -> LabelEditResult:
         """Undo the last step of label edits."""
-        if not (made := LabelEditor(self.service.run).undo(source="page")):
+        if not (made := LabelEditor(self.service.run).undo(source="page", step=request.step)):
             raise HTTPException(409, "there is no edit of labels to undo")
         return self._result(made)
 

@@ -18,7 +18,10 @@ from typing import Any
 from tasks import TASKS, prepare, resumed, undisturbed
 from world import World, call
 
+from visterm.pipeline.store import files
+
 _OF_SQLITE = re.compile(r"^(?!catalogue\.copy).*(\.sqlite|-journal|-wal|-shm)")  # that copy is an ordinary file
+_EXCHANGED = ""  # in place of a link to what was there before
 _events: dict[str, int] = {}
 
 
@@ -77,7 +80,17 @@ class _Disk:
                 self.written.pop(status.st_ino, None)
 
         os.fsync = synced  # type: ignore[assignment]  # nothing is lost: the page cache outlives the process
-        self._fsync = fsync
+        self._fsync, self._exchange = fsync, files.exchanged
+        exchange = self._exchange
+
+        def exchanged(one: Path, other: Path) -> bool:  # of which Python knows no event
+            self._event()
+            done = exchange(one, other)
+            if done:
+                self.renamed.append((os.path.abspath(one), os.path.abspath(other), _EXCHANGED))
+            return done
+
+        files.exchanged = exchanged  # type: ignore[attr-defined]  # it is imported there
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -135,6 +148,9 @@ class _Disk:
         self.busy = True
         if self.chance.random() < 0.5:
             for before, after, kept in reversed(self.renamed[self.chance.randrange(len(self.renamed) + 1) :]):
+                if kept == _EXCHANGED:
+                    self._exchange(Path(before), Path(after))
+                    continue
                 with contextlib.suppress(OSError):
                     os.rename(after, before)
                     if kept is not None:

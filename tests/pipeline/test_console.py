@@ -1,5 +1,6 @@
 """What long phases say, on a clock of the test."""
 
+import logging
 import sys
 import warnings
 
@@ -136,3 +137,18 @@ def test_compiling_is_told_once(capsys):
 )
 def test_numbers_of_which_one_is_called_better_read_apart(value, other, texts):
     assert numbers_apart(value, other) == texts
+
+
+def test_an_error_that_nobody_foresaw_is_shown_with_its_place(capsys):
+    Console(quiet=True)
+    for name in ("x", "x", "y"):
+        try:
+            {}[name]
+        except KeyError:
+            logging.getLogger("visterm.service").exception("GET /explain")
+    shown = capsys.readouterr().err
+    assert [line for line in shown.splitlines() if line.startswith("warning")] == [
+        "warning: GET /explain: KeyError('x')",
+        "warning: GET /explain: KeyError('y')",
+    ]
+    assert shown.count("test_console.py") == 2

@@ -33,6 +33,14 @@ def test_the_system_in_one_line(error, line):
     assert explain_system_error(error) == f"{line}; {FIX_AND_RESUME}"
 
 
+def test_a_file_that_sqlite_cannot_open_is_explained(tmp_path):
+    """Of a run on a read-only disk, it was "unable to open database file" alone."""
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        sqlite3.connect(tmp_path / "none/marks.sqlite")
+    line = explain_system_error(caught.value, "marks.sqlite", advice="")
+    assert line == "marks.sqlite: unable to open database file: a folder that cannot be written, or too many open files"
+
+
 def test_faults_of_the_program_are_not_explained_unless_the_caller_says_where():
     for error in (ValueError("x"), sqlite3.IntegrityError("x"), sqlite3.ProgrammingError("x")):
         assert explain_system_error(error) is None

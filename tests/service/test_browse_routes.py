@@ -9,6 +9,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from visterm.pipeline import LabelEditor
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.store.catalogue import Collection
@@ -335,6 +336,7 @@ def test_the_labels_to_check_come_before_other_work_in_the_background(own, servi
 
 def test_figures_of_evaluations_and_trainings(client):
     figures = client.get("/api/evaluations/oasis/figures").json()
+    assert not figures["stale"]
     assert figures["best"][0]["image"]["thumbnail"]
     assert figures["best"][0]["results"][0]["image"]["id"]
     assert client.get("/api/evaluations/none/figures").status_code == 404
@@ -354,3 +356,10 @@ def test_the_effect_of_marks(own, serving, photos):
             assert query["image"]["id"] == photos.id("pear/1.jpg")
             assert len(query["before"]) == len(query["after"]) == 8
             assert any(image["mark"] for image in query["before"] + query["after"])
+
+
+def test_figures_of_before_a_change_say_so(own, serving, photos):
+    with serving(own) as client:
+        for stale in (False, True):
+            assert client.get("/api/evaluations/oasis/figures").json()["stale"] is stale
+            LabelEditor(own).add("ripe", [photos.id("plum/0.jpg")])

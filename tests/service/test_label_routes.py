@@ -40,6 +40,20 @@ def test_edits_are_searched_at_once_undone_and_a_table(own, serving, photos):
     assert {"plum/0.jpg,'=ripe", 'plum/0.jpg,"ü, x"', "plum/0.jpg,plum", "fig/0.jpg,fig"} <= {*rows}
 
 
+def test_an_undo_is_of_its_own_step_or_refused(own, serving, photos):
+    plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
+    with serving(own) as client:
+        own_step = client.post("/api/labels", json={"edits": [change(plum, "ripe", "add")]}).json()["last"]["step"]
+        LabelEditor(own).add("sour", [fig])  # of another page, or a command
+        refused = client.post("/api/labels/undo", json={"step": own_step})
+        client.check_error(refused, 409, "label sour was changed since; undo that first")
+        assert LabelEditor(own).counts()["ripe"] == LabelEditor(own).counts()["sour"] == 1
+        client.check_error(client.post("/api/labels/undo", json={"stp": 1}), 422, "did you mean step?")
+        client.post("/api/labels/undo")  # whichever is the last
+        assert client.post("/api/labels/undo", json={"step": own_step}).json()["changed"] == 1
+        assert not {"ripe", "sour"} & LabelEditor(own).counts().keys()
+
+
 def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photos, draw_overview):
     plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
     draw_overview(own, [(plum, "plum"), (fig, "fig")])
@@ -197,6 +211,10 @@ def test_the_queue_shows_the_next_photo_at_once_and_large(page, labelled):
     assert (
         "pear" not in LabelEditor(run).of([int(re.search(r"images/(\d+)", photo.get_attribute("src"))[1])]).popitem()[1]
     )
+    with page.expect_response("**/api/run"):  # which is read once the decision is saved
+        page.keyboard.press("y")
+    expect(queue).to_contain_text("1 decided, 1 photo left")
+    expect(page.locator("#failure")).to_be_empty()
 
 
 @pytest.mark.slow
@@ -283,6 +301,23 @@ def test_a_concept_is_learned_by_keys_alone(page, labelled, ids):
     assert "round" not in LabelEditor(run).counts()
 
 
+@pytest.mark.slow
+def test_control_z_on_another_view_undoes_the_last_answer(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    say(page, address, ids["plum/1.jpg"], "add")
+    page.goto(f"{address}?view=concept&label=round")
+    page.locator("#concept .asked img").wait_for()
+    page.keyboard.press("y")
+    expect(page.locator("#concept")).to_contain_text("2 photos: yes.")
+    page.get_by_role("link", name="Albums").click()
+    expect(page.locator("#albums .album").first).to_be_visible()
+    page.keyboard.press("Control+z")
+    expect(page.locator("#toasts")).to_contain_text("Undone: 1 photo as before.")
+    assert LabelEditor(run).counts()["round"] == 1
+
+
 def say(page, address, number, how):
     """Answer whether an image is round; return what is known then."""
     edits = [change(number, "round", how)]
@@ -303,6 +338,10 @@ def test_the_photos_found_for_a_concept_get_the_label_in_one_step(page, labelled
     expect(concept.get_by_role("heading", level=2)).to_have_text(re.compile(f"^{n} photos? found$"))
     held = []
     page.route("**/api/concept?*", lambda route: held.append(route), times=1)  # the photos that follow take their time
+    page.refusals = 1
+    page.route("**/suggestions?*", lambda route: page.refuse(route, "the disk is full", 507), times=1)
+    concept.get_by_role("button", name="Add the label to").click()
+    expect(page.locator("#failure")).to_contain_text("the disk is full")
     concept.get_by_role("button", name="Add the label to").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("Photos")).to_contain_text(f"all: {n} photo")

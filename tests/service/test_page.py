@@ -131,6 +131,35 @@ def test_an_address_of_something_gone_says_what_to_do_and_leaves_the_start(page,
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+@pytest.mark.parametrize("page", [{"viewport": {"width": 720, "height": 450}}], indirect=True)
+def test_at_200_percent_the_links_of_a_query_do_not_cover_its_name(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    name, links = (page.locator(f"#query {part}").bounding_box() for part in ("h1", ".links"))
+    assert name["width"] > 250
+    assert name["y"] + name["height"] <= links["y"]
+
+
+def test_a_link_is_copied_where_the_browser_has_no_clipboard(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    copy = page.get_by_role("button", name="Copy link")
+    copy.press("Enter")
+    expect(page.locator("#toasts")).to_contain_text("Link copied.")
+    expect(copy).to_be_focused()
+    page.box.focus()
+    page.keyboard.press("Control+v")
+    assert page.box.input_value().endswith(f"?id={ids['plum/2.jpg']}&learner=oasis")
+
+
+def test_a_page_that_is_asked_for_twice_is_one_step_back(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    for _ in range(2):
+        page.get_by_role("link", name="Photos", exact=True).click()
+        expect(page.locator("#photos .tile").first).to_be_visible()
+    page.go_back()
+    page.wait_until("location.search.startsWith('?id=')")
+
+
 @pytest.mark.slow
 def test_a_service_that_comes_back_is_asked_again(page):
     page.refusals = 4  # it is asked again by itself
@@ -379,6 +408,20 @@ def test_words_that_name_labels_lead_to_photos_and_unknown_ones_to_a_concept(pag
     page.wait_until("location.search === '?view=photos'")
     expect(page.locator("#toasts")).to_contain_text("Select three photos that show it")
     assert page.violations() == []
+
+
+def test_unknown_words_of_an_address_are_answered_as_those_of_the_search_box(page):
+    page.refusals = 1
+    page.goto("?text=sunset+over+there")
+    alert = page.get_by_role("alert")
+    for words in ("Nothing here is called “sunset over there”.", "Try a part of a label or file name."):
+        expect(alert).to_contain_text(words)
+    expect(alert).not_to_contain_text("Request failed")
+    assert page.violations() == []
+    alert.get_by_role("button", name="Show three photos of it").click()
+    page.wait_until("location.search === '?view=photos'")
+    expect(page.locator("#toasts")).to_contain_text("Select three photos that show it")
+    expect(alert).to_be_empty()
 
 
 def test_plain_look_that_is_recommended_says_why(page, site, ids):

@@ -2,6 +2,8 @@
 
 import gzip
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -199,6 +201,14 @@ def test_all_script_and_style_is_small():
     text = "\n".join(file.read_text() for file in sorted(files))
     code = re.sub(r"/\*\*.*?\*/|^\s*//.*?$|^\s+", "", text, flags=re.DOTALL | re.MULTILINE)
     assert 50_000 < len(gzip.compress(code.encode())) <= MAX_BYTES
+
+
+def test_scripts_and_styles_are_bundled_without_a_warning(repository, tmp_path):
+    node = shutil.which("node")
+    if node is None or not (repository / "node_modules/esbuild").is_dir():
+        pytest.skip("needs node and esbuild")
+    done = subprocess.run([node, repository / "bundle.js", WEB, tmp_path], check=True, capture_output=True, text=True)
+    assert done.stderr == ""
 
 
 def test_the_viewer_zooms_compares_and_hides_its_details_by_keys(page, ids):

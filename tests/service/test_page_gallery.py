@@ -14,6 +14,7 @@ pytest.importorskip("playwright.sync_api", reason="the browser tests need playwr
 
 from playwright.sync_api import expect
 
+from visterm.pipeline import LabelEditor
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.features import features as features_stage
 
@@ -413,10 +414,16 @@ def test_a_photo_that_cannot_be_read_is_a_tile_with_words(page, serving, own, ow
         images = {image["path"]: image for image in client.get("/api/images", params={"limit": 200}).json()}
         for file in (own_photos / "fig").iterdir():
             file.write_bytes(b"no picture")
-        page.refusals = 12  # the thumbnail, and why it did not come
+        page.refusals = 6  # of each the thumbnail alone
         page.goto(f"{client.base_url}/?id={images['plum/4.jpg']['id']}&label=fig")
         expect(page.locator("#results .missing")).to_have_count(6)
         expect(page.locator("#results .missing").first).to_have_text(re.compile(r"^fig/.+\.jpg"))
+        page.refusals += 6
+        page.route(
+            "**/api/images?ids=*", lambda route: (page.locator("#album .missing").nth(5).wait_for(), route.continue_())
+        )
+        page.goto(f"{client.base_url}/?view=album&label=fig")  # names that come later stand in their places
+        expect(page.locator("#album .missing").first).to_have_text(re.compile(r"^fig/.+\.jpg"))
         page.wait_for_timeout(100)
 
 
@@ -550,6 +557,28 @@ def test_control_z_undoes_the_last_thing_of_any_kind(page, serving, own_shown):
         page.keyboard.press("Control+z")
         expect(page.locator("#toasts")).to_contain_text("Undone: 1 photo as before.")
         assert "ripe" not in client.get("/api/run").json()["labels"]
+
+
+def test_an_undo_leaves_alone_what_another_page_did_since(page, serving, own_shown, ids):
+    with serving(own_shown) as client:
+        page.goto(f"{client.base_url}?view=photos")
+        page.locator("#photos a.open").first.focus()
+        page.keyboard.press(" ")
+        page.locator("#selection").get_by_role("button", name="Label").click()
+        page.get_by_label("Label to add").fill("ripe")
+        page.keyboard.press("Enter")
+        toast = page.locator(".toast")
+        expect(toast).to_contain_text("ripe added to 1 photo.")
+        labels = LabelEditor(own_shown)
+        labels.add("sour", [ids["plum/2.jpg"]])
+        page.refusals = 1
+        toast.get_by_role("button", name="Undo").click()
+        expect(toast).to_contain_text("Not undone: label sour was changed since; undo that first")
+        assert {"ripe", "sour"} <= labels.counts().keys()
+        labels.undo()
+        page.keyboard.press("Control+z")
+        expect(toast).to_contain_text("Undone: 1 photo as before.")
+        assert not {"ripe", "sour"} & labels.counts().keys()
 
 
 def test_a_busy_server_is_asked_again_for_the_thumbnail(page, ids):

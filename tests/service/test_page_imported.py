@@ -21,6 +21,7 @@ def test_a_run_of_imported_vectors_with_a_text_model(browser, serving, tmp_path,
     y, rng = np.repeat([0, 1], 8), np.random.default_rng(0)
     X = 2 * np.eye(2, 12)[y] + rng.normal(size=(16, 12)) / 4
     write_images(tmp_path / "photos", names)
+    (tmp_path / "photos/fig/7.jpg").unlink()
     np.save(tmp_path / "v.npy", X)
     (tmp_path / "v.txt").write_text("\n".join(names))
     write_text_model(tmp_path / "text", ["crimson", "azure"], word_vectors(X, np.eye(2)[y]))
@@ -46,6 +47,28 @@ def test_a_run_of_imported_vectors_with_a_text_model(browser, serving, tmp_path,
             # The size of these photos is not known, but their shape is kept.
             photo = page.get_by_role("dialog").get_by_role("img", name="Query", exact=True).locator("image")
             expect(photo).to_have_attribute("preserveAspectRatio", "xMidYMid meet")
+            assert (
+                page.locator(".pictures").evaluate("(node) => node.style.getPropertyValue('--heat')") == "0"
+            )  # colours
+            page.goto("?id=1&open=16&explain=1")  # a photo that is missing
+            result = page.get_by_role("dialog").get_by_role("img", name="Result", exact=True)
+            expect(result.get_by_text("image not available")).to_be_visible()
+            gone = {
+                "id": 16,
+                "path": "fig/7.jpg",
+                "labels": ["fig"],
+                "contribution": 0.5,
+                "thumbnail": "images/16/thumbnail?v=1",
+            }
+            near = {"score": 1.0, "alone": 0.5, "strength": 1.0, "sentence": "Both are like it.", "photos": [gone]}
+            page.route("**/explain?*", lambda route: route.fulfill(json=route.fetch().json() | {"neighbours": near}))
+            page.goto("?id=15&open=14&explain=1")
+            expect(page.locator(".shared .missing")).to_have_text("fig/7.jpg")
+            client.wait_until(lambda: client.get("/api/images/columns").json()["ratios"].count(0) == 1)
+            page.goto("?view=photos")
+            box = page.locator("#photos .tile").first.bounding_box()
+            shape = page.locator("#photos .tile img").first.evaluate("(img) => img.naturalWidth / img.naturalHeight")
+            assert box["width"] / box["height"] == pytest.approx(shape, rel=0.05)
             page.goto("?id=1")  # no other photo can be a query, and none is asked for
             expect(page.locator("#results .tile").first).to_be_visible()
             for name in ("Change image", "Search a region", "Search with a photo"):

@@ -191,6 +191,20 @@ def test_labels(client, searcher, photos):
     client.check_error(client.get("/search", params={"query_label": "plum", "learner": "oasis"}), 409, "knn")
 
 
+def test_an_explanation_by_images_that_were_removed_since(own, serving, photos):
+    own_ids = photos.id("plum/1.jpg"), photos.id("plum/2.jpg")
+    asked = {"id": own_ids[0], "result": own_ids[1], "learner": "oasis", "teachers": 4}
+    with serving(own) as client:
+
+        def taught():
+            pairs = client.get("/explain", params=asked).json()["teachers"]["pairs"]
+            return [(one[side]["id"], one[side]["thumbnail"]) for one in pairs for side in ("query", "result")]
+
+        gone = next(id_ for id_, _ in taught() if id_ not in own_ids)
+        client.post("/api/images/remove", json={"ids": [gone]})
+        assert (None, None) in taught()
+
+
 def test_explanation(client, photos):
     first, second = photos.id("plum/1.jpg"), photos.id("plum/2.jpg")
     asked = {"id": first, "result": second, "learner": "cosine"}

@@ -6,6 +6,7 @@ import sys
 import zipfile
 
 import numpy as np
+import PIL.Image
 import pytest
 from running import copy_run, json_of, refused, visterm
 
@@ -89,6 +90,23 @@ def test_pictures_of_imported_vectors(imported, tmp_path, serving, write_images)
         assert client.get("/images/1/thumbnail", headers={"If-None-Match": changed.headers["etag"]}).status_code == 304
         client.parts.clean_up(client.parts.snapshot)  # keeps them
         assert client.parts.thumbnails.colors
+
+
+def test_pictures_of_imported_vectors_have_their_shapes(imported, tmp_path, serving):
+    folder, turned = copy_run(imported, tmp_path), PIL.Image.Exif()
+    turned[0x0112] = 6  # on its side
+    (folder / "apple").mkdir()
+    picture = PIL.Image.new("RGB", (60, 30))
+    for i, (kind, exif) in enumerate([("JPEG", turned), ("JPEG", PIL.Image.Exif()), ("PNG", turned)]):
+        picture.save(folder / f"apple/{i}.jpg", kind, exif=exif)
+    (folder / "apple/3.jpg").write_text("no picture")
+    visterm("features", folder, *TABLE, "--run", "fruit", cwd=folder)
+    with serving(Run(folder / "runs/fruit")) as client:
+        client.wait_until(lambda: client.get("/api/images/columns").json()["ratios"][:5] == [0.5, 2, 2, 0, 0])
+        sizes = [(row["width"], row["height"]) for row in client.get("/api/images?limit=4").json()]
+        assert sizes == [(30, 60), (60, 30), (60, 30), (None, None)]
+        client.get("/images/3/thumbnail")  # reads the EXIF of a PNG, which may stand behind its pixels
+        assert client.get("/api/images/columns").json()["ratios"][2] == 0.5
 
 
 def test_imported_vectors_and_the_model_that_made_them(tmp_path, serving, write_images, write_model):

@@ -112,6 +112,27 @@ def test_labels_are_renamed_and_merged_in_one_step(editor, mine):
     assert editor.counts() == before
 
 
+def test_a_removed_image_has_the_new_name_of_its_label_when_it_comes_back(editor, mine):
+    """It had the old one, which nobody saw or could rename meanwhile."""
+    before = editor.counts()
+    editor.edit([(editor_id(editor, "pear/1.jpg"), "round", -1)], confirm=True)
+    editor.add("round", ["pear/2.jpg"])
+    visterm("remove", "plum/1.jpg", "pear/1.jpg", cwd=mine)
+    assert json_of("label", "rename", "plum", "prune", cwd=mine)["changed"] == 9
+    editor.rename(["round"], "bulbous")
+    editor.rename(["pear", "apple"], "fruit")
+    assert "plum/1.jpg was removed" in refused("label", "add", "prune", "plum/1.jpg", cwd=mine)
+    visterm("add", "plum/1.jpg", "pear/1.jpg", cwd=mine)
+    assert editor.counts() == {"fruit": 20, "prune": 10, "bulbous": 1}
+    assert (editor_id(editor, "pear/1.jpg"), "bulbous") in LabelEdits(editor.run.label_edits).decided().refused
+    visterm("remove", "apple/1.jpg", cwd=mine)
+    for _ in range(4):
+        editor.undo()
+    visterm("add", "apple/1.jpg", cwd=mine)
+    visterm("features", "fruit", "--run", "fruit", cwd=mine)
+    assert editor.counts() == before
+
+
 def editor_id(editor, path):
     return next(image.id for image in Searcher(editor.run).images if image.path == path)
 
@@ -192,6 +213,20 @@ def test_a_label_of_a_folder_that_nobody_could_add_is_renamed(editor, mine, fold
     editor.undo()
     assert json_of("label", "merge", folder, "pear", "--into", "pear", cwd=mine)["changed"] == 10
     assert editor.counts() == {"apple": 10, "pear": 20}
+
+
+@pytest.mark.parametrize("folder", ["plum\tblue", 230 * "a"])
+def test_a_label_of_a_folder_that_nobody_could_add_is_suggested_and_added(editor, mine, folder):
+    """Suggesting it was refused, as if it were to be a new one."""
+    os.rename("fruit/plum", f"fruit/{folder}")
+    visterm("features", "fruit", "--run", "fruit", cwd=mine)
+    json_of("label", "suggest", folder, cwd=mine)
+    assert json_of("label", "add", folder, "apple/0.jpg", cwd=mine)["changed"] == 1
+    visterm("add", "apple/1.jpg", "--label", folder, cwd=mine)
+    editor.rename("pear", folder)
+    assert editor.counts() == {folder: 22, "apple": 9}
+    for before, after in (("label suggest", ""), ("label add", "id:1"), ("add fruit --label", "")):
+        assert "control characters" in refused(*before.split(), "a\tb", *after.split(), cwd=mine)
 
 
 def test_labels_of_removed_images_are_neither_listed_nor_exported_and_come_back_with_them(editor, mine):

@@ -220,6 +220,27 @@ def test_files_of_takeout(tmp_path, json_name, photo):
     assert read_takeout(b"\xff") is None
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "edited", "bearbeitet", "modifié", "modifie\u0301", "modificato", "ha editado", "editado", "editat", "bewerkt",
+        "edytowane", "編集済み", "编辑",
+    ],
+)  # fmt: skip
+def test_an_edited_photo_has_the_file_of_takeout_of_its_original_in_each_language(tmp_path, word):
+    """Those in English were known alone, and of these no numbered ones."""
+    expected = {
+        f"a-{word}.jpg": "a.jpg.json",
+        f"a-{word}(1).jpg": "a.jpg(1).json",
+        f"b(2)-{word}.JPG": "b.JPG.supplemental-metadata(2).json",
+    }
+    for name in expected.values():
+        (tmp_path / name).write_text(json.dumps({"title": name, "photoTakenTime": {}}))
+    files = beside(tmp_path, [*expected, f"c-{word}.jpg", "a-other.jpg"])
+    assert files.of == {photo: Sidecars(None, name) for photo, name in expected.items()}
+    assert files.unused == []
+
+
 def test_sidecar_and_photo(photos, tmp_path):
     folder = photos("a.jpg", "b.jpg", "c.jpg")
     embed(folder / "a.jpg", dc_subject=["dog"], xmp_Rating="5")

@@ -120,6 +120,25 @@ METRICS = {
 }
 
 
+def test_a_directory_of_images_that_is_gone_is_said(mine):
+    visterm("features", "fruit", "--run", "fruit", cwd=mine)
+    assert "is gone" not in visterm("info", "--run", "fruit", cwd=mine).stdout
+    (mine / "fruit").rename(mine / "moved")
+    line = f"{mine / 'fruit'}, which is gone; 'visterm features IMAGES --run fruit' follows images that were moved\n"
+    assert line in visterm("info", "--run", "fruit", cwd=mine).stdout
+
+
+def test_visterms_are_learned_from_the_images_that_can_be_read(mine):
+    """Files that are no images were counted."""
+    (mine / "fruit/pear/no.jpg").write_bytes(b"no image")
+    visterm(
+        "features", "fruit", "--run", "new", *SMALL, "--set", "split.train=1.0", "--set", "split.test=0.0", cwd=mine
+    )
+    described = json_of("info", "--run", "new", cwd=mine)
+    assert (described["images"], described["skipped"]) == (30, 1)
+    assert described["learned from"] == "30 training images"
+
+
 @pytest.mark.parametrize("text", METRICS.values(), ids=METRICS)
 def test_damaged_figures_are_named(mine, text):
     evaluation = mine / "runs/fruit/evaluations/oasis"

@@ -1,7 +1,9 @@
 """Models whose weights lie in files beside them, as PyTorch's exporter writes them."""
 
+import contextlib
 import json
 import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -67,6 +69,66 @@ def test_vectors_are_those_of_the_model_in_one_file(tmp_path, write_model, whole
     assert onnx.load(tmp_path / "moved/model.onnx").graph.initializer  # whole for any other program
 
 
+class Stopped(BaseException):
+    pass
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """Let the n-th write from now on raise Stopped; 0: none."""
+    left = 0
+
+    def stopping(write):
+        def wrapped(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if not left:
+                raise Stopped
+            return write(*arguments, **options)
+
+        return wrapped
+
+    for place, name in ((os, "replace"), (shutil, "copyfile"), (pathlib.Path, "write_bytes"), (pathlib.Path, "unlink")):
+        monkeypatch.setattr(place, name, stopping(getattr(place, name)))
+    monkeypatch.setattr(pathlib.Path, "write_text", stopping(pathlib.Path.write_text))
+
+    def set_left(n):
+        nonlocal left
+        left = n
+
+    return set_left
+
+
+def test_saving_that_is_interrupted_leaves_the_old_embedder_or_the_new_one(tmp_path, write_model, model, stop_at):
+    """The model was overwritten first, then its weights, then the record."""
+    write_model(tmp_path / "other.onnx", 32, seed=1)
+    embedders = OnnxEmbedder(model).fit(), OnnxEmbedder(split(tmp_path / "other.onnx", tmp_path / "two/m.onnx")).fit()
+    expected = [embedder.transform(IMAGES) for embedder in embedders]
+    for second in (1, 0):  # another one, and the same again
+        for steps in range(1, 16):
+            folder = tmp_path / f"{second} {steps}"
+            embedders[0].save(folder)
+            stop_at(steps)
+            with contextlib.suppress(Stopped):
+                embedders[second].save(folder)
+            stop_at(0)
+            loaded = OnnxEmbedder.load(folder)
+            np.testing.assert_array_equal(loaded.transform(IMAGES), expected[loaded.sha256_ == embedders[1].sha256_])
+            embedders[second].save(folder)
+            np.testing.assert_array_equal(OnnxEmbedder.load(folder).transform(IMAGES), expected[second])
+            assert sorted(path.name for path in folder.iterdir()) == ["embedder.json", "model.onnx", "weights.bin"]
+
+
+def test_an_embedder_is_saved_where_its_model_lies(tmp_path, model):
+    """With weights in a file of their own, that file was the same one."""
+    shutil.copy(model, model.with_name("model.onnx"))
+    expected = OnnxEmbedder(model.with_name("model.onnx")).fit_transform(IMAGES)
+    for embedder in (OnnxEmbedder(model.with_name("model.onnx")).fit(), OnnxEmbedder(model).fit()):
+        embedder.save(model.parent)
+        OnnxEmbedder.load(model.parent).save(model.parent)
+        np.testing.assert_array_equal(OnnxEmbedder.load(model.parent).transform(IMAGES), expected)
+
+
 def test_explanations_have_the_axes_that_lie_in_the_file(tmp_path, whole):
     model = onnx.load(whole)
     model.opset_import[0].version = 18
@@ -87,8 +149,12 @@ def test_other_weights_are_another_model(tmp_path, write_model, model):
     split(tmp_path / "other.onnx", model)
     assert model.read_bytes() == graph  # the file alone does not tell
     assert read_model(model).sha256() != embedder.sha256_
-    with pytest.raises(ValueError, match="the model has changed since fit"):
-        embedder.save(tmp_path / "other")
+    expected = OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES)
+    for name in ("other", "saved"):
+        with pytest.raises(ValueError, match="the model has changed since fit"):
+            embedder.save(tmp_path / name)
+    np.testing.assert_array_equal(OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES), expected)
+    assert len(list((tmp_path / "saved").iterdir())) == 3
     shutil.copy(model.with_name("weights.bin"), tmp_path / "saved/weights.bin")
     with pytest.raises(ValueError, match="the model has changed since fit"):
         OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES)

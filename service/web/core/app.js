@@ -7,7 +7,7 @@ import "../teach/again.js";
 import { toggleBeside, toggleExplanation } from "../gallery/dialog.js";
 import { $, activeElement, targetOf } from "./dom.js";
 import { addExamples } from "../search/examples.js";
-import { searchFiles } from "../search/files.js";
+import { onFiles, searchFiles } from "../search/files.js";
 import { rowHeight, setRowHeight } from "../gallery/gallery.js";
 import { currentId, moveFocus } from "../gallery/grid.js";
 import { ask, change, followHistory, go, redraw, start } from "./history.js";
@@ -77,13 +77,7 @@ function bindClicks() {
 }
 
 function bindFiles() {
-  /** @type {HTMLInputElement[]} */
-  const fields = [$("#file"), $("#photo")];
-  for (const field of fields)
-    field.addEventListener("change", () => {
-      searchFiles([...(field.files ?? [])]);
-      field.value = ""; // so that the same file can be chosen twice
-    });
+  for (const field of ["#file", "#photo"]) onFiles(field, searchFiles);
   document.addEventListener("paste", (event) => {
     const files = [...(event.clipboardData?.files ?? [])];
     if (!files.length || targetOf(event).closest?.("input, textarea")) return;

@@ -24,10 +24,13 @@ function keepScroll() {
 export function go(asked, { replace = false, overlay = false } = {}) {
   const isNew = JSON.stringify(queryOf(asked)) !== JSON.stringify(queryOf(state.request));
   const request = isNew ? byChosen(asked) : asked;
-  if (replace) history.replaceState({ ...history.state }, "", addressOf(request));
+  const address = addressOf(request);
+  // The same page again, as of a second press on a slow line, is no step of its own.
+  if (replace || address === (location.search || "./"))
+    history.replaceState({ ...history.state }, "", address);
   else {
     keepScroll();
-    history.pushState({ overlay }, "", addressOf(request));
+    history.pushState({ overlay }, "", address);
   }
   return show(request, replace || overlay ? {} : { scroll: 0 });
 }

@@ -26,9 +26,11 @@ const ADVICE = {
 /**
  * @param {Error | ApiError | null} error
  * @param {(() => unknown) | null} [retry]
+ * @param {string} [title]
+ * @param {string} [again] words of the button that tries again
  * @returns {void}
  */
-export function failure(error, retry) {
+export function failure(error, retry, title = "Request failed", again = "Try again") {
   if (!error) return $("#failure").replaceChildren();
   if (viewer.open) toast(error.message); // it hides the rest of the page
   const status = "status" in error ? error.status : 0;
@@ -50,9 +52,9 @@ export function failure(error, retry) {
     );
   $("#failure").replaceChildren(
     box(
-      "Request failed",
+      title,
       [el("p", error.message), el("p.quiet", advice)],
-      ...(retry ? [button("Try again", "", retry)] : []),
+      ...(retry ? [button(again, "", retry)] : []),
       button("Dismiss", "plain"),
     ),
   );

@@ -39,6 +39,18 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
   return orElse(img, () => missing(alt || image.path || "photo", image.path), image.id);
 }
 
+// Of these browsers keep the first 250 alone.
+performance.onresourcetimingbufferfull = () => performance.clearResourceTimings();
+
+/**
+ * The status of a picture that did not come; 0 where the browser does not tell.
+ * @param {HTMLImageElement} img
+ */
+export function statusOf(img) {
+  const [last] = performance.getEntriesByName(img.currentSrc, "resource").slice(-1);
+  return /** @type {PerformanceResourceTiming | undefined} */ (last)?.responseStatus ?? 0;
+}
+
 /**
  * Where a thumbnail does not come: once more where the server was too busy, else the original; and
  * where that does not come either, or there is no file, what `fail` does.
@@ -50,10 +62,15 @@ export async function otherwise(img, fail, id) {
   const { src } = img;
   const original = `images/${id}/original`;
   if (id === undefined || img.getAttribute("src") === original) return fail();
-  const answer = await patiently(img.currentSrc || src, { method: "HEAD" }).catch(() => null);
+  let status = statusOf(img);
+  if (!status || status === 429)
+    status = await patiently(img.currentSrc || src, { method: "HEAD" }).then(
+      (answer) => answer.status,
+      () => 0,
+    );
   if (img.src !== src) return null; // it shows another one by now
-  if (answer?.status === 410) return fail();
-  if (!answer?.ok || img.dataset.again) {
+  if (status === 404 || status === 410) return fail();
+  if (status !== 200 || img.dataset.again) {
     img.removeAttribute("srcset");
     img.src = original;
   } else {

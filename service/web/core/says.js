@@ -8,7 +8,7 @@ import { $, activeElement, el, icon } from "./dom.js";
 export const dock = () =>
   document.documentElement.classList.toggle(
     "docked",
-    ["#marks", "#selection"].some((id) => $(id) && !$(id).hidden),
+    ["#marks", "#selection"].some((id) => !$(id).hidden),
   );
 
 export const toasts = $("#toasts");
@@ -50,14 +50,32 @@ export function toast(text, action, act) {
   leave();
 }
 
+/** Copy as the keys would, what is marked. @param {string} text */
+function copyMarked(text) {
+  placeMessages();
+  const from = activeElement();
+  const field = el("textarea.unseen");
+  field.value = text;
+  toasts.append(field);
+  field.select();
+  const copied = document.execCommand("copy");
+  field.remove();
+  from.focus({ preventScroll: true });
+  return copied;
+}
+
 /** @param {string} text @param {string} what */
 export async function copy(text, what) {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast(`${what} copied.`);
-  } catch {
-    toast(`The browser blocked copying. ${what}: ${text}`);
-  }
+  const copied = await navigator.clipboard?.writeText(text).then(
+    () => true,
+    () => false,
+  );
+  // Browsers have no clipboard where the page did not come by HTTPS.
+  toast(
+    copied || copyMarked(text)
+      ? `${what} copied.`
+      : `The browser blocked copying: ${text.slice(0, 300)}`,
+  );
 }
 
 /** @param {string} text */

@@ -13,6 +13,7 @@ import { hasGallery } from "../gallery/photos.js";
 import { drawQuery } from "../search/query.js";
 import { showComparison, showGrid, showRest } from "../search/results.js";
 import { fetchRanking, readRun } from "../search/search.js";
+import { failByName } from "../search/searchbox.js";
 import { clearSelection } from "../gallery/select.js";
 import { rememberQuery, showStart } from "../gallery/start.js";
 import { COMPARED, marks, PAGE, queryName, snapshot, state, viewOf } from "./state.js";
@@ -51,7 +52,9 @@ export async function show(request, { scroll } = {}) {
     state.request = viewer.open
       ? state.shown
       : { ...state.shown, open: undefined, explain: undefined };
-    if (error.name !== "AbortError") failure(error, () => show(request, { scroll }));
+    if (request.text && /^(no word of|a text without a word) /.test(error.message))
+      failByName(request.text);
+    else if (error.name !== "AbortError") failure(error, () => show(request, { scroll }));
   }
   const view = viewOf(state.request);
   if (!done && view === "start") await showStart(turn).catch(() => {});

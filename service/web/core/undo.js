@@ -2,7 +2,10 @@
 // button of its own. Whoever undid a thing says so with `undid`; until then it can be undone.
 
 /** @typedef {{ kind: string, undo: () => unknown, trying?: boolean }} Done */
-/** @typedef {{ steps: number }} ToUndo steps that are left to undo of one thing */
+/**
+ * Steps that are left to undo of one thing, with their numbers where they have some.
+ * @typedef {{ steps: number, of?: number[] }} ToUndo
+ */
 
 /** @type {Done[]} */
 const done = [];

@@ -10,6 +10,7 @@ import { count, plural } from "../core/text.js";
 import { lineButton, noteLine } from "../core/line.js";
 import { redraw } from "../core/history.js";
 import { forgetPhotos } from "./photos.js";
+import { checkSize, onFiles } from "../search/files.js";
 import { readRun } from "../search/search.js";
 import { begun, state, viewOf } from "../core/state.js";
 import { newOnes } from "../teach/growing.js";
@@ -136,12 +137,7 @@ async function addNow(files) {
 
 /** @param {File} file @returns {Promise<Schemas["KeptPhoto"]>} */
 async function send(file) {
-  const most = state.run.limits.upload_bytes;
-  if (file.size > most)
-    throw Object.assign(
-      new Error(`${file.name}: larger than the limit of ${Math.floor(most / 2 ** 20)} MiB`),
-      { status: 413 },
-    );
+  checkSize(file, file.name);
   const form = new FormData();
   form.append("file", file, file.name);
   return request("api/add/photo", { method: "POST", body: form });
@@ -232,13 +228,7 @@ export async function takeDrop(event, search) {
   await takeFiles(await droppedFiles(dataTransfer), search);
 }
 
-/** @type {HTMLInputElement} */
-const field = $("#photos-to-add");
-field.addEventListener("change", () => {
-  const files = [...(field.files ?? [])];
-  field.value = ""; // so that the same file can be chosen twice
-  if (files.length) void add(files);
-});
+onFiles("#photos-to-add", (files) => files.length && add(files));
 $("#start .pick").after(addButton());
 setInterval(() => void lookForNew().catch(() => {}), WATCH_EVERY); // the service may be back soon
 addEventListener("run", () => {

@@ -193,10 +193,8 @@ export class Gallery {
             .rows.slice(0, -1)
             .map((row) => row.end);
     const layout = justify(ratios, this.wide, rowHeight(), { ...options, fixed: first });
-    this.rows = layout.rows;
-    this.row = layout.row;
-    this.left = layout.left;
-    this.widths = layout.widths;
+    const { rows, row, left, widths } = layout;
+    Object.assign(this, { rows, row, left, widths });
     this.root.style.height = `${layout.height}px`;
     for (const one of this.root.querySelectorAll(".divider")) one.remove();
     for (const { at: index, words } of this.breaks) {
@@ -220,10 +218,8 @@ export class Gallery {
     if (!this.rows.length) return null;
     const origin = this.root.getBoundingClientRect();
     if (origin.top > 0 && !at) return null;
-    const row = this.rows[rowAt(this.rows, (at?.y ?? 0) - origin.top)];
-    let index = row.first;
-    if (at) while (index < row.end - 1 && this.left[index + 1] <= at.x - origin.left) index += 1;
-    return { index, top: origin.top + row.top };
+    const index = this.indexAt(at?.x ?? -1, at?.y ?? 0);
+    return { index, top: origin.top + this.rows[this.row[index]].top };
   }
 
   /**
@@ -423,6 +419,7 @@ export class Gallery {
       const focused = activeElement();
       const held = tile.node.contains(focused) ? focused.dataset.act : null;
       if (tile.img) tile.img.alt = this.alt(tile.image);
+      else $(".missing", tile.node).replaceWith(missing(this.alt(tile.image), tile.image.path));
       this.dress(tile.image, tile.node);
       this.setStops(tile, Number(tile.node.dataset.index) === this.at);
       if (held) $(`[data-act="${held}"]`, tile.node)?.focus({ preventScroll: true });

@@ -20,20 +20,11 @@ import { fileName } from "../core/text.js";
  * @param {number} [options.first] how many are loaded at once
  * @param {boolean} [options.small]
  */
-export function photoList(
-  images,
-  {
-    address = ({ id }) => addressOf({ id }),
-    note,
-    what = "Search with",
-    first = 12,
-    small = false,
-  } = {},
-) {
+export function photoList(images, { first = 12, small = false, ...look } = {}) {
   return el(
     "ol",
     { class: small ? "photos small" : "photos" },
-    images.map((image, i) => photo(image, { address, note, what, lazy: i >= first })),
+    images.map((image, i) => photo(image, { ...look, lazy: i >= first })),
   );
 }
 

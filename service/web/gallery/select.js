@@ -507,7 +507,7 @@ async function remove(images) {
 }
 
 /** @param {string[]} tokens those that were restored are taken out */
-async function restore(tokens) {
+export async function restore(tokens) {
   let [n, more] = [0, ""];
   try {
     for (; tokens.length; tokens.pop()) {

@@ -101,8 +101,8 @@ export async function drawViewer(given) {
       {
         "data-act": name,
         "aria-label": words,
-        title: key ? `${words} (${key})` : words,
-        "aria-keyshortcuts": key.length === 1 ? key : null,
+        title: `${words} (${key})`,
+        "aria-keyshortcuts": /^[ -~]$/.test(key) ? key : null,
         ...extra,
       },
       icon(sign),
@@ -128,26 +128,14 @@ export async function drawViewer(given) {
       el(
         "div.view",
         stage,
-        el(
-          "button.round.step.before",
-          {
-            "data-act": "left",
-            disabled: at <= 0,
-            "aria-label": "Previous photo",
-            title: "Previous (←)",
-          },
-          icon("left"),
-        ),
-        el(
-          "button.round.step.after",
-          {
-            "data-act": "right",
-            disabled: at >= images.length - 1,
-            "aria-label": "Next photo",
-            title: "Next (→)",
-          },
-          icon("right"),
-        ),
+        round("left", "left", "Previous photo", "←", {
+          class: "round step before",
+          disabled: at <= 0,
+        }),
+        round("right", "right", "Next photo", "→", {
+          class: "round step after",
+          disabled: at >= images.length - 1,
+        }),
       ),
       el("div.side", sideOf(given, images[at + 1])),
     ),

@@ -1,6 +1,7 @@
 // A wall of small photos: every photo of the map has a cell of a grid, similar ones side by side,
 // so that no place is empty. Of a wall that is seen from afar, each block of cells is one photo.
 
+import { statusOf } from "../core/pictures.js";
 import { colorOf, penOf } from "./mapdata.js";
 
 /** @import { Points } from "./mapdata.js" */
@@ -138,7 +139,8 @@ function load(id, size, loaded) {
     const one = (img = new Image());
     const ask = () => void (one.src = `images/${id}/thumbnail?size=${size}`);
     one.addEventListener("load", loaded);
-    one.addEventListener("error", () => setTimeout(ask, BUSY), { once: true });
+    const fail = () => statusOf(one) !== 410 && setTimeout(ask, BUSY);
+    one.addEventListener("error", fail, { once: true });
     ask();
     pictures.set(key, img);
     const [oldest] = pictures.keys();

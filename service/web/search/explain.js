@@ -99,6 +99,11 @@ function overlay(side, href, name, pairs, which, best) {
         .join(", ")})`,
   );
   const outlined = places.length ? `; outlined: ${places.join(", ")}` : "";
+  const absent = svg(
+    "text",
+    { x: width / 2, y: height / 2, "text-anchor": "middle", "font-size": width / 16 },
+    "image not available",
+  );
   return svg(
     "svg.overlay",
     {
@@ -114,6 +119,7 @@ function overlay(side, href, name, pairs, which, best) {
       width,
       height,
       preserveAspectRatio: regions.length ? "none" : "xMidYMid meet", // its size may be unknown
+      onerror: (/** @type {Event} */ event) => targetOf(event).replaceWith(absent),
     }),
     heat(side, best),
     regions.map((_, i) => outline(side, i, pairsOf(pairs, which, i))),
@@ -265,7 +271,8 @@ export function drawExplanation(explanation, pictures, best) {
     root.addEventListener(name, (event) => point(event, true));
   for (const name of ["pointerleave", "focusout"])
     root.addEventListener(name, (event) => point(event, false));
-  const show = () => canvas.style.setProperty("--heat", String(Number(strength.value) / 100));
+  const show = () =>
+    canvas.style.setProperty("--heat", String(heats.length && Number(strength.value) / 100));
   strength.addEventListener("input", show);
   show();
   return root;

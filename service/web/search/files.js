@@ -64,6 +64,27 @@ async function addFile(file) {
   }
 }
 
+/**
+ * Take what is chosen with a field for files.
+ * @param {string} selector
+ * @param {(files: File[]) => unknown} take
+ */
+export function onFiles(selector, take) {
+  /** @type {HTMLInputElement} */
+  const field = $(selector);
+  field.addEventListener("change", () => {
+    take([...(field.files ?? [])]);
+    field.value = ""; // so that the same file can be chosen twice
+  });
+}
+
+/** Refuse a file that the service would. @param {File} file @param {string} name */
+export function checkSize({ size }, name) {
+  const most = state.run.limits.upload_bytes;
+  if (size > most)
+    throw new ApiError(`${name}: larger than the limit of ${Math.floor(most / 2 ** 20)} MiB`, 413);
+}
+
 /** @param {File[]} files @returns {Promise<void>} */
 export async function searchFiles(files) {
   const [file] = files;
@@ -76,12 +97,7 @@ export async function searchFiles(files) {
   /** @type {number | undefined} */
   let waiting;
   try {
-    const most = state.run.limits.upload_bytes;
-    if (file.size > most)
-      throw new ApiError(
-        `${name}: larger than the limit of ${Math.floor(most / 2 ** 20)} MiB`,
-        413,
-      );
+    checkSize(file, name);
     const kept = settings();
     waiting = showDropped(file, name);
     const ranking = await busy(`Searching with ${name} …`, (signal) =>

@@ -1,6 +1,7 @@
 // Which photos a query and a result are both like: what ranks them together, beside the two alone.
 
 import { el } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
 import { figure } from "../core/text.js";
 import { info } from "../core/words.js";
 
@@ -22,14 +23,15 @@ export function drawNeighbours({ neighbours }) {
     el("p", photos.length ? `Score ${figure(score)}: ${parts}.` : sentence),
     el(
       "div.shared",
-      photos.slice(0, SHOWN).map(({ thumbnail, path, contribution }) =>
-        el("img", {
-          src: `${thumbnail}&size=256`,
-          alt: path,
-          title: `${path}: ${figure(contribution)}`,
-          loading: "lazy",
-        }),
-      ),
+      photos
+        .slice(0, SHOWN)
+        .map((photo) =>
+          el(
+            "span",
+            { title: `${photo.path}: ${figure(photo.contribution)}` },
+            picture({ thumbnail: "", ...photo }, { alt: photo.path }),
+          ),
+        ),
     ),
   );
 }

@@ -9,7 +9,7 @@ import { drawLearned } from "./learned.js";
 import { rankBy, setHideMarked } from "../core/options.js";
 import { queryPicture } from "./queryimage.js";
 import { drawExamples, refineLinks } from "./refine.js";
-import { filterChips } from "./searchbox.js";
+import { filterChip, filterChips } from "./searchbox.js";
 import { learnerName, modelName, queryName, state } from "../core/state.js";
 
 /** @import { Ranking } from "../core/state.js" */
@@ -114,25 +114,17 @@ function why(learner) {
 
 function drawChips() {
   const { exclude_duplicates, min_probability } = state.request;
-  /** @param {string} words @param {() => unknown} act */
-  const chip = (words, act) =>
-    el(
-      "button.chip",
-      { "aria-label": `Remove filter: ${words}`, onclick: act },
-      words,
-      el("span", { "aria-hidden": "true" }, "×"),
-    );
   refill(
     $("#chips"),
     present([
       ...filterChips(),
       exclude_duplicates &&
-        chip("exact duplicates hidden", () => change({ exclude_duplicates: undefined })),
+        filterChip("exact duplicates hidden", () => change({ exclude_duplicates: undefined })),
       min_probability &&
-        chip(`at least ${percent(min_probability)} likely`, () =>
+        filterChip(`at least ${percent(min_probability)} likely`, () =>
           change({ min_probability: undefined }),
         ),
-      state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
+      state.hideMarked && filterChip("marked images hidden", () => setHideMarked(false)),
     ]),
   );
 }

@@ -119,11 +119,7 @@ function tile(query, name, weight, set, remove, region) {
 // Draw the examples and the region of the query; nothing where there are none.
 export function drawExamples() {
   const { request } = state;
-  let strip = $("#examples");
-  if (!strip) {
-    strip = el("div", { id: "examples" });
-    $("#asked .panel").after(strip);
-  }
+  const strip = $("#examples");
   if (!isRefined()) return strip.replaceChildren();
   const list = examples();
   const weighted = Boolean(list.length) || request.weight !== undefined; // one image weighs 1

@@ -93,15 +93,9 @@ function press(event) {
   );
 }
 
-function theDialog() {
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#region") ?? el("dialog", { id: "region", "aria-labelledby": "region-title" });
-  if (!dialog.isConnected) document.body.append(dialog);
-  return dialog;
-}
-
 export function openRegion() {
-  const dialog = theDialog();
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#region");
   const { request } = state;
   frame = el(
     "div.frame",

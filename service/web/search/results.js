@@ -12,6 +12,7 @@ import { fetchRest } from "./search.js";
 import { bindSelection, isSelected } from "../gallery/select.js";
 import { COMPARED, marks, modelName, state, visible } from "../core/state.js";
 
+/** @import { Request } from "../core/address.js" */
 /** @import { Photo } from "../gallery/details.js" */
 /** @import { Gallery } from "../gallery/gallery.js" */
 /** @import { Earlier, Ranking } from "../core/state.js" */
@@ -41,9 +42,9 @@ function makeGallery() {
 
 export const theGallery = () => gallery;
 
-export function showGrid(redraw = false) {
-  const { request, ranking } = state;
-  const key = JSON.stringify([
+/** What the gallery is drawn from. @param {Request} request @param {Ranking} ranking */
+const sourceOf = (request, ranking) =>
+  JSON.stringify([
     searchOf(request),
     ranking.results.length,
     request.metric,
@@ -51,6 +52,10 @@ export function showGrid(redraw = false) {
     state.fold,
     ranking.version,
   ]);
+
+export function showGrid(redraw = false) {
+  const { request, ranking } = state;
+  const key = sourceOf(request, ranking);
   if (state.drawn === key && !redraw) return;
   state.drawn = key;
   const images = (state.listed = visible());
@@ -114,15 +119,7 @@ export async function showRest() {
   const y = scrollY;
   const images = (state.listed = visible());
   if (!$("#grid")) return showGrid(true);
-  const { request: now } = state;
-  state.drawn = JSON.stringify([
-    searchOf(now),
-    ranking.results.length,
-    now.metric,
-    state.hideMarked,
-    state.fold,
-    ranking.version,
-  ]);
+  state.drawn = sourceOf(state.request, ranking);
   gallery?.show(images, weakBreak(images, ranking.results[0]?.score));
   scrollTo(0, y);
   tellEnd();

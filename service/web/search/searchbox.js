@@ -102,6 +102,15 @@ function showThree() {
   return go({ view: "photos" });
 }
 
+/** @param {string} text */
+const nothingCalled = (text) => `Nothing here is called “${text.slice(0, 60)}”.`;
+const TRY = "Try a part of a label or file name.";
+const SHOW_THREE = "Show three photos of it";
+
+/** Say that no label is called like the words of an address. @param {string} text */
+export const failByName = (text) =>
+  failure(new Error(TRY), showThree, nothingCalled(text), SHOW_THREE);
+
 // ---- the list
 
 /** @returns {Promise<void>} */
@@ -127,8 +136,6 @@ async function suggest() {
   if (mine !== asked) return;
   failed = found instanceof Error ? found : null;
   if (found instanceof Error) return draw([]); // what stood there is of another text
-  /** @param {string} name */
-  const named = (name) => name || "(image directory)";
   /** @param {string} label @param {string} what @param {string} [text_by] */
   const showing = (label, what, text_by) =>
     option(
@@ -153,7 +160,7 @@ async function suggest() {
         "Folders",
         found.folders.map(({ name, images }) =>
           option(
-            { label: named(name), what: count(images) },
+            { label: name || "(image directory)", what: count(images) },
             () => chooseFolder(name),
             icon("folder"),
           ),
@@ -181,12 +188,8 @@ async function suggest() {
       ),
   ]);
   const none = () => [
-    el("p.quiet.none", `Nothing here is called “${words.slice(0, 60)}”.`),
-    option(
-      { label: "Show three photos of it", what: "and find more" },
-      showThree,
-      icon("question"),
-    ),
+    el("p.quiet.none", nothingCalled(words)),
+    option({ label: SHOW_THREE, what: "and find more" }, showThree, icon("question")),
   ];
   nothing = !groups.length && Boolean(text);
   draw(nothing && kind === "all" ? none() : groups);
@@ -292,24 +295,21 @@ function stopAdding() {
 
 // ---- filters as chips
 
-/**
- * The chips of the filters by label, folder, date and field; page(values) shows what is left.
- * @param {(values: Request) => unknown} [page]
- */
-export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
+/** @param {string} words @param {() => unknown} onclick */
+export const filterChip = (words, onclick) =>
+  el(
+    "button.chip",
+    { "aria-label": `Remove filter: ${words}`, onclick },
+    el("span", { dir: "auto" }, words),
+    el("span", { "aria-hidden": "true" }, "×"),
+  );
+
+/** The chips of the filters by label, folder, date and field. */
+export function filterChips() {
   const { label, not_label, folder, after, before, where } = state.request;
   // What stays is read at the click: another filter may have gone since the chips were drawn.
   /** @param {string} words @param {() => Request} left */
-  const chip = (words, left) =>
-    el(
-      "button.chip",
-      {
-        "aria-label": `Remove filter: ${words}`,
-        onclick: () => page(left()),
-      },
-      el("span", { dir: "auto" }, words),
-      el("span", { "aria-hidden": "true" }, "×"),
-    );
+  const chip = (words, left) => filterChip(words, () => change({ ...left(), metric: undefined }));
   /** @typedef {"label" | "not_label" | "where"} Name */
   /** @param {Name} name @param {string} value @returns {() => Request} */
   const without = (name, value) => () => {
@@ -369,12 +369,7 @@ export function bindSearchBox() {
     const node = nothing && chosen < 0 ? null : options[Math.max(chosen, 0)];
     if (node) take(node);
     else if (failed) failure(failed);
-    else
-      toast(
-        `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or file name.`,
-        "Show three photos of it",
-        showThree,
-      );
+    else toast(`${nothingCalled(text)} ${TRY}`, SHOW_THREE, showThree);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]"))

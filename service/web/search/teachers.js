@@ -2,6 +2,7 @@
 // apart, each with what stands behind it. All of them add up to the score.
 
 import { el, numbers, table } from "../core/dom.js";
+import { picture } from "../core/pictures.js";
 import { count, figure, percent } from "../core/text.js";
 import { info, named } from "../core/words.js";
 
@@ -11,15 +12,10 @@ import { info, named } from "../core/words.js";
 export const TEACHERS = 4; // listed on each side
 
 /** @param {Schemas["TeacherImage"]} image */
-const picture = (image) =>
-  image.thumbnail === null
+const photo = ({ id, path, thumbnail }) =>
+  id === null || thumbnail === null
     ? el("span.gone", "not in the collection")
-    : el("img", {
-        src: `${image.thumbnail}&size=256`,
-        alt: image.path ?? "",
-        title: image.path ?? "",
-        loading: "lazy",
-      });
+    : picture({ id, path, thumbnail }, { alt: path ?? "" });
 
 /** @param {Teacher} teacher */
 function reason({ mark, label, query, result }) {
@@ -33,9 +29,9 @@ function reason({ mark, label, query, result }) {
 const row = (teacher) =>
   el(
     "tr",
-    el("td", picture(teacher.query)),
+    el("td", photo(teacher.query)),
     el("td", teacher.together ? "was put with" : "was kept apart from"),
-    el("td", picture(teacher.result)),
+    el("td", photo(teacher.result)),
     el("td", reason(teacher)),
     numbers(figure(teacher.contribution)),
   );

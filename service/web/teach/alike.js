@@ -10,6 +10,7 @@ import { redraw } from "../core/history.js";
 import { did, undid } from "../core/undo.js";
 import { placeFocus } from "../gallery/grid.js";
 import { withOverview } from "../gallery/home.js";
+import { restore } from "../gallery/select.js";
 import { failure } from "../core/messages.js";
 import { inParts, photo } from "../gallery/photolist.js";
 import { readRun } from "../search/search.js";
@@ -55,7 +56,7 @@ const keyOf = ({ degree, images }) => `${degree} ${images[0].id}`;
 const showAlike = (section) =>
   withOverview(section, "Photos that look alike", "n_alike", async () => {
     const undo = el("button.plain", { onclick: undoDifferent });
-    const restore = el("button.plain");
+    const back = el("button.plain");
     const blank = el("div");
     n_left = 0;
     /** @type {Set<string>} */
@@ -64,7 +65,7 @@ const showAlike = (section) =>
       async (offset) => {
         const part = await get("api/alike", { offset: offset - n_left, limit: 20 });
         showUndo(undo, part.last);
-        showRestore(restore, part.removed);
+        showRestore(back, part.removed);
         const { blank: images, n_blank: n_images } = part;
         if (n_images && !blank.firstChild)
           blank.append(
@@ -87,7 +88,7 @@ const showAlike = (section) =>
         el("h1", "Photos that look alike"),
         el("span.quiet", plural(total, "group")),
         undo,
-        restore,
+        back,
       ),
       el(
         "p.quiet",
@@ -264,20 +265,8 @@ function showRestore(button, removal) {
   button.hidden = !removal;
   if (!removal) return;
   button.textContent = `Undo: ${plural(removal.images, "photo")} removed`;
-  button.onclick = () => restore(removal.undo);
+  button.onclick = () => restore([removal.undo]).then(placeFocus);
 }
-
-/** @param {string} undo */
-const restore = (undo) =>
-  post("api/images/restore", { undo }).then(async ({ changed, behind }) => {
-    undid("removal");
-    toast(
-      `${plural(changed, "photo")} restored.` +
-        (behind ? ` Searches do not find them yet: ${behind}.` : ""),
-    );
-    await readRun();
-    await redraw().then(placeFocus);
-  }, failure);
 
 /**
  * Asked once more, with all that goes, and can be undone.
@@ -326,13 +315,13 @@ async function askToRemove(section, ids) {
 async function remove(section, ids) {
   try {
     const { undo } = await post("api/images/remove", { ids });
-    if (undo) did("removal", () => restore(undo));
+    if (undo) did("removal", () => restore([undo]));
     leave(section);
     if (undo) showRestore($("#alike .head button:last-child"), { undo, images: ids.length });
     toast(
       `${plural(ids.length, "photo")} removed from the collection.`,
       undo ? "Undo" : undefined,
-      undo ? () => void restore(undo) : undefined,
+      undo ? () => void restore([undo]) : undefined,
     );
     await readRun();
   } catch (error) {

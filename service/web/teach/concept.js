@@ -216,7 +216,7 @@ async function showConcept(section, request) {
     if (!n) return el("p.quiet.sure", "No other photo surely shows it yet.");
     const add = el(
       "button",
-      { onclick: () => void askToAccept(label, (ids) => ids.length && addTo(ids)) },
+      { onclick: () => askToAccept(label, (ids) => ids.length && addTo(ids)).catch(failure) },
       icon("plus"),
       `Add the label to ${plural(sure.length, "photo")} …`,
     );

@@ -237,6 +237,13 @@ async function evaluation(name) {
         titleOf(name),
         null,
         summary(name, metrics),
+        "stale" in found && found.stale
+          ? el(
+              "p.quiet",
+              "Labels, photos or learners have changed since: ",
+              el("code", "visterm evaluate"),
+            )
+          : null,
         el("p", el("a", { href: `api/evaluations/${id}/report`, target: "_blank" }, "Report")),
       ),
       curves && panel("Along the results", null, curvesOf(curves, metrics)),

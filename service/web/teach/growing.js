@@ -4,6 +4,7 @@
 import { get, post } from "../core/api.js";
 import { $, el, link } from "../core/dom.js";
 import { go } from "../core/history.js";
+import { failure } from "../core/messages.js";
 import { picture } from "../core/pictures.js";
 import { dialogButtons, showDialog, toast } from "../core/says.js";
 import { plural } from "../core/text.js";
@@ -75,7 +76,7 @@ export async function askToAccept(label, add) {
       ),
     );
   };
-  select.addEventListener("change", () => void preview());
+  select.addEventListener("change", () => void preview().catch(failure));
   await preview(); // before the dialog, which would move
   showDialog(
     `Add “${label}” to`,
@@ -96,12 +97,13 @@ export async function askToAccept(label, add) {
 export function askToRename(label) {
   const rename = async (/** @type {string} */ into) => {
     dialog.close();
-    const undo = async () => {
-      if (await undoLabels()) await go({ view: "album", label });
-    };
     try {
-      const { changed } = await save(() => post("api/labels/rename", { labels: [label], into }));
-      if (!changed) return toast("No photo has another label now.");
+      const done = await save(() => post("api/labels/rename", { labels: [label], into }));
+      const { changed, last } = done;
+      if (!changed || !last) return toast("No photo has another label now.");
+      const undo = async () => {
+        if (await undoLabels({ steps: 1, of: [last.step] })) await go({ view: "album", label });
+      };
       did("labels", undo);
       await go({ view: "album", label: into });
       toast(`${label} is now ${into} on ${plural(changed, "photo")}.`, "Undo", () => void undo());

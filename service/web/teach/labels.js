@@ -73,7 +73,8 @@ export async function save(send) {
  */
 export async function editLabels(edits, source = "page") {
   let changed = 0;
-  const toUndo = { steps: 0 };
+  /** @type {Required<ToUndo>} */
+  const toUndo = { steps: 0, of: [] };
   /** @type {any} */
   let done; // the last of them: there is at least one edit
   try {
@@ -84,10 +85,11 @@ export async function editLabels(edits, source = "page") {
         (of[change + label] ??= { ids: [], label, change }).ids.push(id);
       done = await save(() => post("api/labels", { edits: Object.values(of), source }));
       changed += done.changed;
-      if (done.changed) toUndo.steps += 1; // what changes nothing is no step that can be undone
+      // What changes nothing is no step that can be undone.
+      if (done.changed) toUndo.steps = toUndo.of.push(done.last.step);
     }
   } finally {
-    if (changed && source === "page") did("labels", () => undoLabels(toUndo));
+    if (changed) did("labels", () => undoLabels(toUndo));
   }
   return /** @type {Schemas["LabelEditResult"] & { toUndo: ToUndo }} */ ({
     ...done,
@@ -97,7 +99,8 @@ export async function editLabels(edits, source = "page") {
 }
 
 /**
- * Undo the last steps; null if one was not undone, with the steps that are left.
+ * Undo the last steps, not those of another page that came after them; null if one was not undone,
+ * with the steps that are left.
  * @param {ToUndo} [toUndo]
  * @returns {Promise<Schemas["LabelEditResult"] | null>}
  */
@@ -107,7 +110,8 @@ export async function undoLabels(toUndo = { steps: 1 }) {
     /** @type {Schemas["LabelEditResult"] | null} */
     let done = null;
     for (; toUndo.steps; toUndo.steps -= 1) {
-      const undone = await save(() => post("api/labels/undo", undefined));
+      const step = toUndo.of?.[toUndo.steps - 1];
+      const undone = await save(() => post("api/labels/undo", { step }));
       changed += undone.changed;
       done = undone;
     }
@@ -218,8 +222,11 @@ export function labelEditor(image) {
         ),
     );
   };
+  /** @type {Step | null} */
+  let undone = null; // by the button
   /** @param {Step | null} step */
   const showUndo = (step) => {
+    undone = step;
     undo.hidden = !step;
     if (step) refill(undo, ["Undo ", el("bdi", inWords(step))]);
   };
@@ -250,7 +257,7 @@ export function labelEditor(image) {
     draw();
   };
   undo.addEventListener("click", async () => {
-    const done = await undoLabels();
+    const done = await undoLabels(undone ? { steps: 1, of: [undone.step] } : undefined);
     if (done) showUndo(done.last);
     await read().catch(() => {});
     (undo.hidden ? $("input", section) : undo).focus({ preventScroll: true });

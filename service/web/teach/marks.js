@@ -267,7 +267,6 @@ export function drawTray(marks, { online, update, remove, clear }) {
       `${shorten(fileName(image.path))}, ${mark === 1 ? "relevant" : "not relevant"}. Remove ` +
       "mark";
     const props = {
-      type: "button",
       class: mark === 1 ? "relevant" : "not",
       title: words,
       "aria-label": words,
@@ -288,7 +287,6 @@ export function drawTray(marks, { online, update, remove, clear }) {
       ? `Mark one result as ${good ? "not relevant" : "relevant"}, too, to update the ranking.`
       : "";
   const updateProps = {
-    type: "button",
     id: "update",
     class: "primary",
     "aria-keyshortcuts": "U",

@@ -43,6 +43,7 @@ export function oneByOne(next) {
     try {
       await act();
       await next();
+      failure(null);
     } catch (error) {
       failure(error);
     }

@@ -33,7 +33,7 @@ const keys = bindLetters("queue");
 async function showQueue(section, request) {
   const [label] = asList(request.label);
   let [skipped, left] = [0, 0];
-  /** @type {("decided" | "skipped")[]} */
+  /** @type {("skipped" | ReturnType<typeof editLabels>)[]} */
   const acts = []; // since the page was opened
   /** @type {Ready[]} */
   let ready = []; // the first is on the page
@@ -89,13 +89,14 @@ async function showQueue(section, request) {
       const edits = [{ id, label: right, change: "add" }];
       if (right !== entry.label) edits.unshift({ id, label: entry.label, change: "remove" });
       decided += 1;
-      acts.push("decided");
       const learns = decided % LEARN_EVERY === 0;
-      editLabels(edits, "queue").then(
+      const edit = editLabels(edits, "queue");
+      acts.push(edit);
+      edit.then(
         () => void (learns && learnIfStale()),
         (error) => {
           decided -= 1;
-          acts.splice(acts.lastIndexOf("decided"), 1);
+          acts.splice(acts.indexOf(edit), 1);
           again();
           void step(async () => {}, true).then(() => failure(error));
         },
@@ -106,8 +107,11 @@ async function showQueue(section, request) {
 
   const undo = () =>
     step(async () => {
-      if (acts.at(-1) === "skipped") skipped -= 1;
-      else if (await undoLabels()) decided = Math.max(0, decided - 1);
+      const last = acts.at(-1);
+      const toUndo = last === "skipped" ? undefined : (await last)?.toUndo;
+      if (last === "skipped") skipped -= 1;
+      else if (toUndo?.steps === 0 || (await undoLabels(toUndo)))
+        decided = Math.max(0, decided - 1);
       else return;
       acts.pop();
       again();

@@ -24,6 +24,7 @@ from visterm.pipeline import console
 from visterm.pipeline.cli.app import app, main
 from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.database import Database
 from visterm.plugins.demo import demo_images as demo_images_stage
 
 FEW_FOR_A_FOREST = set_all(features={"codebook.kind": "forest", "n_visterms": 3})  # seen when the codebook is learned
@@ -556,6 +557,15 @@ def test_a_moved_root_is_the_same_collection(mine, write_images):
     assert (found["added"], found["removed"], found["extracted"]) == (1, 1, 1)
 
 
+def test_the_folder_that_a_relative_path_leads_out_of_may_go(mine):
+    """The images of "away/../fruit" were gone with it."""
+    (mine / "away").mkdir()
+    visterm("features", "away/../fruit", "--run", "fruit", cwd=mine)
+    (mine / "away").rmdir()
+    assert json_of("features", "--run", "fruit", cwd=mine)["n_images"] == 30
+    assert json_of("info", "--run", "fruit", cwd=mine)["root"] == str(mine / "fruit")
+
+
 def test_the_pixel_limit_may_move(mine, write_images):
     import cv2
 
@@ -744,6 +754,26 @@ def test_a_renamed_directory_of_images_is_told_of_its_run(mine):
     shutil.rmtree(mine / "runs/my fruit")
     assert json_of("features", "my fruit", "--run", "fruit", cwd=mine)["extracted"] == 0
     assert hint not in visterm(*begin, cwd=mine).stderr  # a run more, as the other has its images
+
+
+def test_a_new_run_reads_no_more_than_the_directory_of_each_other_run(mine, monkeypatch):
+    """The checksums of all catalogues were compared, and one that another command wrote to was waited for."""
+    visterm("features", "fruit", cwd=mine)  # the run was copied from elsewhere
+    for i in range(3):
+        shutil.copytree(mine / "runs/fruit", mine / f"runs/{i}")
+    opened, connect = [], Database.__init__
+
+    def noted(self, folder, **options):
+        opened.append(folder.parent.name)
+        connect(self, folder, **options)
+
+    monkeypatch.setattr(Database, "__init__", noted)
+    (mine / "fruit").rename(mine / "my fruit")
+    with contextlib.closing(sqlite3.connect(mine / "runs/0/collection/catalogue.sqlite")) as held:
+        held.execute("BEGIN EXCLUSIVE")
+        said = visterm("features", "my fruit", *SMALL, cwd=mine).stderr
+    assert "the images of run 1 lie in my fruit now" in said
+    assert set(opened) == {"my fruit"}
 
 
 def test_a_directory_with_other_images_of_the_same_names_is_no_renamed_one(mine, write_images):

@@ -184,10 +184,12 @@ def test_results_that_cannot_be_written_are_an_error(arguments, searched):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX redirections")
-@pytest.mark.parametrize("arguments", ["--help", "label list", "-q search id:5"])
+@pytest.mark.parametrize("arguments", ["--help", "--version", "", "label", "label list", "-q search id:5"])
 def test_a_reader_may_close_the_pipe(arguments, searched):
-    ended = redirected(arguments, "({}; echo $? >&2) | true", searched)
-    assert ended.stderr == "0\n"
+    """Of what Typer prints itself, without a buffer, the exit code was 1."""
+    for unbuffered in ("", "PYTHONUNBUFFERED=1 COLUMNS=70 "):
+        ended = redirected(arguments, f"(sleep 0.1; {unbuffered}{{}}; echo $? >&2) | true", searched)
+        assert ended.stderr == "0\n"
     ended = redirected(arguments.replace("-q ", ""), "({} 2>&1; echo $? > code) | true", searched)
     assert (ended.stderr, (searched / "code").read_text()) == ("", "0\n")
 

@@ -1,11 +1,13 @@
 """Atomic writes and locks."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from visterm import files
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import locked, publish, recover, write_bytes, write_text
 from visterm.pipeline.store.run import Run
@@ -29,6 +31,18 @@ def test_an_error_leaves_the_old_file(tmp_path, monkeypatch):
     assert [(path.name, path.read_text()) for path in (tmp_path / "new").iterdir()] == [("a.txt", "old")]
 
 
+def test_an_error_names_the_file(tmp_path, monkeypatch):
+    """Of `search --html` on a full disk, it was "No space left on device" alone."""
+
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_bytes(tmp_path / "a.html", b"")
+    assert caught.value.filename == str(tmp_path / "a.html")
+
+
 def test_only_the_folder_above_is_made(tmp_path):
     """The one above that may be a run, which was renamed meanwhile."""
     for folder in ("learners/oasis", "learners/aroma", "overview"):
@@ -48,6 +62,37 @@ def test_a_kill_between_two_renames_is_undone(tmp_path):
     (tmp_path / "a.json.1-2.tmp").touch()
     recover(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["W.npy", "model", "record.json"]
+
+
+def test_there_is_no_moment_without_an_artifact(tmp_path, monkeypatch):
+    """Between two renames a reader saw neither the old one nor the new one."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    if not files.exchanged(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this system, or its file system, exchanges no folders")
+    with publish(tmp_path / "model", {"n": 0}):
+        pass
+    rename = pathlib.Path.rename
+
+    def checked(path, target):
+        assert (tmp_path / "model/record.json").exists()
+        return rename(path, target)
+
+    monkeypatch.setattr(pathlib.Path, "rename", checked)
+    with publish(tmp_path / "model", {"n": 1}) as folder:
+        (folder / "W.npy").write_bytes(b"W")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["W.npy", "a", "b", "model", "record.json"]
+    (tmp_path / "model.tmp").mkdir()  # the old one, of a process that was killed then
+    recover(tmp_path)
+    assert not (tmp_path / "model.tmp").exists()
+
+
+def test_an_artifact_is_replaced_where_none_can_be_exchanged(tmp_path, monkeypatch):
+    monkeypatch.setattr("visterm.pipeline.store.files.exchanged", lambda one, other: False)
+    for n in (0, 1):
+        with publish(tmp_path / "model", {"n": n}) as folder:
+            (folder / f"{n}.npy").touch()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["1.npy", "model", "record.json"]
 
 
 def test_who_takes_the_lock_leaves_what_is_written_without_it(tmp_path):
