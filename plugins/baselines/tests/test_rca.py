@@ -12,6 +12,11 @@ def test_hand_worked():
     np.testing.assert_allclose(A, np.diag([1.8, 0.2]), rtol=1e-5, atol=1e-6)
 
 
+def test_classes_of_equal_images_leave_the_identity():
+    X = np.random.default_rng(0).random((4, 12))[np.repeat([0, 1, 2, 3], 9)]
+    np.testing.assert_array_equal(RCA(shrinkage=1e-6).fit(X, np.repeat(list("abcd"), 9)).A_, np.eye(12))
+
+
 @pytest.mark.parametrize("shrinkage", [0.01, 0.5, 1.0])
 def test_equals_slow_reference(images, shrinkage):
     X, y = images
