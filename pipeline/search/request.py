@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RESULTS = 10  # per query, by default
 MAX_WEIGHT = 10  # of an image of a query
 IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
-_WEIGHTED = re.compile(r"(.+)@(-?[0-9]{1,2}(?:\.[0-9]{1,3})?)", re.DOTALL)
+_WEIGHTED = re.compile(r"(.+)@(-?[0-9]{1,2}(?:\.[0-9]{1,20})?)", re.DOTALL)
 
 
 class InvalidQuery(UserError):
@@ -237,7 +237,7 @@ class SearchRequest:
         "Image to add to each query, with a weight; a negative weight subtracts the image. May be repeated",
         metavar="IMAGE[@WEIGHT]",
         served=20,
-        pattern=r"^(id:[0-9]{1,16}|upload:[0-9a-f]{64})(@-?[0-9]{1,2}(\.[0-9]{1,3})?)?$",
+        pattern=r"^(id:[0-9]{1,16}|upload:[0-9a-f]{64})(@-?[0-9]{1,2}(\.[0-9]{1,20})?)?$",
         read=_examples,
     )
     weight: float = _option(
@@ -256,7 +256,7 @@ class SearchRequest:
         "Search with a part of the first image: x,y,width,height, shares of its size",
         "Search with a part of each query image, in shares of its size",
         metavar="X,Y,WIDTH,HEIGHT",
-        pattern=r"^[01](\.[0-9]{1,4})?(,[01](\.[0-9]{1,4})?){3}$",
+        pattern=r"^[01](\.[0-9]{1,20})?(,[01](\.[0-9]{1,20})?){3}$",
         read=lambda region: None if region is None else Rectangle.of(region),
     )
     exclude_duplicates: bool = _option(

@@ -103,6 +103,7 @@ def test_a_query_without_a_sum_or_a_region_is_reported_and_the_others_are_answer
     [
         ("id:12", ("id:12", 1)),
         ("id:12@-0.5", ("id:12", -0.5)),
+        ("id:12@0.3333333333333333", ("id:12", 1 / 3)),  # as programs write it
         ("a@b.jpg", ("a@b.jpg", 1)),
         ("a@2x.jpg@2", ("a@2x.jpg", 2)),
         ("a.jpg@1e9", ("a.jpg@1e9", 1)),
