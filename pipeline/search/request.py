@@ -75,8 +75,9 @@ def in_nfc(labels: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _examples(examples: str | Sequence[Any]) -> tuple[tuple[Any, float], ...]:
-    several = examples if isinstance(examples, Iterable) and not isinstance(examples, str | bytes) else [examples]
-    weighted = [parse_example(image) if isinstance(image, str) else image for image in several]
+    is_one = isinstance(examples, str | bytes | bytearray) or not isinstance(examples, Iterable)
+    is_one |= getattr(examples, "ndim", 1) > 1 or hasattr(examples, "read")  # pixels, an open file
+    weighted = [parse_example(one) if isinstance(one, str) else one for one in ([examples] if is_one else examples)]
     return tuple(image if isinstance(image, tuple) else (image, 1.0) for image in weighted)
 
 
