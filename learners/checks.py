@@ -72,5 +72,5 @@ def plain_labels(y: Any) -> np.ndarray:
 def check_share(learned_weight: Any) -> float:
     """Refuse anything but a number from 0 to 1."""
     if not isinstance(learned_weight, Real) or isinstance(learned_weight, bool) or not 0 <= float(learned_weight) <= 1:
-        raise ValueError(f"learned must be a number from 0 to 1, got {learned_weight!r}")
+        raise ValueError(f"learned_weight must be a number from 0 to 1, got {learned_weight!r}")
     return float(learned_weight)
