@@ -365,7 +365,7 @@ class SimilarityLearner(Similarity, OneToOneFeatureMixin, TransformerMixin, Base
         X = canonical(X) if sp.issparse(X) else X
         if self.one_label and sp.issparse(y):
             name = type(self).__name__
-            raise ValueError(f"{name} takes one label per image, as an array of shape (n,), not a sparse y")
+            raise ValueError(f"{name} takes one label per image, as an array of shape (n,), not several")
         if self.ranks_labels:
             annotator: Any = self
             annotator._note_labels(y, reset=reset)

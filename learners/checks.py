@@ -33,14 +33,15 @@ def check_choice(name: str, value: Any, known: Sequence[Any]) -> None:
 def refuse_none(y: Any) -> None:
     """Refuse labels that are missing, which as text would be a class of their own."""
     y = np.asarray(y)
-    if y.dtype == object and any(label is None for label in y.ravel()):
-        raise ValueError("y holds None in place of a label; remove these images")
+    for label in y.ravel() if y.dtype == object else ():
+        if label is None or type(label).__name__ == "NAType":  # of pandas
+            raise ValueError(f"y holds {label} in place of a label; remove these images")
 
 
 def plain_supervision(y: Any) -> Any:
     """Labels (n,) as they are; several labels per image as a CSR array, also from a dense array of zeros and ones.
 
-    ValueError for None in place of a label, and a dense array of more dimensions, or of other values.
+    ValueError for None or pandas' NA in place of a label, and a dense array of more dimensions, or of other values.
     """
     if sp.issparse(y):
         return y
@@ -61,13 +62,15 @@ def plain_supervision(y: Any) -> Any:
 
 
 def plain_labels(y: Any) -> np.ndarray:
-    """Labels of a type that is saved without pickle."""
+    """Labels of a type that is saved without pickle: of objects numbers, or else texts."""
     y = np.asarray(y)
-    return y.astype(str) if y.dtype == object else y
+    if y.dtype != object:
+        return y
+    return np.array(y.tolist()) if all(isinstance(label, Real | np.bool_) for label in y.flat) else y.astype(str)
 
 
 def check_share(learned_weight: Any) -> float:
     """Refuse anything but a number from 0 to 1."""
     if not isinstance(learned_weight, Real) or isinstance(learned_weight, bool) or not 0 <= float(learned_weight) <= 1:
-        raise ValueError(f"learned must be a number from 0 to 1, got {learned_weight!r}")
+        raise ValueError(f"learned_weight must be a number from 0 to 1, got {learned_weight!r}")
     return float(learned_weight)

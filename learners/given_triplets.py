@@ -98,7 +98,7 @@ class FitsTriplets:
         """
         if self.validation_fraction is not None:
             raise ValueError("triplets do not say which images to hold out: use validation_fraction=None")
-        y = GivenTriplets(triplets, X.shape[0])
+        y = GivenTriplets(triplets, X.shape[0] if hasattr(X, "shape") else len(X))
         return self.fit(X, y, callback=callback, progress=progress)  # type: ignore[attr-defined]  # of the learner that has this base
 
 

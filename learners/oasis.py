@@ -346,6 +346,8 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         if self.whiten is True and self.variant == "dissim":
             raise ValueError("whiten=True does not go with variant='dissim', whose gallery side would change with it")
         check_choice("variant", self.variant, (None, "symmetric", "online-symmetric", "dissim", "psd"))
+        if fitted and self.variant == "dissim" and self.is_whitened():
+            raise ValueError("fitted in whitened vectors, which variant='dissim' does not compare; use fit")
         check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
         check_integer("n_rankers", self.n_rankers, minimum=1)
         if self.lock_free and self.n_rankers > 1:

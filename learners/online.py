@@ -245,8 +245,8 @@ class OnlineLearner(SimilarityLearner):
 
         Never starts again, except on a learner that was never fitted. Nothing is held out: what the model has already
         seen cannot validate it. `fit` of n steps and `partial_fit` of n more on the same images is `fit` of 2n where
-        n is a multiple of `pass_steps` and nothing is projected after learning. See `fit` for `callback` and
-        `progress`.
+        n is a multiple of `pass_steps` and nothing is projected after learning, nor rankers averaged. See `fit` for
+        `callback` and `progress`.
         """
         new = "phase_" not in vars(self)
         X, y = self._check_supervised(X, y, reset=new)

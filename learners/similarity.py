@@ -217,6 +217,7 @@ class Similarity:
         NotImplementedError
             The similarity is not the inner product of such maps.
         """
+        self._check_fitted()
         side = self._sides().query
         if self._overrides("transform_query"):
             self._no_map()

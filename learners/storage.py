@@ -116,11 +116,16 @@ class StoredArray(TypedDict):
 
 def _write_array(folder: Path, key: str, array: np.ndarray) -> StoredArray:
     array = np.ascontiguousarray(array)
-    checksum = hashlib.sha256(array.data.cast("B") if array.size else b"").hexdigest()
+    checksum = _sha256(array)
     name = f"{key}-{checksum[:16]}.npy"
     with replaced(folder / name) as file:  # also where there is such a file, which may be damaged
         np.save(file, array, allow_pickle=False)
     return {"file": name, "shape": list(array.shape), "dtype": array.dtype.str, "sha256": checksum}
+
+
+def _sha256(array: np.ndarray) -> str:
+    """Checksum of the bytes of a C-contiguous array; as those of numbers, since dates have no buffer."""
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data if array.size else b"").hexdigest()
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:
@@ -173,6 +178,6 @@ def _read_array(folder: Path, entry: dict[str, Any], mmap_mode: str | None, veri
         raise ValueError(f"{folder}: {name} is damaged; train again") from None
     if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
         raise ValueError(f"{folder}: {name} is not the array that {_FILE} describes; train again")
-    if verify and hashlib.sha256(array.data.cast("B") if array.size else b"").hexdigest() != entry["sha256"]:
+    if verify and _sha256(array) != entry["sha256"]:
         raise ValueError(f"{folder}: {name} is damaged (its checksum differs); train again")
     return array

@@ -15,6 +15,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -584,8 +585,8 @@ class ExactIndex:
         if k is None:
             # One less for all queries only if each of them excludes something.
             return self.n_gallery - int(len(exclude) > 0 and (exclude >= 0).all())
-        if not 1 <= k <= self.n_gallery:
-            raise ValueError(f"k must be between 1 and the {self.n_gallery} images of the gallery, got {k}")
+        if not isinstance(k, Integral) or not 1 <= k <= self.n_gallery:
+            raise ValueError(f"k must be between 1 and the {self.n_gallery} images of the gallery, got {k!r}")
         return int(k)
 
     def _check_queries(self, queries: Any) -> np.ndarray:

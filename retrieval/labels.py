@@ -288,5 +288,5 @@ def _as_plain(y: Any, name: str) -> np.ndarray:
 def refuse_missing(y: np.ndarray) -> None:
     """Refuse None and NaN: as a label of its own, it would make all images without a label alike."""
     for label in y.tolist() if y.dtype.kind in "fO" else ():
-        if label is None or label != label:
+        if label is None or type(label).__name__ == "NAType" or label != label:  # NA of pandas
             raise ValueError(f"labels hold {label} in place of a label; remove these images")

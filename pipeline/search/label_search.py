@@ -64,6 +64,8 @@ class LabelSearcher(RunLearners):
 
         _check_no_image(request)
         labels = in_nfc(labels)
+        if not labels:
+            raise InvalidQuery("no label to search by; give one or more")
         if request.text_by is not None:
             raise InvalidQuery("text_by: for a text as the query; give a text, or leave it out")
         check_learners([] if request.learner is None else [request.learner])

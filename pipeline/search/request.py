@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RESULTS = 10  # per query, by default
 MAX_WEIGHT = 10  # of an image of a query
 IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
-_WEIGHTED = re.compile(r"(.+)@(-?[0-9]{1,2}(?:\.[0-9]{1,3})?)", re.DOTALL)
+_WEIGHTED = re.compile(r"(.+)@(-?[0-9]{1,2}(?:\.[0-9]{1,20})?)", re.DOTALL)
 
 
 class InvalidQuery(UserError):
@@ -75,8 +75,9 @@ def in_nfc(labels: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _examples(examples: str | Sequence[Any]) -> tuple[tuple[Any, float], ...]:
-    several = examples if isinstance(examples, Iterable) and not isinstance(examples, str | bytes) else [examples]
-    weighted = [parse_example(image) if isinstance(image, str) else image for image in several]
+    is_one = isinstance(examples, str | bytes | bytearray) or not isinstance(examples, Iterable)
+    is_one |= getattr(examples, "ndim", 1) > 1 or hasattr(examples, "read")  # pixels, an open file
+    weighted = [parse_example(one) if isinstance(one, str) else one for one in ([examples] if is_one else examples)]
     return tuple(image if isinstance(image, tuple) else (image, 1.0) for image in weighted)
 
 
@@ -237,7 +238,7 @@ class SearchRequest:
         "Image to add to each query, with a weight; a negative weight subtracts the image. May be repeated",
         metavar="IMAGE[@WEIGHT]",
         served=20,
-        pattern=r"^(id:[0-9]{1,16}|upload:[0-9a-f]{64})(@-?[0-9]{1,2}(\.[0-9]{1,3})?)?$",
+        pattern=r"^(id:[0-9]{1,16}|upload:[0-9a-f]{64})(@-?[0-9]{1,2}(\.[0-9]{1,20})?)?$",
         read=_examples,
     )
     weight: float = _option(
@@ -256,7 +257,7 @@ class SearchRequest:
         "Search with a part of the first image: x,y,width,height, shares of its size",
         "Search with a part of each query image, in shares of its size",
         metavar="X,Y,WIDTH,HEIGHT",
-        pattern=r"^[01](\.[0-9]{1,4})?(,[01](\.[0-9]{1,4})?){3}$",
+        pattern=r"^[01](\.[0-9]{1,20})?(,[01](\.[0-9]{1,20})?){3}$",
         read=lambda region: None if region is None else Rectangle.of(region),
     )
     exclude_duplicates: bool = _option(

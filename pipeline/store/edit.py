@@ -146,8 +146,8 @@ class EditableCatalogue(ScannedCatalogue):
                 id_ = int(id_)  # SQLite knows no numbers of NumPy
                 entry = self.execute(query, (id_,)).fetchone()
                 if entry is None or (entry[3] == "excluded" and not excluded):
-                    name = f"id:{id_}" if entry is None else decoded(entry[0])
-                    raise UserError(f"image {name} was removed from the run; no label was changed")
+                    gone = f"image {decoded(entry[0])} was removed from the run" if entry else f"no image has id:{id_}"
+                    raise UserError(f"{gone}; no label was changed")
                 path, sha256, text, _ = entry
                 label = self.checked_label(label) if change == 1 else plain_label(label)
                 weight = (json.loads(text) if text else {}).get(label)

@@ -232,7 +232,9 @@ class HIER(OneVsRestPA):
 
     def _check_params(self, *, fitted: bool) -> None:
         super()._check_params(fitted=fitted)
-        if self.is_a is not None and not isinstance(self.is_a, Mapping):
+        is_a = {} if self.is_a is None else self.is_a
+        # A text would be read as a list of its letters.
+        if not isinstance(is_a, Mapping) or any(isinstance(parents, str) for parents in is_a.values()):
             raise ValueError(f"is_a must name the parents of each label, as a dictionary of lists, got {self.is_a!r}")
         self.class_similarity_ = class_similarity(self.classes_, self.is_a)
 

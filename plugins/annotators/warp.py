@@ -37,6 +37,8 @@ from visterm.learners.warp_loss import (
 
 from .linear import LinearAnnotator
 
+_LEAST_SCALE = np.float32(1e-9)  # of the weights of a label: of smaller ones W, and steps divided by them, overflow
+
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
 def _score(indices: np.ndarray, x: np.ndarray, W: np.ndarray, label: Int, contiguous: bool) -> Float:
@@ -93,6 +95,10 @@ def _move(
     if squared[label] > max_norm * max_norm:
         scale[label] *= np.float32(max_norm / np.sqrt(squared[label]))
         squared[label] = max_norm * max_norm
+        if scale[label] < _LEAST_SCALE:
+            for k in range(W.shape[1]):
+                W[label, k] *= scale[label]
+            scale[label] = np.float32(1.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)

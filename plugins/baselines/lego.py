@@ -375,7 +375,7 @@ def _lift(A: np.ndarray, pause: Callable[[], None]) -> None:
 
     `pause` is called several times a second while they are looked for, when A is as it was.
     """
-    floor = np.finfo(np.float32).eps * np.trace(A)
+    floor = np.finfo(np.float32).eps * np.abs(A.diagonal()).sum()  # rounding may make it negative, too
     lower = A.copy()
     np.fill_diagonal(lower, lower.diagonal() - floor)
     if not _is_positive_definite(lower, pause):

@@ -114,7 +114,9 @@ class RCA(MahalanobisMixin):
     def _within(self) -> np.ndarray:
         """C: float64 (d, d)."""
         means = self.sums_ / np.sqrt(np.maximum(self.counts_, 1))[:, None]
-        return (self.products_ - means.T @ means) / self.counts_.sum()
+        C = self.products_ - means.T @ means
+        no_more_than_rounding = np.trace(C) <= 1e-13 * np.trace(self.products_)
+        return np.zeros_like(C) if no_more_than_rounding else C / self.counts_.sum()
 
     def _check_one_label(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, np.ndarray]:
         check_shrinkage(self.shrinkage)

@@ -1,6 +1,7 @@
 import logging
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone, is_classifier
@@ -228,11 +229,31 @@ class TestValidation:
             WSABIE(**SMALL).fit(X, labels.tocsr(), validation_rows=[0, 3])
 
 
-def test_missing_label_is_refused(X, y):
+@pytest.mark.parametrize("none", [None, pd.NA])
+def test_missing_label_is_refused(none, X, y):
     missing = y.astype(object)
-    missing[3] = None
-    with pytest.raises(ValueError, match="None in place of a label"):
-        PAMIR(n_steps=10).fit(X, missing)
+    missing[3] = none
+    for learner in (PAMIR(n_steps=10), OASIS(n_steps=10)):
+        with pytest.raises(ValueError, match=f"{none} in place of a label"):
+            learner.fit(X, missing)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (np.arange(4).astype(object), "i"),  # a column of pandas that held texts, too
+        (np.array([1.5, 2, 3, 4], object), "f"),
+        (np.array([True, False, True, False], object), "b"),
+        (np.array(["a", 2, 3, 4], object), "U"),
+        (np.array(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"], "datetime64[D]"), "M"),
+    ],
+)
+def test_labels_come_back_as_they_were_given(labels, kind, X, y, tmp_path):
+    learner = KNNAnnotator().fit(X, labels[y])
+    assert learner.classes_.dtype.kind == kind
+    assert (learner.predict(X) == (labels[y].astype(str) if kind == "U" else labels[y])).mean() > 0.9
+    learner.save(tmp_path / "saved")
+    np.testing.assert_array_equal(load_learner(tmp_path / "saved").classes_, learner.classes_)
 
 
 class TestScikitLearn:

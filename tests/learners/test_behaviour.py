@@ -781,7 +781,7 @@ class TestOpenWorld:
             with pytest.raises(ValueError, match=message):
                 opened.fit(*several, world=world)
         for learned in (-0.1, 1.1, np.nan, np.inf, True, "a"):
-            with pytest.raises(ValueError, match=f"^learned must be a number from 0 to 1, got {learned!r}$"):
+            with pytest.raises(ValueError, match=f"^learned_weight must be a number from 0 to 1, got {learned!r}$"):
                 opened.fit(*several, learned_weight=learned)
 
 

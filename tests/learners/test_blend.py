@@ -120,7 +120,7 @@ def test_scale_makes_both_vary_alike(images):
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "a lot", True])
 def test_refuses_what_is_no_share(share):
-    with pytest.raises(ValueError, match="learned must be a number from 0 to 1"):
+    with pytest.raises(ValueError, match="learned_weight must be a number from 0 to 1"):
         Blend(OASIS(), share)
     with pytest.raises(ValueError, match="scale must be a positive number"):
         Blend(OASIS(), 0.5, scale=0.0)

@@ -77,6 +77,12 @@ def test_triplets_that_make_no_sense_are_refused(triplets, message, data):
         OASIS().fit_triplets(data[0], triplets)
 
 
+def test_a_list_of_vectors(data):
+    X, triplets = data[0].toarray() if sp.issparse(data[0]) else data[0], [[0, 1, 2], [3, 4, 5]]
+    W = OASIS(random_state=0).fit_triplets(X, triplets).W_
+    np.testing.assert_array_equal(OASIS(random_state=0).fit_triplets(X.tolist(), triplets).W_, W)
+
+
 def test_validation_is_refused(data):
     with pytest.raises(ValueError, match="use validation_fraction=None"):
         OASIS(validation_fraction=0.2).fit_triplets(data[0], [[0, 1, 2]])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from visterm.learners import (
     AROMA,
@@ -118,6 +119,12 @@ def test_learners_without_a_map_say_so(synonyms):
 
     with pytest.raises(NotImplementedError, match="Own has no map that can be exported"):
         to_onnx(Own().fit(*synonyms))
+
+
+@pytest.mark.parametrize("learner", [OASIS(), WSABIE(), Cosine()])
+def test_a_learner_that_has_not_learned_says_so(learner):
+    with pytest.raises(NotFittedError):
+        to_onnx(learner)
 
 
 def test_a_model_that_does_not_fit_into_a_file_is_refused(synonyms, monkeypatch):

@@ -485,7 +485,7 @@ class TestBadInput:
         labels = sp.csr_array(np.eye(6)[self.y])
         with pytest.raises(ValueError, match="MuSL takes one label per image, as an array"):
             MuSL().fit(self.X, labels)
-        with pytest.raises(ValueError, match="MuSL takes one label per image"):
+        with pytest.raises(ValueError, match="MuSL takes one label per image, as an array of shape .n,., not several"):
             MuSL().fit(self.X, labels.toarray())
         learner = MuSL(n_metrics=2, n_bits=2).fit(self.X, self.y)
         with pytest.raises(ValueError, match="MuSL takes one label per image"):

@@ -234,6 +234,9 @@ class TestLearners:
         plain = OASIS(variant="dissim", n_steps=50, random_state=0).fit(X, y)
         assert not learner.is_whitened()
         np.testing.assert_array_equal(learner.W_, plain.W_)
+        whitened = OASIS(n_steps=50, random_state=0).fit(X, y)
+        with pytest.raises(ValueError, match="fitted in whitened vectors, which variant='dissim' does not compare"):
+            whitened.set_params(variant="dissim").partial_fit(X, y)
 
     def test_a_fit_forgets_the_whitening_of_the_one_before(self, synonyms, X, y):
         learner = clone(LEARNERS["oasis"]).fit(X, y)

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import scipy.stats
@@ -80,6 +81,7 @@ def test_bad_input():
         (lambda: relevance_from_labels(sp.eye_array(2), sp.eye_array(3)), "queries have 2 labels, the gallery has 3"),
         (lambda: relevance_from_labels(np.eye(2), np.eye(2)), "labels must be an array"),
         (lambda: relevance_from_labels(["a", None], ["a"]), "labels hold None in place of a label"),
+        (lambda: relevance_from_labels(["a", pd.NA], ["a"]), "labels hold <NA> in place of a label"),
         (lambda: evaluate_test_test(Bilinear(), X, np.where(y > 1, y, np.nan)), "labels hold nan in place of a label"),
         (lambda: mean_recall([0, 1], [np.nan, 1]), "labels hold nan in place of a label"),
         (lambda: evaluate(ranking_of(*right), relevance, classes=[0, 1, 2]), "of the queries' classes, and those of"),

