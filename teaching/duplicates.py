@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.store.images import Image
 
-from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
+from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, is_drawing, same_at_all_sizes, tone
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +46,7 @@ _RATIO = 0.75  # of the distances to the nearest keypoint and the next one, wher
 _SCENE_SCALE = 4.0  # largest one between two pictures: else all keypoints of one may fall on a few of the other
 _KEPT_KEYPOINTS = 500  # pictures whose keypoints are kept: at most 1 MB each
 _KEPT_PICTURES = 200  # pictures of the working size that are kept: at most 0.5 MB each
+_KEPT_DETAILED = 20  # pictures of the larger size: at most 4 MB each
 _FLAT = 12  # levels: a picture of which no pixel of 64 is farther from the median is blank
 
 
@@ -123,20 +124,25 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
         blank = is_blank(resize(pixels, *(max(1, side // 2) for side in pixels.shape[:2])))
         return None if blank else small_versions(pixels), _inner_cells(pixels), picture.width / picture.height
 
-    def grey(place: int) -> np.ndarray | None:
+    def grey(place: int) -> tuple[np.ndarray, tuple[int, int] | None] | None:
         if (picture := read(place, 4 * ALIGNED)) is None:
             return None
-        return _gray(resize(picture.pixels, ALIGNED, ALIGNED)).astype(np.float32)
+        size = (picture.height, picture.width) if is_drawing(picture.pixels) else None
+        return _gray(resize(picture.pixels, ALIGNED, ALIGNED)).astype(np.float32), size
 
-    @lru_cache(_KEPT_PICTURES)
-    def working(place: int) -> np.ndarray | None:
-        return None if (picture := read(place, WORKING_SIDE)) is None else picture.pixels
+    def pixels(place: int, side: int) -> np.ndarray | None:
+        return None if (picture := read(place, side)) is None else picture.pixels
+
+    working, detailed = lru_cache(_KEPT_PICTURES)(pixels), lru_cache(_KEPT_DETAILED)(pixels)
 
     def compare(i: int, j: int, turned: bool, warp: np.ndarray | None = None) -> float:
-        one, other = working(i), working(j)
-        if one is None or other is None:
-            return 0.0
-        return same_picture(one, np.ascontiguousarray(other[:, ::-1]) if turned else other, warp)
+        def both(side: int) -> tuple[np.ndarray, np.ndarray] | None:
+            one, other = ((working if side == WORKING_SIDE else detailed)(place, side) for place in (i, j))
+            if one is None or other is None:
+                return None
+            return one, np.ascontiguousarray(other[:, ::-1]) if turned else other
+
+        return same_at_all_sizes(both, warp)
 
     with ThreadPoolExecutor(4) as pool:
         seen = {place: of for place, of in zip(firsts, pool.map(small, firsts), strict=True) if of is not None}
@@ -162,9 +168,12 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
         greys = dict(zip(of_near, pool.map(grey, of_near), strict=True))
 
         def crop(pair: tuple[int, int]) -> float:
+            one, other = (greys[place] for place in pair)
+            # On one plain ground, a drawing is aligned with the same one, larger or smaller: a crop has another size.
+            if one is None or other is None or (one[1] is not None and one[1] == other[1]):
+                return 0.0
             for i, j in (pair, pair[::-1]):  # an alignment may succeed one way alone
-                one, other = greys[i], greys[j]
-                warp = None if one is None or other is None else _aligned(one, other)
+                warp = _aligned(greys[i][0], greys[j][0])
                 if warp is not None and (value := compare(i, j, False, warp)):
                     return value
             return 0.0
