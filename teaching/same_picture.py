@@ -10,14 +10,14 @@ contrast; drawings of few tones do not have another brightness, but other colour
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
 
 from visterm.features.resizing import resize
 
-WORKING_SIDE, DETAIL_SIDE = 400, 1200  # pixels of the longer side at which pictures are compared: first, and if both have more
+WORKING_SIDE, DETAIL_SIDE = 400, 1200  # pixels of the longer side at which pictures are compared: first, and last
 CORRELATION = 0.9  # smallest one of two copies
 DIFFERENCE = 4.5  # grey levels: largest root mean square difference of a smooth block; what follows is of the same:
 _OF_CONTRAST = 0.25  # of a block with details, a share of its standard deviation
@@ -35,16 +35,15 @@ _TRACES, _OF_GROUND = 6, 0.03  # levels by which more than a share of the pixels
 _LEVELS = 8  # that have one tone
 _STEPS, _FEW_STEPS = 50, 5  # of an alignment: from a guess, and of pictures of one frame, whose sides were rounded
 _LEAST_SCALE, _MOST_SHEAR, _BEYOND = 0.89, 0.01, 0.005  # of a crop: its sides, its shear, what lies outside
-_ROUNDED = 0.0025  # of the longer side: by which corners of pictures of one frame are moved
+_ROUNDED = 1.0  # pixels by which corners of pictures of one frame are moved
 _KEYPOINTS = 10  # that lie in one place of two pictures of different brightness, with descriptors so near:
 _KEYPOINT_SHIFT, _KEYPOINT_DISTANCE = 3.0, 250.0
-_NO_MATCH = 0.0, None
 
 
 def same_at_all_sizes(
     read: Callable[[int], tuple[np.ndarray, np.ndarray] | None], warp: np.ndarray | None = None
 ) -> float:
-    """Compare two pictures as `same_picture` does, then, if both are larger, with their details.
+    """Compare two pictures as `same_picture` does: first at `WORKING_SIDE`, then, if one is larger, at `DETAIL_SIDE`.
 
     `read` returns them for a number of pixels of the longer side, which is not exceeded; None: they cannot be read.
     """
@@ -62,7 +61,7 @@ def same_at_all_sizes(
 def same_picture(one: np.ndarray, other: np.ndarray, warp: np.ndarray | None = None) -> float:
     """Correlation of the grey levels of two pictures if they show the same one, or one a crop of the other; else 0.
 
-    They are RGB, of at most some hundred pixels per side. `warp`, (2, 3), is a guess of where places of `one` lie in
+    They are RGB, of at most `DETAIL_SIDE` pixels per side. `warp`, (2, 3), is a guess of where places of `one` lie in
     `other`, each from 0 to 1 along its sides; None: they show the same frame.
     """
     return _compared(one, other, warp, _STEPS, True)[0]
@@ -113,7 +112,7 @@ def _laid_over(
         if (aligned := align(greys[0], greys[1], matrix, steps, 1e-5, 1)) is None:
             return one, None, warp
         matrix = aligned[1]
-        if not _is_crop(matrix, sides, others, _ROUNDED if (warp == np.eye(2, 3)).all() else 1.0):
+        if not _is_crop(matrix, sides, others, _ROUNDED if (warp == np.eye(2, 3)).all() else np.inf):
             return one, None, warp
         linear = matrix[:, :2].astype(float)
         shift = (matrix[:, 2] - (linear - np.eye(2)).sum(axis=1) / 2) / others
@@ -143,13 +142,13 @@ def align(
 
 
 def _is_crop(matrix: np.ndarray, sides: np.ndarray, others: np.ndarray, within: float) -> bool:
-    """Whether places of one picture, moved, fill nearly all of another one, and lie within it, corners near its own."""
+    """Whether places of one picture, moved, fill nearly all of another one, and lie within it; corners by pixels."""
     moved = matrix[:, :2] * sides / others[:, None]
     corners = (np.array([(0, 0), (1, 0), (0, 1), (1, 1)]) * sides - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
     beyond = np.maximum(-corners, corners - others).max(axis=0)
     inside = np.minimum(np.abs(corners), np.abs(corners - others)).max()
     return bool(
-        inside <= within * others.max()
+        inside <= within
         and (moved.diagonal() >= _LEAST_SCALE).all()
         and np.abs(moved[[0, 1], [1, 0]]).max() <= _MOST_SHEAR
         and (beyond <= np.maximum(1, _BEYOND * others)).all()
@@ -171,18 +170,18 @@ def _agreement(one: np.ndarray, other: np.ndarray | None, lines: float | None) -
     contrast = np.sqrt(np.maximum(_of_blocks(grey**2) - _of_blocks(grey) ** 2, 0))
     smooth_limit = max(_NOISE, min(DIFFERENCE, _OF_PICTURE * float(grey.std())))
     limit = np.maximum(smooth_limit, _OF_CONTRAST * contrast)
-
     drawn = is_drawing(one) or is_drawing(other)
 
-    def agree(seen: np.ndarray, with_: np.ndarray) -> bool:
-        off = seen - with_
+    def agree(seen: np.ndarray, expected: np.ndarray) -> bool:
+        off = seen - expected
         colors = (np.abs(_of_blocks(off[..., i])).max() <= _COLOR_DIFFERENCE for i in (1, 2))
         in_blocks = bool((np.sqrt(_of_blocks(off[..., 0] ** 2)) <= limit).all()) and all(colors)
-        return in_blocks and _details_agree(seen, with_, _OF_RANGE)
+        return in_blocks and _details_agree(seen, expected, _OF_RANGE)
 
-    if agree(smooth, target):
-        if not drawn or lines is None or _details_agree(_smooth(one, _LINE_SIGMA), _smooth(other, _LINE_SIGMA), lines):
-            return value
+    if agree(smooth, target) and (
+        not drawn or lines is None or _details_agree(_smooth(one, _LINE_SIGMA), _smooth(other, _LINE_SIGMA), lines)
+    ):
+        return value
     if drawn:
         return 0.0
     for low, high, seen in ((one, other, target), (other, one, smooth)):  # what is overexposed is made of the other
