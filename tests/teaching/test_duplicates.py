@@ -296,8 +296,8 @@ def icon(color, side=240):
 DRAWINGS = {
     "star 7.png": star(7, 2, 600),
     "star 8.png": star(8, 2, 600),
-    "star 45.png": star(45),
-    "star 49.png": star(49),
+    "star 30.png": star(30),
+    "star 31.png": star(31),
     "page 3.png": page("3"),
     "page 8.png": page("8"),
     "icon black.png": icon((0, 0, 0)),
