@@ -31,7 +31,7 @@ _NEAR = 17  # in a square of so many pixels, in which JPEG leaves traces of an e
 _COLOR_SIGMA = 3.0  # pixels: JPEG stores colours at half the size
 _LINE_SIGMA, _OF_LOSSLESS = 0.8, 0.1  # of drawings, in place of _SIGMA; of those of one size without traces of JPEG
 _FEW_TONES, _OF_PIXELS = 8, 0.5  # a drawing: so few of 256 grey levels have this share of the pixels
-_TRACES, _OF_GROUND = 6, 0.03  # levels by which more than a share of the pixels of its ground differ, if it has traces
+_TRACES, _OF_GROUND = 6, 0.004  # levels by which more than a share of the pixels of its ground differ, if it has traces
 _LEVELS = 8  # that have one tone
 _STEPS, _FEW_STEPS = 50, 5  # of an alignment: from a guess, and of pictures of one frame, whose sides were rounded
 _LEAST_SCALE, _MOST_SHEAR, _BEYOND = 0.89, 0.01, 0.005  # of a crop: its sides, its shear, what lies outside
@@ -209,20 +209,16 @@ def _details_agree(one: np.ndarray, other: np.ndarray, share: float) -> bool:
 
 def is_drawing(pixels: np.ndarray) -> bool:
     """Whether most pixels have one of a few grey levels, as in drawings, and of text."""
-    counts = _level_counts(pixels)
+    counts = np.bincount(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).ravel(), minlength=256)
     return bool(np.sort(counts)[-_FEW_TONES:].sum() > _OF_PIXELS * counts.sum())
 
 
 def _has_traces(pixels: np.ndarray) -> bool:
-    """Whether levels near the most frequent one are frequent, as JPEG leaves them around lines."""
-    counts = _level_counts(pixels)
-    ground = int(counts.argmax())
-    near = counts[max(0, ground - _TRACES) : ground + _TRACES + 1].sum()
-    return bool(near - counts[ground] > _OF_GROUND * near)
-
-
-def _level_counts(pixels: np.ndarray) -> np.ndarray:
-    return np.bincount(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).ravel(), minlength=256)
+    """Whether the ground, of the most frequent level, is not of one level even away from lines, as JPEG leaves it."""
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+    off = cv2.absdiff(grey, np.full_like(grey, np.bincount(grey.ravel()).argmax()))
+    ground = cv2.dilate(off, np.ones((3, 3), np.uint8)) <= _TRACES
+    return bool((off[ground] > 0).mean() > _OF_GROUND) if ground.any() else True
 
 
 def _smooth(pixels: np.ndarray, sigma: float = _SIGMA) -> np.ndarray:
