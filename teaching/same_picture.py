@@ -4,7 +4,7 @@ Pictures of different things on one ground, or two pages of one form, agree in m
 them. The pictures are aligned, to a fraction of a pixel, and the grey levels and colours of 16 x 16 blocks compared,
 then those of every pixel: lines and letters are a small part of a block. A crop lies within its picture. Pictures of
 another brightness share keypoints, too: any two smooth pictures, such as of the sky, agree by some brightness and
-contrast; drawings of few tones do not have another brightness, but other colours.
+contrast. Drawings whose brightness differs by much have other colours.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _LINE_SIGMA, _OF_LOSSLESS = 0.8, 0.1  # of drawings, in place of _SIGMA; of thos
 _FEW_TONES, _OF_PIXELS = 8, 0.5  # a drawing: so few of 256 grey levels have this share of the pixels
 _TRACES, _OF_GROUND = 6, 0.004  # levels by which more than a share of the pixels of its ground differ, if it has traces
 _LEVELS = 8  # that have one tone
+_DRAWN_TONE = 30.0  # levels by which drawings are brighter or darker: more is another colour
 _STEPS, _FEW_STEPS = 50, 5  # of an alignment: from a guess, and of pictures of one frame, whose sides were rounded
 _LEAST_SCALE, _MOST_SHEAR, _BEYOND = 0.89, 0.01, 0.005  # of a crop: its sides, its shear, what lies outside
 _ROUNDED = 1.0  # pixels by which corners of pictures of one frame are moved
@@ -162,9 +163,8 @@ def _agreement(one: np.ndarray, other: np.ndarray | None, lines: float | None) -
     """
     if other is None:
         return 0.0
-    smooth, target = _smooth(one), _smooth(other)
-    grey = target[..., 0]
-    value = correlation(smooth[..., 0], grey)
+    grey = _smooth(other)[..., 0]
+    value = correlation(_smooth(one)[..., 0], grey)
     if value < CORRELATION:
         return 0.0
     contrast = np.sqrt(np.maximum(_of_blocks(grey**2) - _of_blocks(grey) ** 2, 0))
@@ -172,21 +172,23 @@ def _agreement(one: np.ndarray, other: np.ndarray | None, lines: float | None) -
     limit = np.maximum(smooth_limit, _OF_CONTRAST * contrast)
     drawn = is_drawing(one) or is_drawing(other)
 
-    def agree(seen: np.ndarray, expected: np.ndarray) -> bool:
+    def agree(low: np.ndarray, high: np.ndarray) -> bool:
+        seen, expected = _smooth(low), _smooth(high)
         off = seen - expected
         colors = (np.abs(_of_blocks(off[..., i])).max() <= _COLOR_DIFFERENCE for i in (1, 2))
         in_blocks = bool((np.sqrt(_of_blocks(off[..., 0] ** 2)) <= limit).all()) and all(colors)
-        return in_blocks and _details_agree(seen, expected, _OF_RANGE)
+        if not in_blocks or not _details_agree(seen, expected, _OF_RANGE):
+            return False
+        if not drawn or lines is None:
+            return True
+        return _details_agree(_smooth(low, _LINE_SIGMA), _smooth(high, _LINE_SIGMA), lines)
 
-    if agree(smooth, target) and (
-        not drawn or lines is None or _details_agree(_smooth(one, _LINE_SIGMA), _smooth(other, _LINE_SIGMA), lines)
-    ):
+    if agree(one, other):
         return value
-    if drawn:
-        return 0.0
-    for low, high, seen in ((one, other, target), (other, one, smooth)):  # what is overexposed is made of the other
+    for low, high in ((one, other), (other, one)):  # what is overexposed is made of the other
         toned = tone(low, high)
-        if np.abs(toned - low).max() > _NOISE and agree(_smooth(toned), seen):
+        change = float(np.abs(toned - low).max())
+        if _NOISE < change <= (_DRAWN_TONE if drawn else 255) and agree(toned, high):
             return value if _n_shared_keypoints(one, other) >= _KEYPOINTS else 0.0
     return 0.0
 
