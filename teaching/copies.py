@@ -2,7 +2,7 @@
 
 Figures of such images say how well copies are recognized. Candidates are the nearest training images by cosine, which
 agree by two small versions, one of 8 x 8 coloured cells and a grey one. So do different things on one ground;
-`same_picture` decides, as for the duplicates of the page.
+`same_at_all_sizes` decides, as for the duplicates of the page.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from visterm.pipeline.report.text import number_text
 from visterm.pipeline.store.images import Image
 from visterm.retrieval import Evaluation, ExactIndex
 
-from .same_picture import WORKING_SIDE, same_picture
+from .same_picture import same_at_all_sizes
 
 MOST_QUERIES = 1_000  # that are compared, as images must be read: 4 seconds of small photos, a minute of 12 megapixels
 _NEAREST = 3  # training images by cosine
@@ -109,6 +109,10 @@ def find_copies(
             return cells.astype(np.float32), fine.astype(np.float32), width / height
         return None
 
+    def both(query: str, trained: str, turned: bool, side: int) -> tuple[np.ndarray, np.ndarray]:
+        one, other = (read(path, side).pixels for path in (query, trained))
+        return np.ascontiguousarray(one[:, ::-1]) if turned else one, other
+
     def copy_of(place: int) -> int | None:
         one = small(queries[rest[place]].path)
         for row, score in zip(ranking.indices[place].tolist(), ranking.scores[place].tolist(), strict=True):
@@ -116,10 +120,9 @@ def find_copies(
             if one is None or other is None:
                 continue
             for turned in (False, True):
-                if _same(_mirrored(one) if turned else one, other):
-                    pixels = [read(path, WORKING_SIDE).pixels for path in (queries[rest[place]].path, train[row].path)]
-                    if same_picture(np.ascontiguousarray(pixels[0][:, ::-1]) if turned else pixels[0], pixels[1]):
-                        return row
+                pictures = partial(both, queries[rest[place]].path, train[row].path, turned)
+                if _same(_mirrored(one) if turned else one, other) and same_at_all_sizes(pictures):
+                    return row
         return None
 
     with ThreadPoolExecutor(4) as pool:

@@ -2,8 +2,8 @@
 
 Equal files have one SHA-256. Candidates for copies are near each other by a small version of 8 x 8 coloured cells, as
 they are or with one mean and contrast, which brighter and darker copies share, and agree by their grey versions of
-32 x 32 pixels, a crop once it is aligned. Whether they are copies, `same_picture` says, at some 400 pixels. A picture
-of one colour is blank, and a copy of none.
+32 x 32 pixels, a crop once it is aligned. Whether they are copies, `same_picture` says, at up to 1,200 pixels. A
+picture of one colour is blank, and a copy of none.
 
 Pictures of one scene are not copies: another shot of the same things, or a larger part cut off. They are known by SIFT
 keypoints, many of which lie where one shift, turn and scale puts them.
@@ -12,6 +12,7 @@ keypoints, many of which lie where one shift, turn and scale puts them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.store.images import Image
 
-from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, same_picture, tone
+from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, is_drawing, same_at_all_sizes, tone
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +47,7 @@ _RATIO = 0.75  # of the distances to the nearest keypoint and the next one, wher
 _SCENE_SCALE = 4.0  # largest one between two pictures: else all keypoints of one may fall on a few of the other
 _KEPT_KEYPOINTS = 500  # pictures whose keypoints are kept: at most 1 MB each
 _KEPT_PICTURES = 200  # pictures of the working size that are kept: at most 0.5 MB each
+_KEPT_DETAILED = 20  # pictures of the larger size: at most 4 MB each
 _FLAT = 12  # levels: a picture of which no pixel of 64 is farther from the median is blank
 
 
@@ -94,6 +96,7 @@ class SamePictures(NamedTuple):
 
     pairs: dict[tuple[int, int], float]  # with the correlation of their pixels
     blank: list[int]  # images of one colour, which are copies of none
+    mirrored: set[tuple[int, int]]  # pairs of drawings, such as of arrows: one may be meant to be the other's reverse
 
 
 def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> SamePictures:
@@ -123,20 +126,28 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
         blank = is_blank(resize(pixels, *(max(1, side // 2) for side in pixels.shape[:2])))
         return None if blank else small_versions(pixels), _inner_cells(pixels), picture.width / picture.height
 
-    def grey(place: int) -> np.ndarray | None:
+    def grey(place: int) -> tuple[np.ndarray, tuple[int, int] | None] | None:
         if (picture := read(place, 4 * ALIGNED)) is None:
             return None
-        return _gray(resize(picture.pixels, ALIGNED, ALIGNED)).astype(np.float32)
+        size = (picture.height, picture.width) if is_drawing(picture.pixels) else None
+        return _gray(resize(picture.pixels, ALIGNED, ALIGNED)).astype(np.float32), size
 
-    @lru_cache(_KEPT_PICTURES)
-    def working(place: int) -> np.ndarray | None:
-        return None if (picture := read(place, WORKING_SIDE)) is None else picture.pixels
+    def within(place: int, side: int) -> np.ndarray | None:
+        return None if (picture := read(place, side)) is None else picture.pixels
+
+    working, detailed = lru_cache(_KEPT_PICTURES)(within), lru_cache(_KEPT_DETAILED)(within)
 
     def compare(i: int, j: int, turned: bool, warp: np.ndarray | None = None) -> float:
-        one, other = working(i), working(j)
-        if one is None or other is None:
-            return 0.0
-        return same_picture(one, np.ascontiguousarray(other[:, ::-1]) if turned else other, warp)
+        def both(side: int) -> tuple[np.ndarray, np.ndarray] | None:
+            one, other = ((working if side == WORKING_SIDE else detailed)(place, side) for place in (i, j))
+            if one is None or other is None:
+                return None
+            return one, np.ascontiguousarray(other[:, ::-1]) if turned else other
+
+        return same_at_all_sizes(both, warp)
+
+    def is_drawn(place: int) -> bool:
+        return (drawn := working(place, WORKING_SIDE)) is not None and is_drawing(drawn)
 
     with ThreadPoolExecutor(4) as pool:
         seen = {place: of for place, of in zip(firsts, pool.map(small, firsts), strict=True) if of is not None}
@@ -144,7 +155,7 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
         blank = [place for place, image in enumerate(images) if image.sha256 in empty]
         of_place = {place: of for place, of in seen.items() if of[0] is not None}
         if not of_place:
-            return SamePictures({}, blank)
+            return SamePictures({}, blank, set())
         places = np.array(list(of_place))
         versions, inner, shapes = zip(*of_place.values(), strict=True)
         cells, ratios = _as_rows([version.cells for version in versions]), np.array(shapes)
@@ -154,23 +165,27 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
         candidates |= {(int(able[i]), int(able[j]), turned) for i, j, turned in evened}
         framed = sorted(_agreeing(candidates, {place: version.fine for place, version in enumerate(versions)}))
         calls = [(int(places[i]), int(places[j]), turned) for i, j, turned in framed]
-        of_calls = zip(calls, pool.map(lambda call: compare(*call), calls), strict=True)
-        same = {(i, j): value for (i, j, _), value in of_calls if value}
+        of_calls = dict(zip(calls, pool.map(lambda call: compare(*call), calls), strict=True))
+        same = {(i, j): value for (i, j, _), value in of_calls.items() if value}
+        mirrored = {pair for pair in same if not of_calls.get((*pair, False)) and is_drawn(pair[0])}
         near = [(int(places[i]), int(places[j])) for i, j in _nearest_pairs(cells, _as_rows(inner), ratios)]
         near = [pair for pair in near if pair not in same]
         of_near = sorted({place for pair in near for place in pair})
         greys = dict(zip(of_near, pool.map(grey, of_near), strict=True))
 
         def crop(pair: tuple[int, int]) -> float:
-            for i, j in (pair, pair[::-1]):  # an alignment may succeed one way alone
-                one, other = greys[i], greys[j]
-                warp = None if one is None or other is None else _aligned(one, other)
+            one, other = (greys[place] for place in pair)
+            # On one plain ground, a drawing is aligned with the same one, larger or smaller: a crop has another size.
+            if one is None or other is None or (one[1] is not None and one[1] == other[1]):
+                return 0.0
+            for (i, first), (j, second) in itertools.permutations(zip(pair, (one[0], other[0]), strict=True)):
+                warp = _aligned(first, second)  # it may succeed one way alone
                 if warp is not None and (value := compare(i, j, False, warp)):
                     return value
             return 0.0
 
         same |= {pair: value for pair, value in zip(near, pool.map(crop, near), strict=True) if value}
-    return SamePictures(same, blank)
+    return SamePictures(same, blank, mirrored)
 
 
 def find_same_scenes(

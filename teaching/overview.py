@@ -203,8 +203,9 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
     """Find images that show the same picture, the same scene, or look alike, as their vectors are nearly equal.
 
     Pictures are the same whatever their size, encoding and brightness, if one is mirrored, and if one is a crop of nine
-    tenths of each side or more: at some 400 pixels they agree in every place. Pictures that look alike show the same
-    scene if many of their keypoints agree. Images of one colour, and those whose files are gone, are in no group.
+    tenths of each side or more: at up to 1,200 pixels they agree in every place. Pictures that look alike show the same
+    scene if many of their keypoints agree; so do drawings and pages, if one is mirrored. Images of one colour, and
+    those whose files are gone, are in no group.
 
     Parameters
     ----------
@@ -219,8 +220,8 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
         each scene; of each degree the largest groups first, at most 2,000. The first id is that of the image to keep,
         with which each of the others was compared: the largest image of a picture, else the one with the most
         duplicates. `same` is whether they show the same picture. The similarity is the smallest of the pairs with the
-        first image: a correlation of pixels for pictures, else a cosine of vectors. Images that people said are
-        different are in no group together.
+        first image: a correlation of pixels for pictures and mirrored drawings, else a cosine of vectors. Images that
+        people said are different are in no group together.
     """
     return groups_of(searcher, compared_pairs(searcher))
 
@@ -423,7 +424,7 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     import numpy as np
 
     images, X = searcher.images, searcher.X
-    pictures = SamePictures({}, [])
+    pictures = SamePictures({}, [], set())
     max_pixels = searcher.config.collection.max_pixels
     if compared := searcher.config.collection.vectors.file is None:
         pictures = find_same_pictures(searcher.root, images, max_pixels)
@@ -433,7 +434,8 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     for row, image in enumerate(images):
         if not blank[row]:
             of_file[image.sha256].append(row)
-    same = with_equal(pictures.pairs, {rows[0]: rows[1:] for rows in of_file.values()})
+    copies = {pair: value for pair, value in pictures.pairs.items() if pair not in pictures.mirrored}
+    same = with_equal(copies, {rows[0]: rows[1:] for rows in of_file.values()})
     # The image that is kept of each picture is compared itself, in place of those that it stands for.
     kept = np.arange(len(images))
     for row, others in stars_of(same, {}, dict(enumerate(pixels_of(searcher)))).items():
@@ -455,7 +457,9 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
 
     return {
         "same": by_ids(same),
-        "scene": by_ids((a, b, alike[a, b]) for a, b in scene),
+        "scene": by_ids(
+            [(a, b, alike[a, b]) for a, b in scene] + [(*pair, pictures.pairs[pair]) for pair in pictures.mirrored]
+        ),
         "alike": by_ids((a, b, value) for (a, b), value in alike.items()),
         "blank": [ids[row] for row in pictures.blank],
     }

@@ -89,14 +89,14 @@ def test_pictures_of_another_brightness_are_the_same_and_flat_ones_are_not(image
         cv2.imwrite(str(tmp_path / name), pixels.astype(np.uint8))
     names = [*written, "gone.png", "0.png"]
     listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(names)]
-    pairs, blank = find_same_pictures(tmp_path, listed, 10_000_000)
+    pairs, blank, _ = find_same_pictures(tmp_path, listed, 10_000_000)
     assert [names[i] for i in blank] == ["white.png", "white copy.png", "grey.png"]
     assert [(names[i], names[j]) for i, j in sorted(pairs)] == [
         ("0.png", "bright.jpg"),
         ("1.png", "dark.jpg"),
         ("2.png", "half.png"),
     ]
-    assert find_same_pictures(tmp_path, listed[9:10], 10_000_000) == ({}, [])
+    assert find_same_pictures(tmp_path, listed[9:10], 10_000_000) == ({}, [], set())
     assert min(pairs.values()) > 0.98
 
 
@@ -266,3 +266,69 @@ def test_a_crop_and_a_mirrored_copy_are_compared_though_many_forms_are_alike(tmp
         cv2.imwrite(str(tmp_path / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, 92])
     listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(("form.jpg", "mirrored.jpg", "other.jpg"))]
     assert find_same_pictures(tmp_path, listed, 10_000_000).pairs.keys() == {(0, 1)}
+
+
+def star(n, step=2, side=100):
+    """A star of thin lines on white: of n points, each joined with the one so many steps on."""
+    turns = 2 * np.pi * np.arange(n) / n
+    points = np.int32(16 * side * (0.5 + 0.4 * np.column_stack([np.sin(turns), -np.cos(turns)])))
+    white = np.full((side, side, 3), 255, np.uint8)
+    return cv2.polylines(
+        white, [*np.stack([points, np.roll(points, -step, axis=0)], axis=1)], False, (60,) * 3, 1, 16, 4
+    )
+
+
+def page(digit):
+    """A page of small letters, on which one digit differs."""
+    white = np.full((1100, 800, 3), 255, np.uint8)
+    for y in range(60, 1060, 22):
+        cv2.putText(white, f"Lorem ipsum dolor sit amet, {y}", (40, y), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (30,) * 3)
+    return cv2.putText(white, digit, (600, 500), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (30,) * 3)
+
+
+def icon(color, side=240):
+    """An arrow that points to the right."""
+    white = np.full((8 * side, 8 * side, 3), 255, np.uint8)
+    points = side * np.array([(1, 3), (4, 3), (4, 1), (7, 4), (4, 7), (4, 5), (1, 5)])
+    return cv2.resize(cv2.fillPoly(white, [points], color), (side, side), interpolation=cv2.INTER_AREA)
+
+
+DRAWINGS = {
+    "star 7.png": star(7, 2, 600),
+    "star 8.png": star(8, 2, 600),
+    "star 30.png": star(30),
+    "star 31.png": star(31),
+    "page 3.png": page("3"),
+    "page 8.png": page("8"),
+    "icon black.png": icon((0, 0, 0)),
+    "icon grey.png": icon((90, 90, 90)),
+    "icon blue.png": icon((200, 60, 20)),
+    "icon red.png": icon((20, 60, 200)),
+}
+
+
+def test_drawings_that_differ_by_a_detail_are_not_one_picture(tmp_path):
+    """By the number of points of a star of thin lines, a digit, or a colour; copies of each are found all the same."""
+    assert pairs_of(tmp_path, DRAWINGS) == set()
+    for name in ("star 7.png", "page 3.png", "icon red.png"):
+        pixels = DRAWINGS[name]
+        height, width = pixels.shape[:2]
+        y, x = round(0.015 * height), round(0.015 * width)
+        small = [cv2.resize(pixels, (width // n, height // n), interpolation=cv2.INTER_AREA) for n in (2, 3)]
+        copies = {"encoded.jpg": pixels, "half.jpg": small[0], "third.png": small[1]}
+        copies["crop.png"] = pixels[y : height - y, x : width - x]
+        assert {(name, copy) for copy in copies} <= pairs_of(tmp_path, {name: pixels, **copies})
+
+
+def test_mirrored_drawings_are_known_as_such(tmp_path):
+    """An arrow to the left is not one to the right; photos are mirrored copies."""
+    right, coffee = icon((0, 0, 0)), skimage.data.coffee()
+    written = {"right.png": right, "left.png": right[:, ::-1], "photo.png": coffee, "mirrored.png": coffee[:, ::-1]}
+    written["symmetric.png"] = star(12, 5)
+    written["copy.jpg"] = star(12, 5)
+    for name, pixels in written.items():
+        cv2.imwrite(str(tmp_path / name), pixels)
+    listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(written)]
+    found = find_same_pictures(tmp_path, listed, 10_000_000)
+    assert found.pairs.keys() == {(0, 1), (2, 3), (4, 5)}
+    assert found.mirrored == {(0, 1)}
