@@ -5,7 +5,7 @@ import shutil
 import signal
 
 import pytest
-from running import CLASSES, SMALL, copy_run, ended_by_signals, json_of, refused, visterm
+from running import CLASSES, NOT_EXCHANGED, SMALL, copy_run, ended_by_signals, json_of, refused, visterm
 
 from visterm.pipeline import FeedbackTrainer, LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
@@ -204,8 +204,9 @@ MOMENTS = (
     "visterm.teaching.retrain _measure 1",  # trained, and not compared
     "os link 2",  # the old model is half-kept
     "pathlib:Path rename 1",  # the old model is kept, and the folder has not its name
-    "pathlib:Path rename 2",  # before the old model leaves its place
-    "pathlib:Path rename 3",  # it has left its place, the new one is not there
+    "visterm.pipeline.store.files exchanged 1",  # before the old and the new model take each other's place
+    f"pathlib:Path rename 2 {NOT_EXCHANGED}",  # where they cannot: before the old model leaves its place
+    f"pathlib:Path rename 3 {NOT_EXCHANGED}",  # it has left its place, the new one is not there
     "visterm.teaching.retrain _learn_marks 1",  # the new model is there
 )
 

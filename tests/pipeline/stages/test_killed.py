@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from running import end_by_signal, ended_by_signals, set_all, visterm
+from running import NOT_EXCHANGED, end_by_signal, ended_by_signals, set_all, visterm
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.stages.checkpoints import CheckpointCallback
@@ -38,7 +38,9 @@ KILLS = {  # moments by stage
         "visterm.learners:OASIS fit 1",  # nothing is there but an empty folder
         f"{CHUNK} 3",
         "numpy save 4",  # the second checkpoint is half-written
-        "pathlib:Path rename 2",  # the old checkpoint has left its place, the next is not there yet
+        "visterm.pipeline.store.files exchanged 1",  # the next checkpoint is written, the old one in its place
+        # Where two folders are not exchanged: the old checkpoint has left its place, the next is not there yet.
+        f"pathlib:Path rename 2 {NOT_EXCHANGED}",
     ),
 }
 
