@@ -163,8 +163,9 @@ def _agreement(one: np.ndarray, other: np.ndarray | None, lines: float | None) -
     """
     if other is None:
         return 0.0
-    grey = _smooth(other)[..., 0]
-    value = correlation(_smooth(one)[..., 0], grey)
+    smooth, target = _smooth(one), _smooth(other)
+    grey = target[..., 0]
+    value = correlation(smooth[..., 0], grey)
     if value < CORRELATION:
         return 0.0
     contrast = np.sqrt(np.maximum(_of_blocks(grey**2) - _of_blocks(grey) ** 2, 0))
@@ -172,8 +173,7 @@ def _agreement(one: np.ndarray, other: np.ndarray | None, lines: float | None) -
     limit = np.maximum(smooth_limit, _OF_CONTRAST * contrast)
     drawn = is_drawing(one) or is_drawing(other)
 
-    def agree(low: np.ndarray, high: np.ndarray) -> bool:
-        seen, expected = _smooth(low), _smooth(high)
+    def agree(low: np.ndarray, high: np.ndarray, seen: np.ndarray, expected: np.ndarray) -> bool:
         off = seen - expected
         colors = (np.abs(_of_blocks(off[..., i])).max() <= _COLOR_DIFFERENCE for i in (1, 2))
         in_blocks = bool((np.sqrt(_of_blocks(off[..., 0] ** 2)) <= limit).all()) and all(colors)
@@ -183,12 +183,12 @@ def _agreement(one: np.ndarray, other: np.ndarray | None, lines: float | None) -
             return True
         return _details_agree(_smooth(low, _LINE_SIGMA), _smooth(high, _LINE_SIGMA), lines)
 
-    if agree(one, other):
+    if agree(one, other, smooth, target):
         return value
-    for low, high in ((one, other), (other, one)):  # what is overexposed is made of the other
+    for low, high, expected in ((one, other, target), (other, one, smooth)):  # what is overexposed is made of the other
         toned = tone(low, high)
         change = float(np.abs(toned - low).max())
-        if _NOISE < change <= (_DRAWN_TONE if drawn else 255) and agree(toned, high):
+        if _NOISE < change <= (_DRAWN_TONE if drawn else 255) and agree(toned, high, _smooth(toned), expected):
             return value if _n_shared_keypoints(one, other) >= _KEYPOINTS else 0.0
     return 0.0
 
