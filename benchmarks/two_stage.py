@@ -115,16 +115,16 @@ def against_faiss(kind: str, learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix)
 def against_exact(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> dict:
     index, built = timed(TwoStageIndex, learner, T, clock=ELAPSED)
     exact = ExactIndex(learner, T, n_jobs=2)
-    found = index.recall(Q, K)
+    recall_at_k = index.recall(Q, K)
     return record(
         "search-two-stage-1m",
-        f"a query alone, {T.shape[0]} images, {D} visterms, OASIS; recall at {K} of {found:.4f}",
+        f"a query alone, {T.shape[0]} images, {D} visterms, OASIS; recall at {K} of {recall_at_k:.4f}",
         "exact search, 2 threads",
         ": W's rows of the query's visterms read, at the bandwidth of the memory",
         compared(1000 * alone(index, Q), 1000 * alone(exact, Q[:50]), "ms per query", T.shape[0]),
         measured=f"median of {Q.shape[0]} queries, 1 thread; built in {built:.1f} s",
         bound=4 * T.nnz / T.shape[0] * D / machine.memory_bandwidth(1),
-        recall=found,
+        recall=recall_at_k,
     )
 
 
