@@ -39,10 +39,10 @@ for start in range(0, X.shape[0], 10_000):  # never twice in memory
 times = []
 for _ in range(int(inputs["repeats"]) + 1):
     start = time.perf_counter()
-    found = index.search(inputs["Q"], int(inputs["k"]))[1]
+    indices = index.search(inputs["Q"], int(inputs["k"]))[1]
     times.append(time.perf_counter() - start)
 outputs["seconds"] = np.median(times[1:])
-outputs["found"] = found
+outputs["found"] = indices
 """
 
 

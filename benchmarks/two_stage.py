@@ -54,12 +54,12 @@ else:
     index.train(G)
 index.add(G)
 faiss.omp_set_num_threads(1)
-times, found = [], []
+times, indices = [], []
 for query in A:
     start = time.perf_counter()
-    found.append(index.search(query[None], n)[1][0])
+    indices.append(index.search(query[None], n)[1][0])
     times.append(time.perf_counter() - start)
-outputs["seconds"], outputs["found"] = np.median(times), found
+outputs["seconds"], outputs["found"] = np.median(times), indices
 """
 
 

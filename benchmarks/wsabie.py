@@ -84,7 +84,7 @@ outputs["precision"] = precision_at_1(model, np.flatnonzero(~inputs["train"]))
 LIGHTFM_QUALITY = (
     LIGHTFM_HEAD
     + """
-found = np.zeros((len(inputs["rates"]), len(inputs["learned"]), len(inputs["seeds"]), len(inputs["epochs"])))
+precisions = np.zeros((len(inputs["rates"]), len(inputs["learned"]), len(inputs["seeds"]), len(inputs["epochs"])))
 for i, rate in enumerate(inputs["rates"]):
     for j, (learned, asked) in enumerate(zip(inputs["learned"], inputs["asked"])):
         for k, seed in enumerate(inputs["seeds"]):
@@ -92,8 +92,8 @@ for i, rate in enumerate(inputs["rates"]):
             for m, epochs in enumerate(inputs["epochs"]):
                 learn(model, np.flatnonzero(learned), epochs - done)
                 done = epochs
-                found[i, j, k, m] = precision_at_1(model, np.flatnonzero(asked))
-outputs["found"] = found
+                precisions[i, j, k, m] = precision_at_1(model, np.flatnonzero(asked))
+outputs["found"] = precisions
 """
 )
 
