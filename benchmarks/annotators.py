@@ -251,15 +251,15 @@ def time_tree(n: int | None, quick: bool) -> dict:
 def measure(kind, settings, d: int, seeds) -> dict:
     """Means over the seeds of precision at 1, share with a right label among five, and times."""
     X, y, train = load_vectors(d, SET)
-    found = []
+    figures = []
     for seed in seeds:
         learner = kind(**settings, random_state=seed)
         spent = seconds(learner.fit, X[train], y[train])
         times = in_turns(lambda _, learner=learner: learner.annotate(X[~train], 5), rounds=5)
         right = learner.classes_[learner.annotate(X[~train], 5)[0]] == y[~train][:, None]
-        found.append((right[:, 0].mean(), right.any(axis=1).mean(), spent, 1e6 * np.median(times) / (~train).sum()))
+        figures.append((right[:, 0].mean(), right.any(axis=1).mean(), spent, 1e6 * np.median(times) / (~train).sum()))
     names = "p_at_1", "found_in_5", "train_seconds", "us_per_query"
-    return dict(zip(names, np.mean(found, axis=0).tolist(), strict=True))
+    return dict(zip(names, np.mean(figures, axis=0).tolist(), strict=True))
 
 
 def compare_quality(d: int, quick: bool) -> list[dict]:
@@ -278,12 +278,12 @@ def compare_quality(d: int, quick: bool) -> list[dict]:
             f"{what}, {d} visterms",
             peer_name,
             "1.0: a right label first for every image",
-            compared(found.pop("p_at_1"), peer, "p@1", int((~train).sum()), higher=True),
+            compared(figures.pop("p_at_1"), peer, "p@1", int((~train).sum()), higher=True),
             measured=f"38 classes, {train.sum()} images learned from, {(~train).sum()} annotated, "
             + ("one model" if name == "knn" else f"mean of {len(seeds)} seeds"),
-            **found,
+            **figures,
         )
-        for name, what, found, peer, peer_name in (
+        for name, what, figures, peer, peer_name in (
             ("knn", "exact k-NN", knn, knn_peer, "KNeighborsClassifier, scikit-learn"),
             ("knn-tree", "k-NN in a random-projection tree", tree, knn["p_at_1"], "exact k-NN"),
             ("ovr-pa", "one-vs-rest", ovr, ovr_peer, f"SGDClassifier(learning_rate='pa1'), {n_epochs} epochs"),

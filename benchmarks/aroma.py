@@ -149,8 +149,8 @@ def update_times(runs, repeats: int) -> np.ndarray:
     """Median seconds per update of each (clock, run), in turns; a run gives the number of its updates."""
     times = []
     for k in range(repeats + 1):  # the first round compiles
-        found = [timed(run, k, clock=clock) for clock, run in runs]
-        times.append([spent / updates for updates, spent in found])
+        timings = [timed(run, k, clock=clock) for clock, run in runs]
+        times.append([spent / updates for updates, spent in timings])
     return np.median(times[1:], axis=0)
 
 

@@ -61,13 +61,13 @@ def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
 
     scans = race(lambda _: scan(), lambda _: walk(root), rounds, ELAPSED, unit="s", n=n, paired=True)
     collection.close()
-    found, opened = zip(*(timed(Collection, place, clock=ELAPSED) for _ in range(rounds)), strict=True)
-    counted = seconds(found[0].counts_by, "status", clock=ELAPSED)
-    read = seconds(found[0].images, clock=ELAPSED)
-    rows, held, _ = traced_memory(found[0].images)
+    collections, opened = zip(*(timed(Collection, place, clock=ELAPSED) for _ in range(rounds)), strict=True)
+    counted = seconds(collections[0].counts_by, "status", clock=ELAPSED)
+    read = seconds(collections[0].images, clock=ELAPSED)
+    rows, held, _ = traced_memory(collections[0].images)
     assert len(rows) == n
     on_disk = sum(file.stat().st_size for file in place.glob("catalogue.sqlite*"))
-    for collection in found:
+    for collection in collections:
         collection.close()
     return [
         record(
@@ -118,6 +118,6 @@ def memory(folder: Path, n: int, n_photos: int) -> dict:
 
 def run(quick: bool = False) -> list[dict]:
     with tempfile.TemporaryDirectory() as name:
-        found = scanned(Path(name), 20_000 if quick else 1_000_000, 3 if quick else 5)
+        records = scanned(Path(name), 20_000 if quick else 1_000_000, 3 if quick else 5)
     with tempfile.TemporaryDirectory() as name:
-        return [*found, memory(Path(name), 500 if quick else 5000, 200)]
+        return [*records, memory(Path(name), 500 if quick else 5000, 200)]

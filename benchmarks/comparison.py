@@ -48,22 +48,22 @@ def time_metric_learn(method: str, quick: bool) -> dict:
         return evaluate_test_test(system, X[~train], y[~train]).mean_average_precision
 
     environment("metric-learn", REQUIREMENTS)  # not on the peer's time
-    found = {"ours_map": map_of(oasis)}
+    fields = {"ours_map": map_of(oasis)}
     try:
         given = {"n_components": PEER_COMPONENTS, "timeout": limit, "threads": 1}
         components, peer = learn_metric(method, X[train], y[train], **given, **PEERS[method])
-        found["peer_map"] = map_of(Linear(components))
-        quality = f"mAP {found['peer_map']:.3f}"
+        fields["peer_map"] = map_of(Linear(components))
+        quality = f"mAP {fields['peer_map']:.3f}"
     except PeerTimeout:
-        peer, found["at_least"], quality = float(limit), True, f"stopped at the limit of {limit} s"
+        peer, fields["at_least"], quality = float(limit), True, f"stopped at the limit of {limit} s"
     return record(
         f"oasis-time-{method}",
-        f"learning a similarity of {train.sum()} images, {D} visterms: OASIS, mAP {found['ours_map']:.3f}",
+        f"learning a similarity of {train.sum()} images, {D} visterms: OASIS, mAP {fields['ours_map']:.3f}",
         f"{method.upper()} of metric-learn, {PEER_COMPONENTS} principal components, {quality}",
         f"OASIS: {SETTINGS[D]['n_steps']:,} triplets, see oasis-1000",
         compared(ours, peer, "s", int(train.sum())),
         measured=f"median of {repeats} (peer: once), {THREAD.title}",
-        **found,
+        **fields,
     )
 
 
@@ -138,9 +138,9 @@ def projected_gradient(X, y, penalty: float, target: float, seconds: float) -> t
         values, vectors = scipy.linalg.eigh(A - step * gradient)
         kept = values > 0
         proposal = (vectors[:, kept] * values[kept]) @ vectors[:, kept].T
-        found, slope = f(proposal)
-        if found < value:
-            A, value, gradient, step = proposal, found, slope, 1.5 * step
+        new_value, slope = f(proposal)
+        if new_value < value:
+            A, value, gradient, step = proposal, new_value, slope, 1.5 * step
         else:
             step /= 2
     return time.thread_time() - start, value

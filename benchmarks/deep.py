@@ -113,8 +113,8 @@ def same_photo(n: int, n_others: int) -> dict:
         of_photos = np.array(list(pool.map(versions, range(n))))
         parts = [others[i : i + 64] for i in range(0, len(others), 64)]
         gallery = np.concatenate([of_photos[:, 0], *pool.map(embedder.transform, parts)])
-    found = (np.einsum("nvd,gd->nvg", of_photos[:, 1:], gallery).argmax(axis=2) == np.arange(n)[:, None]).mean(axis=0)
-    shares, in_full = found[: len(SIZES)], found[len(SIZES) :]
+    p_at_1 = (np.einsum("nvd,gd->nvg", of_photos[:, 1:], gallery).argmax(axis=2) == np.arange(n)[:, None]).mean(axis=0)
+    shares, in_full = p_at_1[: len(SIZES)], p_at_1[len(SIZES) :]
     return record(
         "deep-same-photo",
         "photos of 12 megapixels found first by themselves at 1/1 to 1/8 of their sides, encoded again, "

@@ -85,10 +85,10 @@ def _session(place, learner: str, n_queries: int, *, wrong: bool) -> dict:
     y = np.array([min(image.labels) for image in images])
     marked = np.zeros(len(images), bool)
     base = teacher.load(learner)
-    found = {"seconds": [], "changed": [], "refused": 0, "moved": []}
+    figures = {"seconds": [], "changed": [], "refused": 0, "moved": []}
     index = ExactIndex(base, X)
     for row in np.random.default_rng(0).permutation(np.flatnonzero(test)):
-        if len(found["seconds"]) == n_queries:
+        if len(figures["seconds"]) == n_queries:
             break
         before = index.search(X[[row]], exclude=[row]).indices[0][: len(images) - 1]
         relevant = y[before[:TOP]] == y[row]
@@ -101,18 +101,18 @@ def _session(place, learner: str, n_queries: int, *, wrong: bool) -> dict:
         answer = teacher.update(learner)
         index = ExactIndex(teacher.load(learner), X)
         after = index.search(X[[row]], exclude=[row]).indices[0][: len(images) - 1]
-        found["seconds"].append(time.perf_counter() - started)
-        found["changed"].append(len(set(before[:TOP]) - set(after[:TOP])))
-        found["refused"] += not answer["accepted"]
+        figures["seconds"].append(time.perf_counter() - started)
+        figures["changed"].append(len(set(before[:TOP]) - set(after[:TOP])))
+        figures["refused"] += not answer["accepted"]
         moved = np.argsort(after)[np.searchsorted(np.sort(after), before[:TOP])] - np.arange(TOP)
-        found["moved"].append((moved[relevant].mean(), moved[~relevant].mean()))
+        figures["moved"].append((moved[relevant].mean(), moved[~relevant].mean()))
         marked[[row, *before[:TOP]]] = True
     now = teacher.load(learner)
     kept = test & ~marked
     size = sum(file.stat().st_size for file in place.feedback(learner).glob(f"{teacher.version(learner)}/*"))
-    return found | {
-        "n": len(found["seconds"]),
-        "moved": np.mean(found["moved"], axis=0),
+    return figures | {
+        "n": len(figures["seconds"]),
+        "moved": np.mean(figures["moved"], axis=0),
         "map": [model.score(X[kept], y[kept]) for model in (base, now)],
         "all": [model.score(X[test], y[test]) for model in (base, now)],
         "megabytes": size / 1e6,

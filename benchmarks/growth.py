@@ -87,14 +87,14 @@ def measure(kind: str, d: int, n_images: int, repeats: int) -> dict:
 
 
 def compare(kind: str, d: int, n_images: int, repeats: int) -> dict:
-    found = in_own_process(measure, kind, d, n_images, repeats)
+    figures = in_own_process(measure, kind, d, n_images, repeats)
     own = 8 * ENTRIES[d] * n_images / 1e6 + (4 * d * d / 1e6 if kind == "triplet" else 0)
     return record(
         f"growth-{kind}-{d}-{n_images}",
-        f"a {kind}, {n_images:,} images, {d} visterms; {found['memory_mb']:.3g} MB",
+        f"a {kind}, {n_images:,} images, {d} visterms; {figures['memory_mb']:.3g} MB",
         POINTS[kind][1],
         f"memory: {own:,.0f} MB of " + ("W and images" if kind == "triplet" else "images"),
-        found,
+        figures,
         images=n_images,
         d=d,
     )

@@ -108,12 +108,12 @@ def edited(run: Run, folder: Path) -> dict[str, float]:
     X = rng.standard_normal((N_EDITED, D)).astype(np.float32)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
 
-    def reopened(found: bool) -> None:
+    def reopened(first_is_new: bool) -> None:
         nonlocal opened
         opened = Searcher(run, like=opened)
         ranking = opened.index("cosine").search(X[:1], k=1)
         path = opened.images[int(ranking.indices[0, 0])].path
-        assert path.startswith("new/") == found, path
+        assert path.startswith("new/") == first_is_new, path
 
     with Collection(run.collection) as collection:
         last, (number, root) = collection.last_id, (collection.reserve_segments(1), collection.root)

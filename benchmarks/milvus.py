@@ -34,12 +34,12 @@ AT_ONCE = 20  # queries whose scores of all images are held
 
 def among_candidates(gallery: np.ndarray, queries: np.ndarray, wanted: np.ndarray) -> float:
     """Share of the wanted images (n_queries, K) whose embeddings score among the best `CANDIDATES`."""
-    found = []
+    shares = []
     for start in range(0, len(queries), AT_ONCE):
         for scores, rows in zip(queries[start : start + AT_ONCE] @ gallery.T, wanted[start:], strict=False):
             best = np.argpartition(-scores, CANDIDATES)[:CANDIDATES]
-            found.append(np.isin(rows, best).mean())
-    return float(np.mean(found))
+            shares.append(np.isin(rows, best).mean())
+    return float(np.mean(shares))
 
 
 def directions(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.ndarray) -> list[dict]:

@@ -28,7 +28,7 @@ LIMIT = "the products of all pairs of vectors"
 HOW = "once, two threads, elapsed time"
 
 
-def found(X: Any, what: str, index: ExactIndex) -> tuple[Neighbours, dict]:
+def timed_graph(X: Any, what: str, index: ExactIndex) -> tuple[Neighbours, dict]:
     """Seconds of a graph, and the share of the neighbours that it has."""
     n = X.shape[0]
     graph, spent = timed(lambda: Neighbours.of(index, X), clock=ELAPSED)
@@ -46,7 +46,7 @@ def million(photos: np.ndarray) -> list[dict]:
     )
     X = StoredVectors([halves], np.zeros(MILLION), np.arange(MILLION))
     index = ExactIndex(Cosine().fit(X[:2]), X, n_jobs=2)
-    graph, of_time = found(X, "deep", index)
+    graph, of_time = timed_graph(X, "deep", index)
     staged = TwoStageIndex(index.learner, X, n_jobs=2)
     return [of_time, searched(X, gallery(photos, 200, seed=1), "deep", staged, graph)]
 
@@ -54,7 +54,7 @@ def million(photos: np.ndarray) -> list[dict]:
 def made(X: Any, what: str, index: ExactIndex) -> tuple[Neighbours, list[dict]]:
     """Seconds and bytes of a graph, and of one that photos are added to and removed from."""
     n = X.shape[0]
-    graph, of_time = found(X, what, index)
+    graph, of_time = timed_graph(X, what, index)
     size = sum(array.nbytes for array in graph.arrays().values()) / n
     records = [of_time]
     few = ExactIndex(index.learner, X[: n - ADDED], n_jobs=2)

@@ -199,23 +199,23 @@ def compare_quality(d: int, quick: bool) -> list[dict]:
     X, y, train = load_vectors(d)
     test, test_y = X[~train], y[~train]
     seeds = range(1 if quick else 3)
-    found = {}
+    maps = {}
     for pairs, settings in ((1, ONE_PAIR[d]), (PAIRS, SETTINGS[d])):
         params = settings | {"pairs_per_query": pairs} | ({"n_steps": 20_000} if quick else {})
         learners = [OASIS(random_state=seed, **params).fit(X[train], y[train]) for seed in seeds]
-        found[pairs] = np.mean([quality(learner, test, test_y) for learner in learners])
+        maps[pairs] = np.mean([quality(learner, test, test_y) for learner in learners])
     cosine = quality(Cosine().fit(X), test, test_y)
     measured = f"20 classes, {train.sum()} images learned from, {len(test_y)} queries, mean of {len(seeds)} seeds"
 
     def against(name: str, what: str, peer: float, peer_name: str, limit: str) -> dict:
-        figures = compared(found[PAIRS], peer, "mAP", len(test_y), higher=True)
+        figures = compared(maps[PAIRS], peer, "mAP", len(test_y), higher=True)
         return record(name, f"OASIS, {d} visterms{what}", peer_name, limit, figures, measured=measured)
 
     records = [against(f"oasis-map-{d}", "", cosine, "cosine", FIRST)]
     if d == 10_000:
         peer_name = f"1 pair a query, {ONE_PAIR[d]['n_steps']:,} triplets (ours: {SETTINGS[d]['n_steps']:,})"
         limit = "1: more triplets, of fewer queries, in less time"
-        records.append(against("oasis-pairs-map", f", {PAIRS} pairs a query", found[1], peer_name, limit))
+        records.append(against("oasis-pairs-map", f", {PAIRS} pairs a query", maps[1], peer_name, limit))
     return records
 
 

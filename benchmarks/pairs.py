@@ -46,8 +46,8 @@ def curve(X: Any, y: np.ndarray, learned: np.ndarray, queries: np.ndarray, **par
     learner = OASIS(whiten=False, random_state=0, **parameters)
     learner.set_params(pass_steps=-(-learner.n_steps // LOOKS))
 
-    def look(found: OASIS, spent: float) -> None:
-        points.append((spent, quality(found, X[queries], y[queries])))
+    def look(model: OASIS, spent: float) -> None:
+        points.append((spent, quality(model, X[queries], y[queries])))
 
     fit_seconds(learner, X[learned], y[learned], look)
     return np.array(points)

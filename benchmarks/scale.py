@@ -118,11 +118,11 @@ def unwatched(learner, size: Size) -> dict:
     X, y = take_rows(X, rows), y[rows]
     queries = np.sort(np.random.default_rng(0).permutation(len(rows))[:QUERIES])
     relevance = relevance_from_labels(y[queries], y, exclude=queries)
-    found = {}
+    precisions = {}
     for name, system in (("learned", learner), ("cosine", Cosine().fit(X))):
         ranked = evaluate_index(ExactIndex(system, X), X[queries], relevance, exclude=queries, max_k=KS[-1])
-        found[name] = {str(k): ranked.precision_at(k) for k in KS}
-    return found
+        precisions[name] = {str(k): ranked.precision_at(k) for k in KS}
+    return precisions
 
 
 def start(size: Size, folder: Path, options: dict) -> subprocess.Popen:
@@ -264,7 +264,7 @@ def linear(size: Size) -> dict:
             np.fill_diagonal(W, 1.0)
             W[:] += 0  # pages that exist: the first touch of a page is no part of a triplet
             times[n].append(seconds(learn, turn, rows, sampler, W, clock=ELAPSED) / n_steps)
-    return {str(n): 1e6 * float(np.median(found[1:])) for n, found in times.items()}
+    return {str(n): 1e6 * float(np.median(spent[1:])) for n, spent in times.items()}
 
 
 def run(quick: bool = False) -> list[dict]:
@@ -272,15 +272,15 @@ def run(quick: bool = False) -> list[dict]:
     X, _ = load(big.images + big.validation, big.d)
     entries = X.nnz / X.shape[0]
     size = f"{big.images:,} images, d = {big.d:,}, {entries:.0f} non-zeros, {PAIRS} pairs a query"
-    found = kept("training", big, whole_training, keep=not quick)
-    maps = [value for _, value in found["history"]]
-    minutes = found["elapsed"] / 60
+    training = kept("training", big, whole_training, keep=not quick)
+    maps = [value for _, value in training["history"]]
+    minutes = training["elapsed"] / 60
     moved = 3 * 4 * entries * big.d / PAIRS
     records = [
         record(
             "webscale-training",
             f"{big.steps:,} triplets, {size}; watched on {watched_of(big):,} images, killed "
-            f"{len(found['repeated'])} times",
+            f"{len(training['repeated'])} times",
             "OASIS-JMLR section 5.2, one CPU of 2009, as many triplets",
             f": {moved / 1e3:.3g} kB of rows of W a triplet, read, and read and written",
             compared(minutes, PAPER["minutes"] * big.steps / PAPER["triplets"], "min", big.steps),
@@ -293,22 +293,22 @@ def run(quick: bool = False) -> list[dict]:
             f"peak of the process, mapped vectors counted, {size}",
             "what is aimed at",
             f"W and the best W: {2 * 4 * big.d**2 / 1e6:,.0f} MB",
-            compared(found["peak"] / 1e6, 6_000.0, "MB", big.images),
+            compared(training["peak"] / 1e6, 6_000.0, "MB", big.images),
             measured="VmHWM",
         ),
         record(
             "webscale-map",
             f"mAP of 500 queries among {watched_of(big):,} images, {size}; half of the gain after "
-            f"{steps_to_half(found['history']):,} triplets",
+            f"{steps_to_half(training['history']):,} triplets",
             "cosine",
             "1",
             compared(max(maps), maps[0], "mAP", watched_of(big), higher=True),
             measured="best of all looks",
-            curve=found["history"],
+            curve=training["history"],
         ),
     ]
-    if "unwatched" in found:  # a training that was kept from before has none
-        own, cosine = found["unwatched"]["learned"], found["unwatched"]["cosine"]
+    if "unwatched" in training:  # a training that was kept from before has none
+        own, cosine = training["unwatched"]["learned"], training["unwatched"]["cosine"]
         records.append(
             record(
                 "webscale-unwatched",
@@ -320,13 +320,13 @@ def run(quick: bool = False) -> list[dict]:
                 measured="once, at the end, with the W that was best on watched images",
             )
         )
-    found = kept("threads", small, threads, keep=not quick)
-    one, maps = found["one"], {name: [run["history"][-1][1] for run in found[name]] for name in ("more", "lock_free")}
+    fits = kept("threads", small, threads, keep=not quick)
+    one, maps = fits["one"], {name: [run["history"][-1][1] for run in fits[name]] for name in ("more", "lock_free")}
     for name, runs, how in (
         ("webscale-threads", "more", f"{THREADS} threads share the work of one model"),
         ("webscale-lock-free", "lock_free", f"{THREADS} threads learn into one W without locks"),
     ):
-        spent = [run["seconds"] for run in found[runs]]
+        spent = [run["seconds"] for run in fits[runs]]
         records.append(
             record(
                 name,
@@ -335,13 +335,13 @@ def run(quick: bool = False) -> list[dict]:
                 "one thread",
                 f"{one['seconds'] / THREADS:.3g} s: half",
                 compared(float(np.median(spent)), one["seconds"], "s", small.steps // 2),
-                measured=f"one thread once, {THREADS} threads {len(found[runs])} times (median, mean mAP), with "
+                measured=f"one thread once, {THREADS} threads {len(fits[runs])} times (median, mean mAP), with "
                 "start and validation",
                 maps=[one["history"][-1][1], *maps[runs]],
             )
         )
-    found = kept("killed", small, killed_training, keep=not quick)
-    whole, killed = found["whole"], found["killed"]
+    fits = kept("killed", small, killed_training, keep=not quick)
+    whole, killed = fits["whole"], fits["killed"]
     records.append(
         record(
             "webscale-killed",
@@ -354,9 +354,9 @@ def run(quick: bool = False) -> list[dict]:
             repeated=killed["repeated"],
         )
     )
-    found = kept("mixing", small, mixing, keep=not quick)
-    one, mixed = found["one"], found["mixing"]
-    last = {name: value["history"][-1][1] for name, value in found.items()}
+    fits = kept("mixing", small, mixing, keep=not quick)
+    one, mixed = fits["one"], fits["mixing"]
+    last = {name: value["history"][-1][1] for name, value in fits.items()}
     steps, maps = zip(*one["history"], strict=True)
     as_long = np.interp(mixed["seconds"], np.array(steps) * one["seconds"] / steps[-1], maps)
     for name, peer, value in (("triplets", "as many triplets", last["one"]), ("time", "as long", float(as_long))):
@@ -371,18 +371,18 @@ def run(quick: bool = False) -> list[dict]:
                 measured="once each",
             )
         )
-    found = kept("linear", big, linear, keep=not quick)
-    first, final = list(found)[0], list(found)[-1]
+    per_triplet = kept("linear", big, linear, keep=not quick)
+    first, final = list(per_triplet)[0], list(per_triplet)[-1]
     records.append(
         record(
             "webscale-linear",
             "a triplet by the number of images: "
-            + ", ".join(f"{int(n):,}: {microseconds:.1f} us" for n, microseconds in found.items()),
+            + ", ".join(f"{int(n):,}: {microseconds:.1f} us" for n, microseconds in per_triplet.items()),
             f"with {int(first):,} images",
             "the same: a triplet touches three images",
-            compared(found[final], found[first], "us", int(final)),
+            compared(per_triplet[final], per_triplet[first], "us", int(final)),
             measured="median of 5 in turns, one thread",
-            curve=[(int(n), microseconds) for n, microseconds in found.items()],
+            curve=[(int(n), microseconds) for n, microseconds in per_triplet.items()],
         )
     )
     return records

@@ -39,10 +39,10 @@ for start in range(0, X.shape[0], 10_000):  # never twice in memory
 times = []
 for _ in range(int(inputs["repeats"]) + 1):
     start = time.perf_counter()
-    found = index.search(inputs["Q"], int(inputs["k"]))[1]
+    indices = index.search(inputs["Q"], int(inputs["k"]))[1]
     times.append(time.perf_counter() - start)
 outputs["seconds"] = np.median(times[1:])
-outputs["found"] = found
+outputs["found"] = indices
 """
 
 
@@ -82,9 +82,9 @@ def scipy_search(X: sp.csr_matrix, Q: np.ndarray, k: int, threads: int) -> np.nd
         return np.concatenate(list(pool.map(block, range(0, len(Q), PEER_BLOCK))))
 
 
-def recall(wanted: np.ndarray, found: np.ndarray) -> float:
+def recall(wanted: np.ndarray, retrieved: np.ndarray) -> float:
     """Mean share of the wanted images of each query that are among those found."""
-    return float(np.mean([np.isin(*both).mean() for both in zip(wanted, found, strict=True)]))
+    return float(np.mean([np.isin(*both).mean() for both in zip(wanted, retrieved, strict=True)]))
 
 
 def bound(X: sp.csr_matrix, n_queries: int, threads: int) -> float:
@@ -151,12 +151,12 @@ def against_faiss(d: int, n_images: int, repeats: int) -> dict:
     X, Q = gallery(n_images, d, rng), queries(N_QUERIES, d, rng)
     X.sum_duplicates()
     index = ExactIndex(InnerProduct(), X, n_jobs=N_THREADS)
-    found = index.search(Q, K).indices
+    indices = index.search(Q, K).indices
     ours = float(np.median(in_turns(lambda _: index.search(Q, K), rounds=repeats, clock=ELAPSED)))
     csr = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
     given = csr | {"Q": Q, "k": K, "threads": N_THREADS, "repeats": repeats}
     peer = run_in("faiss", FAISS, FAISS_SCRIPT, given, threads=N_THREADS)
-    assert (found == peer["found"]).mean() > 0.99
+    assert (indices == peer["found"]).mean() > 0.99
     sparse, dense = 8 * X.nnz / 1e6, 4 * n_images * d / 1e6
     arithmetic = 1000 * 2 * n_images * d / machine.flops(N_THREADS)
     return record(

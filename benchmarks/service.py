@@ -87,8 +87,8 @@ async def ask(port: int, n_images: int, rate: float, seconds: float) -> dict:
         known = reported[0]
         try:
             status, body = await connection.get(f"/search?id={number}&k=10")
-            found = re.search(rb'"version":"(\w+)"', body)
-            version = found[1].decode() if found else ""
+            match = re.search(rb'"version":"(\w+)"', body)
+            version = match[1].decode() if match else ""
         except (OSError, asyncio.IncompleteReadError) as error:
             status, version, connection = 0, type(error).__name__, Connection(port)
         rows.append((due, time.perf_counter() - started - due, status, version, known))
@@ -144,24 +144,24 @@ def measure(n_images: int, seconds: float, rate: float = RATE) -> dict:
             visterm(runs, "train", "--learner", "oasis", "--set", "oasis.n_steps=25000")
             time.sleep(seconds / 10)
             visterm(runs, "add", new)
-            found = asking.result(timeout=10 * seconds)
-    assert len(found["versions"]) == 3, f"not all changes were taken up: {found['versions']}"
-    return found
+            figures = asking.result(timeout=10 * seconds)
+    assert len(figures["versions"]) == 3, f"not all changes were taken up: {figures['versions']}"
+    return figures
 
 
 def run(quick: bool = False) -> list[dict]:
     n_images, seconds = (5_000, 30) if quick else (100_000, 60)
-    found = measure(n_images, seconds)
-    print(json.dumps(found, indent=1), file=sys.stderr)
-    times = found["milliseconds"]
+    load = measure(n_images, seconds)
+    print(json.dumps(load, indent=1), file=sys.stderr)
+    times = load["milliseconds"]
     return [
         record(
             "service-p99",
             f"99 of 100 requests by id at {RATE}/s, {n_images:,} images, {N_VISTERMS:,} visterms, with a model "
-            f"swap and {NEW} images added in the middle; {len(found['errors'])} errors, {found['stale']} stale answers",
+            f"swap and {NEW} images added in the middle; {len(load['errors'])} errors, {load['stale']} stale answers",
             "what is aimed at",
-            f"half took {times['50']:.1f} ms, the slowest of {found['n']:,} {times['100']:.0f} ms",
-            compared(times["99"], AIM, "ms", found["n"]),
+            f"half took {times['50']:.1f} ms, the slowest of {load['n']:,} {times['100']:.0f} ms",
+            compared(times["99"], AIM, "ms", load["n"]),
             measured=f"{seconds} s, 2 cores for service, client, training and extraction; from when it was due",
         )
     ]

@@ -54,12 +54,12 @@ else:
     index.train(G)
 index.add(G)
 faiss.omp_set_num_threads(1)
-times, found = [], []
+times, indices = [], []
 for query in A:
     start = time.perf_counter()
-    found.append(index.search(query[None], n)[1][0])
+    indices.append(index.search(query[None], n)[1][0])
     times.append(time.perf_counter() - start)
-outputs["seconds"], outputs["found"] = np.median(times), found
+outputs["seconds"], outputs["found"] = np.median(times), indices
 """
 
 
@@ -115,16 +115,16 @@ def against_faiss(kind: str, learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix)
 def against_exact(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> dict:
     index, built = timed(TwoStageIndex, learner, T, clock=ELAPSED)
     exact = ExactIndex(learner, T, n_jobs=2)
-    found = index.recall(Q, K)
+    recall_at_k = index.recall(Q, K)
     return record(
         "search-two-stage-1m",
-        f"a query alone, {T.shape[0]} images, {D} visterms, OASIS; recall at {K} of {found:.4f}",
+        f"a query alone, {T.shape[0]} images, {D} visterms, OASIS; recall at {K} of {recall_at_k:.4f}",
         "exact search, 2 threads",
         ": W's rows of the query's visterms read, at the bandwidth of the memory",
         compared(1000 * alone(index, Q), 1000 * alone(exact, Q[:50]), "ms per query", T.shape[0]),
         measured=f"median of {Q.shape[0]} queries, 1 thread; built in {built:.1f} s",
         bound=4 * T.nnz / T.shape[0] * D / machine.memory_bandwidth(1),
-        recall=found,
+        recall=recall_at_k,
     )
 
 

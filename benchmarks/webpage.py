@@ -80,13 +80,13 @@ def browser(*arguments: str) -> Iterator[Any]:
 
 def drops(address: str, pictures: list[Path]) -> list[tuple[float, float]]:
     """Milliseconds to the first results and to all pictures in view, for each picture dropped on an empty page."""
-    found = []
+    latencies = []
     with browser() as page:
         for picture in pictures:
             page.goto(address)
             page.wait_for_load_state("networkidle")
-            found.append(tuple(page.evaluate(DROP, base64.b64encode(picture.read_bytes()).decode())))
-    return found
+            latencies.append(tuple(page.evaluate(DROP, base64.b64encode(picture.read_bytes()).decode())))
+    return latencies
 
 
 SCROLL = """([seconds, screens]) => new Promise((done) => {
@@ -142,8 +142,8 @@ def scrolled(address: str, seconds: float, screens: float) -> tuple[np.ndarray, 
         page.goto(f"{address}/?view=photos")
         page.locator("#photos .tile").first.wait_for()
         page.wait_for_load_state("networkidle")
-        found = page.evaluate(SCROLL, [seconds, screens])
-    return np.array(found["frames"]), found["peak"] / 1e6
+        scroll = page.evaluate(SCROLL, [seconds, screens])
+    return np.array(scroll["frames"]), scroll["peak"] / 1e6
 
 
 def in_words(counts: list[int]) -> str:
@@ -180,8 +180,8 @@ def dropped(folder: Path, quick: bool) -> dict:
         pictures = flowers[:: len(flowers) // (6 if quick else 21)]
         begun = statistics.median(listed for listed, _ in drops(address, pictures[1::3])[1:])
         mapped(address)
-        found = drops(address, pictures)
-    (first, first_seen), later = found[0], found[1:]
+        latencies = drops(address, pictures)
+    (first, first_seen), later = latencies[0], latencies[1:]
     listed, seen = (statistics.median(times) for times in zip(*later, strict=True))
     n_images = sum(1 for _ in images.rglob("*.jpg"))
     return record(

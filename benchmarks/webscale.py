@@ -205,20 +205,20 @@ def main() -> None:
         return
     rng = np.random.default_rng(0)
     X, y = load(n_images)
-    found = {}
+    by_source = {}
     rows = np.arange(min(20_000, n_images))
     X, y = sp.csr_matrix(X[rows]), sp.csr_matrix(y[rows])
     main_query = np.asarray(y.argmax(axis=1)).ravel()
-    found["made up"] = statistics(X, *some_pairs(main_query, rng))
+    by_source["made up"] = statistics(X, *some_pairs(main_query, rng))
     if os.environ.get("VISTERM_DATA"):
         from .vectors import caltech_vectors
 
         real, labels, _ = caltech_vectors(D)
         real.sort_indices()
-        found["Caltech-101"] = statistics(
+        by_source["Caltech-101"] = statistics(
             sp.csr_matrix(real), *some_pairs(np.unique(labels, return_inverse=True)[1], rng)
         )
-    print(json.dumps(found, indent=1))
+    print(json.dumps(by_source, indent=1))
 
 
 def some_pairs(label: np.ndarray, rng: np.random.Generator, n: int = 20_000):

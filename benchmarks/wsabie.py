@@ -84,7 +84,7 @@ outputs["precision"] = precision_at_1(model, np.flatnonzero(~inputs["train"]))
 LIGHTFM_QUALITY = (
     LIGHTFM_HEAD
     + """
-found = np.zeros((len(inputs["rates"]), len(inputs["learned"]), len(inputs["seeds"]), len(inputs["epochs"])))
+precisions = np.zeros((len(inputs["rates"]), len(inputs["learned"]), len(inputs["seeds"]), len(inputs["epochs"])))
 for i, rate in enumerate(inputs["rates"]):
     for j, (learned, asked) in enumerate(zip(inputs["learned"], inputs["asked"])):
         for k, seed in enumerate(inputs["seeds"]):
@@ -92,8 +92,8 @@ for i, rate in enumerate(inputs["rates"]):
             for m, epochs in enumerate(inputs["epochs"]):
                 learn(model, np.flatnonzero(learned), epochs - done)
                 done = epochs
-                found[i, j, k, m] = precision_at_1(model, np.flatnonzero(asked))
-outputs["found"] = found
+                precisions[i, j, k, m] = precision_at_1(model, np.flatnonzero(asked))
+outputs["found"] = precisions
 """
 )
 
@@ -188,16 +188,16 @@ def precision_at_1(learner, X, y) -> float:
 
 def wsabie_after(X, y, learned, asked, steps, **params):
     """Precision at 1 after each of these numbers of steps."""
-    found = []
+    precisions = []
 
     def look(learner):
         if learner.n_steps_ in steps:
-            found.append(precision_at_1(learner, X[asked], y[asked]))
+            precisions.append(precision_at_1(learner, X[asked], y[asked]))
 
     every = int(np.gcd.reduce(steps))
     learner = WSABIE(**params | {"n_steps": max(steps), "pass_steps": every})
     learner.fit(X[learned], y[learned], callback=look)
-    return found
+    return precisions
 
 
 def choose(grid):
@@ -216,7 +216,7 @@ def compare(d: int, fold: int, seeds, quick: bool):
     learned, asked = np.zeros((2, len(rounds), len(y)), bool)
     for k, (inner, outer) in enumerate(rounds):
         learned[k, rows[inner]] = asked[k, rows[outer]] = True
-    found, chosen = {}, {}
+    precisions, chosen = {}, {}
 
     halves = list(zip(learned, asked, strict=True))
 
@@ -234,9 +234,9 @@ def compare(d: int, fold: int, seeds, quick: bool):
     single = cross_validate([common | {"max_norm": m, "learning_rate": rate} for m in MAX_NORMS for rate in RATES])
     # The sizes are settings like others: an ensemble, where that was better.
     ensemble = cross_validate([single[0] | {"n_components": ENSEMBLE}])
-    for name, (params, best) in (("single", single), ("WSABIE", max(single, ensemble, key=lambda found: found[1]))):
+    for name, (params, best) in (("single", single), ("WSABIE", max(single, ensemble, key=lambda pair: pair[1]))):
         chosen[name] = params | {"cross-validation": round(best, 4)}
-        found[name] = test(params)
+        precisions[name] = test(params)
 
     given = arrays(X, y, train, rates=LIGHTFM_RATES, learned=learned, asked=asked, seeds=[0], epochs=EPOCHS)
     try:
@@ -249,15 +249,15 @@ def compare(d: int, fold: int, seeds, quick: bool):
             "seeds": seeds,
             "epochs": [EPOCHS[j]],
         }
-        found["LightFM"] = run_in("lightfm", LIGHTFM, LIGHTFM_QUALITY, given)["found"].mean()
+        precisions["LightFM"] = run_in("lightfm", LIGHTFM, LIGHTFM_QUALITY, given)["found"].mean()
     except PeerError as error:
         print(f"    LightFM is left out: {error}", file=sys.stderr)
 
     images = sp.csr_matrix(X)
     svc = GridSearchCV(LinearSVC(max_iter=10_000), {"C": SVC_C}, cv=rounds).fit(images[rows], y[rows])
     chosen["LinearSVC"] = svc.best_params_ | {"cross-validation": round(svc.best_score_, 4)}
-    found["LinearSVC"] = svc.score(images[~train], y[~train])
-    return found, chosen
+    precisions["LinearSVC"] = svc.score(images[~train], y[~train])
+    return precisions, chosen
 
 
 def compare_quality(d: int, quick: bool, show=None) -> list[dict]:
@@ -265,11 +265,11 @@ def compare_quality(d: int, quick: bool, show=None) -> list[dict]:
     folds, seeds = ([0], [0]) if quick else ([0, 1, 2], [0, 1, 2])
     table = []
     for fold in folds:
-        found, chosen = compare(d, fold, seeds, quick)
+        precisions, chosen = compare(d, fold, seeds, quick)
         if show:
-            show(d, fold, found, chosen)
-        table.append(found)
-    mean = {name: float(np.mean([found[name] for found in table])) for name in set.intersection(*map(set, table))}
+            show(d, fold, precisions, chosen)
+        table.append(precisions)
+    mean = {name: float(np.mean([row[name] for row in table])) for name in set.intersection(*map(set, table))}
     measured = (
         f"38 classes, means of {len(folds)} splits and {len(seeds)} seeds; the standard error of 2,850 test images is "
         "0.009"
@@ -319,6 +319,6 @@ def measure_memory(quick: bool) -> dict:
 
 def run(quick: bool = False) -> list[dict]:
     timed = [attempt(time_steps, d, quick, defaults) for defaults in (False, True) for d in (1000, 10_000)]
-    records = [one for attempted in timed for found in attempted for one in found]
+    records = [one for attempted in timed for group in attempted for one in group]
     records += attempt(time_dense_steps, quick)
     return [*records, *compare_quality(1000, quick), *compare_quality(10_000, quick), measure_memory(quick)]

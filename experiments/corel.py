@@ -131,8 +131,8 @@ def cells(result: dict[str, Any]) -> list[str]:
 
 def of_forms(result: dict[str, Any]) -> list[str]:
     """Precision and recall by the scores as they are and standardised, with the settings chosen for the better form."""
-    found = [[one["forms"][form] for one in result["figures"]] for form in ("raw", "standardised")]
-    return [plus_minus([one[key] for one in own]) for own in found for key in ("precision", "recall")]
+    by_form = [[one["forms"][form] for one in result["figures"]] for form in ("raw", "standardised")]
+    return [plus_minus([one[key] for one in own]) for own in by_form for key in ("precision", "recall")]
 
 
 def settings(result: dict[str, Any]) -> str:

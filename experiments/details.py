@@ -32,9 +32,9 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     wanted: list[dict[str, Any]] = [{"part": "dissim", "variant": variant} for variant in (None, "dissim")]
     wanted += [{"part": "eta", "eta": eta} for eta in ETAS]
     wanted += [{"part": "theorem"}]
-    found = [job | {"fold": fold} for job in wanted for fold in range(N_FOLDS)]
+    of_folds = [job | {"fold": fold} for job in wanted for fold in range(N_FOLDS)]
     systems = ("Euclidean", "OASIS", "LMNN") if has_peers() else ()
-    return found + [{"part": "fit", "system": name, "fold": fold} for name in systems for fold in range(PEER_FOLDS)]
+    return of_folds + [{"part": "fit", "system": name, "fold": fold} for name in systems for fold in range(PEER_FOLDS)]
 
 
 def facts(results: Results) -> dict[str, Any]:
@@ -68,10 +68,10 @@ def facts(results: Results) -> dict[str, Any]:
 
 def fits_of(results: Results) -> dict[str, dict[str, np.ndarray]]:
     """mAP among training and among test images, fold by fold, by system and weight of its push term."""
-    found: dict[str, dict[str, list[float]]] = {}
+    fits: dict[str, dict[str, list[float]]] = {}
     for one in select(results, part="fit"):
         for push, figures in one["fits"].items():
-            own = found.setdefault(f"{one['system']}{', push ' * bool(push)}{push}", {"train": [], "test": []})
+            own = fits.setdefault(f"{one['system']}{', push ' * bool(push)}{push}", {"train": [], "test": []})
             for key, figure in figures.items():
                 own[key].append(figure)
-    return {name: {key: np.array(some) for key, some in own.items()} for name, own in found.items()}
+    return {name: {key: np.array(some) for key, some in own.items()} for name, own in fits.items()}

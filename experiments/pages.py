@@ -277,11 +277,11 @@ def write_page(folder: Path, experiment: Any, results: Results, *, command: str,
 
 def checksums(results: Results) -> dict[str, list[str]]:
     """Checksums of the vectors that the results come from, by the set of images."""
-    found: dict[str, set[str]] = {}
+    by_set: dict[str, set[str]] = {}
     for result in results:
         for name, some in result.get("checksums", {}).items():
-            found.setdefault(name, set()).update(some)
-    return {name: sorted(some) for name, some in sorted(found.items())}
+            by_set.setdefault(name, set()).update(some)
+    return {name: sorted(some) for name, some in sorted(by_set.items())}
 
 
 def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
@@ -325,12 +325,12 @@ def render_again(folder: Path, codes: Mapping[str, str]) -> None:
     for name, record in read_records(folder, codes).items():
         page = folder / f"{name}.md"
         text = page.read_text(encoding="utf-8")
-        before, found, rest = text.partition(FINDINGS_BEGIN)
+        before, heading, rest = text.partition(FINDINGS_BEGIN)
         _, figures, after = rest.partition(FINDINGS_END)
-        if not (found and figures):
+        if not (heading and figures):
             raise ValueError(f"{page} has no findings between {FINDINGS_BEGIN.strip()!r} and {FINDINGS_END.strip()!r}")
         own = "\n\n" + findings_text(record["findings"], notes_for(name, folder)) + "\n\n"
-        page.write_text(before + found.rstrip() + own + figures.lstrip() + after, encoding="utf-8")
+        page.write_text(before + heading.rstrip() + own + figures.lstrip() + after, encoding="utf-8")
 
 
 FINDINGS_BEGIN, FINDINGS_END = "## What the paper found\n", "## Figures\n"

@@ -42,24 +42,24 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
 
 
 def facts(results: Results) -> dict[str, Any]:
-    found: dict[str, dict[str, list[float]]] = {}
+    sets: dict[str, dict[str, list[float]]] = {}
     for name in PHOTOS:
         for one in select(results, photos=name):
             for system, figure in one["figures"].items():
-                found.setdefault(name, {}).setdefault(system, []).append(figure)
-    learned = {name: own for name, own in found.items() if "OASIS" in own}
+                sets.setdefault(name, {}).setdefault(system, []).append(figure)
+    learned = {name: own for name, own in sets.items() if "OASIS" in own}
     return {
         "n_seeds": 1 + max(one["seed"] for one in results),
         "voters": VOTERS,
-        "elsewhere": {name: (found[name], found[name + ELSEWHERE]) for name in found if name + ELSEWHERE in found},
+        "elsewhere": {name: (sets[name], sets[name + ELSEWHERE]) for name in sets if name + ELSEWHERE in sets},
         "leads": {name: np.subtract(*own.values()) * -1 for name, own in learned.items()},
         "widest": {name: max(np.ptp(figures) for figures in own.values()) for name, own in learned.items()},
         "rows": [
             [name, system, f"{np.mean(figures):.{places(name)}f}", *spread(name, figures)]
-            for name, own in found.items()
+            for name, own in sets.items()
             for system, figures in own.items()
         ],
-        "notes": {page: note({name: found[name] for name in names}) for page, names in PAGES.items()},
+        "notes": {page: note({name: sets[name] for name in names}) for page, names in PAGES.items()},
     }
 
 
@@ -73,11 +73,11 @@ def spread(name: str, figures: list[float]) -> list[str]:
     return [f"{value:.{places(name)}f}" for value in (np.std(figures, ddof=1), min(figures), max(figures))]
 
 
-def note(found: dict[str, dict[str, list[float]]]) -> str:
+def note(sets: dict[str, dict[str, list[float]]]) -> str:
     """The sentence of a page."""
-    n = max(len(figures) for own in found.values() for figures in own.values())
+    n = max(len(figures) for own in sets.values() for figures in own.values())
     texts = []
-    for name, own in found.items():
+    for name, own in sets.items():
         of = "accuracy in %" if name == "merged-20" else "mAP"
         parts = [
             f"{system} {least} to {most}" for system, own_ in own.items() for _, least, most in [spread(name, own_)]

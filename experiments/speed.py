@@ -161,11 +161,11 @@ def without_seeds(results: Results) -> Results:
 
     And how many seeds there are, and of how many the cap ended training.
     """
-    found: dict[tuple[str, int], Results] = {}
+    groups: dict[tuple[str, int], Results] = {}
     for one in results:
-        found.setdefault((one["system"], one["images"]), []).append(one)
+        groups.setdefault((one["system"], one["images"]), []).append(one)
     merged = []
-    for own in found.values():
+    for own in groups.values():
         one = own[0] | {"times": [each["train"] for each in own]}
         one["train"] = float(np.median(one["times"]))
         for key, of in (("best", np.median), ("ended", max)):

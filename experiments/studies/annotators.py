@@ -40,7 +40,7 @@ def cross_validate(d: int) -> None:
     )
     for n_neighbors in (1, 3, 10, 30, 100):
         variants = [{}, {"weights": "uniform"}, *({"algorithm": "tree", "leaf_size": n} for n in (700, 350, 175, 90))]
-        found = [
+        precisions = [
             np.mean(
                 [
                     precision(
@@ -52,4 +52,4 @@ def cross_validate(d: int) -> None:
             )
             for variant in variants
         ]
-        print(f"{n_neighbors:6}", " ".join(f"{value:.3f}" for value in found))
+        print(f"{n_neighbors:6}", " ".join(f"{value:.3f}" for value in precisions))

@@ -36,14 +36,14 @@ def compare_pairs() -> None:
         paths, y = labelled(name)
         X = embedder.fit_transform(paths)
         for pairs in (1, 8, 32, 128):
-            found = []
+            figures = []
             for seed in range(2):
                 train, test = split(y, N_TRAIN, seed)
                 form = {"n_steps": 100_000, "pass_steps": 5000, "init": "zero", "whiten": False}
                 learner = AROMA(pairs_per_query=pairs, random_state=0, n_jobs=2, **form)
                 spent = seconds(learner.fit, X[train], y[train], clock=ELAPSED)
-                found.append((spent, quality(learner, X[test], y[test])))
-            spent, precision = np.mean(found, axis=0)
+                figures.append((spent, quality(learner, X[test], y[test])))
+            spent, precision = np.mean(figures, axis=0)
             print(f"{name:14} {pairs:4} pairs: mAP {precision:.4f} after {spent:.1f} s", flush=True)
 
 

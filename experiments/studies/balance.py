@@ -41,7 +41,7 @@ def measure(seeds: int) -> list[dict]:
 
     run, _ = extracted("caltech101", "visterms")
     X, y, _, splits, _ = open_run(run.folder)
-    found = []
+    rows = []
     for seed in range(seeds):
         train, test = (np.flatnonzero(splits == name) for name in ("train", "test"))
         train, test = train[skewed(y[train], seed)], test[skewed(y[test], seed)]
@@ -51,7 +51,7 @@ def measure(seeds: int) -> list[dict]:
                 result = evaluate_test_test(fitted, X[test], y[test])
                 precisions = result.average_precision
                 by_class = np.mean([np.nanmean(precisions[y[test] == label]) for label in np.unique(y[test])])
-                found.append(
+                rows.append(
                     {
                         "learner": name,
                         "balance": balance,
@@ -60,17 +60,17 @@ def measure(seeds: int) -> list[dict]:
                         "map_of_classes": float(by_class),
                     }
                 )
-                print(found[-1], flush=True)
-        FILE.write_text(json.dumps(found, indent=1) + "\n")  # each seed takes a minute
-    return found
+                print(rows[-1], flush=True)
+        FILE.write_text(json.dumps(rows, indent=1) + "\n")  # each seed takes a minute
+    return rows
 
 
 def main(arguments: list[str]) -> None:
-    found = measure(int(arguments[0]) if arguments else 3)
+    rows = measure(int(arguments[0]) if arguments else 3)
     for name in LEARNERS:
         means = {
             balance: [
-                np.mean([one[key] for one in found if (one["learner"], one["balance"]) == (name, balance)])
+                np.mean([one[key] for one in rows if (one["learner"], one["balance"]) == (name, balance)])
                 for key in ("map", "map_of_classes")
             ]
             for balance in ("image", "class")

@@ -35,7 +35,7 @@ def compare(name: str, quick: bool) -> dict:
     paths, y = labelled(name)
     deep = deep_embedder(n_jobs=-1).fit_transform(paths)
     weights, n_steps = ((0.0, 0.2), 20_000) if quick else (WEIGHTS, 2_000_000)
-    found, chosen = [], []
+    maps, chosen = [], []
     for seed in range(1 if quick else 3):
         train, others = split(y, N_TRAIN, seed)
         _, test = split(y[others], len(others) // len(np.unique(y)) - N_TEST, seed)
@@ -48,17 +48,17 @@ def compare(name: str, quick: bool) -> dict:
         inner, outer = (train[part] for part in split(y[train], N_TRAIN * 2 // 3, seed))
         w = max(weights, key=lambda w: learned(X[w], y, inner, outer, n_steps))
         chosen.append(w)
-        found.append([learned(X[w], y, train, test, n_steps) for w in (w, 0.0)])
-    ours, peer = np.mean(found, axis=0)
+        maps.append([learned(X[w], y, train, test, n_steps) for w in (w, 0.0)])
+    ours, peer = np.mean(maps, axis=0)
     return record(
         f"vectors-both-map-{name}",
         f"OASIS on visterms beside deep vectors: {SETS[name]}",
         "deep vectors alone",
         FIRST,
-        compared(ours, peer, "mAP", len(found), higher=True),
-        measured=f"mean of {len(found)} splits; weights of visterms, chosen on training images: "
+        compared(ours, peer, "mAP", len(maps), higher=True),
+        measured=f"mean of {len(maps)} splits; weights of visterms, chosen on training images: "
         + ", ".join(f"{w:g}" for w in chosen),
-        splits=found,
+        splits=maps,
     )
 
 

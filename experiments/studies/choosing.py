@@ -53,22 +53,22 @@ def measure(name: str, kind: str, learners: tuple[str, ...] = tuple(TRAINED)) ->
     return {"systems": systems, "refused": refused, "recommended": metrics["recommended"]}
 
 
-def rows(found: dict[str, Any]) -> list[list[str]]:
+def rows(result: dict[str, Any]) -> list[list[str]]:
     """Table rows of one set and one kind of vectors."""
-    cosine = found["systems"]["cosine"]
+    cosine = result["systems"]["cosine"]
     table = []
     for learner in (*TRAINED, "cosine"):
-        if learner in found["refused"]:
+        if learner in result["refused"]:
             table.append([learner, "refused", "", "", "", "", ""])
             continue
-        if learner not in found["systems"]:
+        if learner not in result["systems"]:
             table.append([learner, "not measured", "", "", "", "", ""])
             continue
-        figures = found["systems"][learner]
+        figures = result["systems"][learner]
         held_out = figures.get("validation_map")
         per_label = figures.get("annotation", {}).get("per_label")
         seconds = figures.get("train_seconds")
-        mark = " *" if learner == found["recommended"]["learner"] else ""
+        mark = " *" if learner == result["recommended"]["learner"] else ""
         table.append(
             [
                 learner + mark,
@@ -83,22 +83,22 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
     return table
 
 
-def write_page(found: dict[str, Any]) -> None:
+def write_page(results: dict[str, Any]) -> None:
     """Replace the tables between the marks of docs/comparison.md."""
     parts = []
     for name in SETS:
         for kind in KINDS:
-            if f"{name}-{kind}" not in found:
+            if f"{name}-{kind}" not in results:
                 continue
-            one = found[f"{name}-{kind}"]
+            one = results[f"{name}-{kind}"]
             parts += [f"**{name}, {kind}**\n", table(COLUMNS, rows(one))]
             parts += [f"Refused: {reason}.\n" for reason in one["refused"].values()]
     replace(DOCS / "comparison.md", "choosing", "\n".join(parts).strip("\n"))
 
 
-def say_whether_it_holds(found: dict[str, Any]) -> None:
+def say_whether_it_holds(results: dict[str, Any]) -> None:
     """Print what must be true of the figures, and is not."""
-    for name, one in found.items():
+    for name, one in results.items():
         maps = {k: v["map"] for k, v in one["systems"].items() if k not in ("chance", *WITHOUT_SIMILARITY)}
         low = [learner for learner in maps if learner != "cosine" and maps[learner] <= maps["cosine"]]
         share = maps[one["recommended"]["learner"]] / max(maps.values())
@@ -110,10 +110,10 @@ def main(arguments: list[str]) -> None:
     if unknown := set(arguments) - {*SETS, *KINDS, *TRAINED}:
         raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; give some of {', '.join((*SETS, *KINDS, *TRAINED))}")
     learners = tuple(name for name in TRAINED if name in arguments) or tuple(TRAINED)
-    found = json.loads(FILE.read_text()) if FILE.exists() else {}
+    results = json.loads(FILE.read_text()) if FILE.exists() else {}
     for name in [name for name in SETS if name in arguments] or SETS:
         for kind in [kind for kind in KINDS if kind in arguments] or KINDS:
-            found[f"{name}-{kind}"] = measure(name, kind, learners)
-            FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    write_page(found)
-    say_whether_it_holds(found)
+            results[f"{name}-{kind}"] = measure(name, kind, learners)
+            FILE.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    write_page(results)
+    say_whether_it_holds(results)

@@ -30,14 +30,14 @@ def measure(labelled: int, fold: int) -> dict[str, list[float]]:
     place = np.concatenate([np.arange((y == one).sum()) for one in dict.fromkeys(y)])  # training images come first
     few, photos = train & (place < labelled), corel.read_labels()[0]
     shipped = [corel.COREL / photos[i] for i in np.random.default_rng(fold).permutation(len(photos))[:N_SHIPPED]]
-    found = {}
+    maps = {}
     for name, more, mask in (("own", [], few), ("all", [], train), ("corel5k", shipped, np.zeros(len(y), bool))):
         fitted = np.concatenate([np.ones(len(more), bool), mask])
         X: Any = extracted(f"codebooks-{name}", [*more, *paths], fitted, fold, n_visterms=D)[len(more) :]
         learners = (Cosine(), CLASSES_OASIS)
-        found[name] = [figures(one.fit(X[few], y[few]), X[~train], y[~train])["map"] for one in learners]
-    print(labelled, fold, found, flush=True)
-    return found
+        maps[name] = [figures(one.fit(X[few], y[few]), X[~train], y[~train])["map"] for one in learners]
+    print(labelled, fold, maps, flush=True)
+    return maps
 
 
 def run(quick: bool = False) -> list[dict]:

@@ -22,12 +22,12 @@ QUICK = ["oasis.n_steps=20000", "features.max_training_images=100"]
 def measure(name: str, quick: bool) -> dict:
     config, settings = RUNS[name]
     file, chosen = f"configs/{config}.yaml", [*settings, *(QUICK if quick else [])]
-    found = []
+    maps = []
     for fold in FOLDS[: 1 if quick else 3]:
         options = ("--config", str(ROOT / file))
         systems = evaluated(DATA / "caltech101", *options, settings=[*chosen, f"split.seed={fold}"])
-        found.append([systems[system]["map"] for system in ("oasis", "cosine")])
-    oasis, cosine = np.transpose(found)
+        maps.append([systems[system]["map"] for system in ("oasis", "cosine")])
+    oasis, cosine = np.transpose(maps)
     return record(
         name,
         ", ".join((file, *chosen)),

@@ -37,7 +37,7 @@ def measured(name: str, kind: str, world: str, learner: str, n_splits: int) -> l
     """Of each split, a learner's result as its record has it, and mAP and precision at 1 on all test images."""
     config, X, y, names = images_of(name, kind)
     config = with_settings(config, {"train.world": world})
-    found = []
+    figures = []
     for split in class_splits(y, n_splits):
         training = split.training if world == "open" else np.setdiff1d(np.arange(X.shape[0]), split.test)
         model, seconds = fitted(learner, config, X[training], y[training], names)
@@ -52,9 +52,9 @@ def measured(name: str, kind: str, world: str, learner: str, n_splits: int) -> l
         test = X[split.test]
         of_test = measures(effective(model).similarity(test, test), split)[2]
         of_cosine = measures(to_dense(test @ test.T), split)[2]
-        found.append({"result": result, "test": of_test, "cosine": of_cosine, "seconds": seconds})
+        figures.append({"result": result, "test": of_test, "cosine": of_cosine, "seconds": seconds})
         print(f"    {name} {kind} {world} {learner}: test mAP {of_test[0]:.3f}, {seconds:.0f} s", flush=True)
-    return found
+    return figures
 
 
 def compare(name: str, kind: str, world: str, by_learner: dict[str, list[Figures]]) -> tuple[dict, list[str]]:
@@ -62,7 +62,7 @@ def compare(name: str, kind: str, world: str, by_learner: dict[str, list[Figures
     n_splits = len(next(iter(by_learner.values())))
     chosen, figures = [], []
     for split in range(n_splits):
-        of_split = {learner: found[split] for learner, found in by_learner.items()}
+        of_split = {learner: splits[split] for learner, splits in by_learner.items()}
         recommended = recommend({learner: own["result"] for learner, own in of_split.items()}, world)
         assert recommended is not None
         test = {learner: own["test"] for learner, own in of_split.items()}

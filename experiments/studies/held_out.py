@@ -79,14 +79,14 @@ def measured(name: str, n_visterms: int, split: int) -> dict[str, Any]:
             each = [(rng.permutation(np.flatnonzero(y == one)), (held_out == one).sum()) for one in np.unique(y)]
             rows = rng.permutation(np.concatenate([members[:n] for members, n in each]))
         drawn.append(quality(learner, X[rows], y[rows]))
-    found = {
+    figures = {
         "held_out": result["validation_map"],
         "test_as_many": float(np.mean(drawn)),
         "test": quality(learner, X, y),
         "n_held_out": len(learner.held_out_),
     }
-    print(f"    {name} {n_visterms} {split}: {found}", flush=True)
-    return found
+    print(f"    {name} {n_visterms} {split}: {figures}", flush=True)
+    return figures
 
 
 def run(quick: bool = False) -> list[dict]:

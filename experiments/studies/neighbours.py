@@ -156,10 +156,10 @@ Results = dict[tuple[str, str], dict[str, dict[str, np.ndarray]]]
 def cells_of(results: Results) -> str:
     """MAP and precision at 1 of test images that query each other, by set and kind."""
     rows = []
-    for (name, kind), found in results.items():
-        cells = [cell for cell in ("both", "unseen", "distractors") if cell in found["cosine"]]
+    for (name, kind), result in results.items():
+        cells = [cell for cell in ("both", "unseen", "distractors") if cell in result["cosine"]]
         for system, cell in itertools.product(SYSTEMS, cells):
-            (plain, first), (better, first_better) = found[system][cell]
+            (plain, first), (better, first_better) = result[system][cell]
             gain = f"{better / plain - 1:+.0%}"
             rows.append(
                 [f"{title_of(name)}, {kind}", system, cell, f"{plain:.3f} ({first:.3f})"]
@@ -170,18 +170,18 @@ def cells_of(results: Results) -> str:
 
 def bounds(results: Results) -> str:
     """What was asked for, beside what was measured."""
-    deep = [found for (_, kind), found in results.items() if kind == "deep"]
+    deep = [result for (_, kind), result in results.items() if kind == "deep"]
 
-    def gain(found: list[dict], system: str, cell: str) -> float:
-        return float(np.mean([one[system][cell][1, 0] / one[system][cell][0, 0] - 1 for one in found]))
+    def gain(sets: list[dict], system: str, cell: str) -> float:
+        return float(np.mean([one[system][cell][1, 0] / one[system][cell][0, 0] - 1 for one in sets]))
 
-    single = [found for found in deep if "distractors" in found["cosine"]]
-    counted = [found for (_, kind), found in results.items() if kind == "visterms"]
+    single = [result for result in deep if "distractors" in result["cosine"]]
+    counted = [result for (_, kind), result in results.items() if kind == "visterms"]
     every = [
         (better - plain, name, kind, system, cell)
-        for (name, kind), found in results.items()
+        for (name, kind), result in results.items()
         for system in SYSTEMS
-        for cell, (plain, better) in found[system].items()
+        for cell, (plain, better) in result[system].items()
     ]
     worst = sorted((float(change[0]), *rest) for change, *rest in every)[:2]
     worst_first = sorted((float(change[1]), *rest) for change, *rest in every)[:2]
@@ -220,9 +220,9 @@ def _cells(worst: list[tuple]) -> str:
 def outside(results: Results) -> str:
     """Changes of mAP (precision at 1) of queries from outside, by the size of a class in the gallery."""
     rows = []
-    for (name, kind), found in results.items():
-        for system in SYSTEMS if "3" in found["cosine"] else ():
-            changes = [found[system][size][1] - found[system][size][0] for size in SIZES]
+    for (name, kind), result in results.items():
+        for system in SYSTEMS if "3" in result["cosine"] else ():
+            changes = [result[system][size][1] - result[system][size][0] for size in SIZES]
             rows.append([f"{title_of(name)}, {kind}", system, *(f"{a:+.3f} ({b:+.3f})" for a, b in changes)])
     return table(("images of a class in the gallery", "", *SIZES), rows)
 
@@ -234,9 +234,9 @@ def run(quick: bool = False) -> list[dict]:
         for key in ([("flowers", "deep")] if quick else itertools.product(SETS, KINDS))
     }
     records = []
-    for (name, kind), found in results.items():
+    for (name, kind), result in results.items():
         for system in SYSTEMS:
-            plain, better = found[system]["both"][:, 0]
+            plain, better = result[system]["both"][:, 0]
             compared_to = compared(better, plain, "mAP", SPLITS, higher=True)
             what = f"{system} with neighbours, {SETS[name]}, {kind}: mAP of all test images in one gallery"
             measured = f"means of {SPLITS} class splits"

@@ -102,9 +102,9 @@ class Gallery:
     def scores(self, J: np.ndarray, weight: float, means: bool = True) -> np.ndarray:
         """Scores of all pairs, the nearest photo first."""
         S = [self.averaged(*of_query) for of_query in zip(self.own, J, self.S, strict=True)] if means else self.S
-        found = (1 - weight) * J + weight * (np.asarray(S) - self.graph.level) / self.graph.scale
-        found[self.own, self.graph.near[:, 0]] = found.max() + 1
-        return found
+        scores = (1 - weight) * J + weight * (np.asarray(S) - self.graph.level) / self.graph.scale
+        scores[self.own, self.graph.near[:, 0]] = scores.max() + 1
+        return scores
 
     def averaged(self, q: int, J: np.ndarray, S: np.ndarray) -> np.ndarray:
         """S of a query, with the means of photos that share no neighbours with it."""
@@ -124,9 +124,9 @@ class Gallery:
 
     def of_strength(self, strength: float) -> float:
         auto, self.graph.strength = self.graph.strength, strength
-        found = self.quality(self.scores(self.overlaps(self.graph), self.graph.weight))
+        quality = self.quality(self.scores(self.overlaps(self.graph), self.graph.weight))
         self.graph.strength = auto
-        return found
+        return quality
 
     def diffusion(self) -> np.ndarray:
         """What spreads from each photo over the graph, at most 1 of each."""
@@ -151,16 +151,16 @@ def cut(graph: Neighbours) -> Neighbours:
 def variants(gallery: Gallery) -> dict[str, float]:
     """MAP of the variants that need nothing but the gallery."""
     graph = gallery.graph
-    found = {"alone": gallery.quality(gallery.S), "auto": gallery.of_strength(graph.strength)}
-    found["without means"] = gallery.quality(gallery.scores(gallery.overlaps(graph), graph.weight, means=False))
-    found |= {f"strength {strength:g}": gallery.of_strength(strength) for strength in STRENGTHS}
-    found["best strength"] = max(found[f"strength {strength:g}"] for strength in STRENGTHS)
+    maps = {"alone": gallery.quality(gallery.S), "auto": gallery.of_strength(graph.strength)}
+    maps["without means"] = gallery.quality(gallery.scores(gallery.overlaps(graph), graph.weight, means=False))
+    maps |= {f"strength {strength:g}": gallery.of_strength(strength) for strength in STRENGTHS}
+    maps["best strength"] = max(maps[f"strength {strength:g}"] for strength in STRENGTHS)
     spread, weight = gallery.diffusion(), graph.weight
-    found["diffusion"] = gallery.quality(gallery.scores(spread, weight))
-    found["diffusion and overlap"] = gallery.quality(gallery.scores((spread + gallery.overlaps(graph)) / 2, weight))
+    maps["diffusion"] = gallery.quality(gallery.scores(spread, weight))
+    maps["diffusion and overlap"] = gallery.quality(gallery.scores((spread + gallery.overlaps(graph)) / 2, weight))
     few = cut(graph)
-    found["k by photo"] = gallery.quality(gallery.scores(gallery.overlaps(few), few.weight))
-    return found
+    maps["k by photo"] = gallery.quality(gallery.scores(gallery.overlaps(few), few.weight))
+    return maps
 
 
 def with_labels(learner: Any, X: np.ndarray, y: np.ndarray, split: Split) -> dict[str, float]:
@@ -182,7 +182,7 @@ def with_labels(learner: Any, X: np.ndarray, y: np.ndarray, split: Split) -> dic
 
 def with_mark(gallery: Gallery) -> dict[str, float]:
     """MAP without the photo that is marked, of queries that have one."""
-    graph, found = gallery.graph, {title: [] for title in MARKED}
+    graph, maps = gallery.graph, {title: [] for title in MARKED}
     starts, rows, shares = graph.lists
     codes = sp.csc_array((shares / np.float32(65535), rows, starts), shape=gallery.S.shape).tocsr()
     default = gallery.scores(gallery.overlaps(graph), graph.weight)
@@ -212,8 +212,8 @@ def with_mark(gallery: Gallery) -> dict[str, float]:
         ):
             rest = np.delete(gallery.own, p)
             relevant = gallery.relevant[q, rest][None]
-            found[title].append(mean_average_precision(ranked[rest][None], relevant, np.searchsorted(rest, [q])))
-    return {title: float(np.mean(figures)) for title, figures in found.items()}
+            maps[title].append(mean_average_precision(ranked[rest][None], relevant, np.searchsorted(rest, [q])))
+    return {title: float(np.mean(figures)) for title, figures in maps.items()}
 
 
 def _mixed(gallery: Gallery, q: int, J: np.ndarray, S: np.ndarray) -> np.ndarray:

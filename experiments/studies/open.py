@@ -136,24 +136,24 @@ def of_set(name: str, kind: str, learner: str, n_splits: int) -> dict[str, list]
     return {figure: [part[figure] for part in parts] for figure in parts[0]}
 
 
-def means(found: dict[str, Any], which: str) -> np.ndarray:
+def means(result: dict[str, Any], which: str) -> np.ndarray:
     """Means over splits: (3 worlds, mAP and precision at 1)."""
-    return np.mean(found[which], axis=0)
+    return np.mean(result[which], axis=0)
 
 
-def record_of(name: str, kind: str, learner: str, found: dict[str, Any]) -> dict:
+def record_of(name: str, kind: str, learner: str, result: dict[str, Any]) -> dict:
     """The mixture of both worlds."""
-    cosine, before, now = (means(found, which) for which in ("cosine", "before", "now"))
+    cosine, before, now = (means(result, which) for which in ("cosine", "before", "now"))
     best, of = max((cosine[2, 0], "cosine"), (before[2, 0], f"{learner} before there was an open world"))
     return record(
         f"open-{name}-{kind}-{learner}",
         f"{learner}, {SETS[name]}, {kind}: mAP of all test images, half of the classes trained on",
         of,
         FIRST,
-        compared(now[2, 0], best, "mAP", len(found["cosine"]), higher=True),
-        measured=f"means of {len(found['cosine'])} class splits",
+        compared(now[2, 0], best, "mAP", len(result["cosine"]), higher=True),
+        measured=f"means of {len(result['cosine'])} class splits",
         map={
-            which: dict(zip(WORLDS, means(found, which)[:, 0].tolist(), strict=True))
+            which: dict(zip(WORLDS, means(result, which)[:, 0].tolist(), strict=True))
             for which in ("cosine", "before", "now")
         },
     )
@@ -210,11 +210,11 @@ def triple(figures: Iterable[float]) -> str:
 def of_kind(results: Results, kind: str, measure: int) -> str:
     """Seen, unseen and both by set and learner: cosine, before and now."""
     rows = []
-    for (name, of, learner), found in results.items():
+    for (name, of, learner), result in results.items():
         if of == kind:
-            cells = [triple(means(found, which)[:, measure]) for which in ("cosine", "before", "now")]
-            shares = sorted({f"{share:g}" for share in found["share"]}, key=float)
-            before, now = np.sum(found["seconds"], axis=0)
+            cells = [triple(means(result, which)[:, measure]) for which in ("cosine", "before", "now")]
+            shares = sorted({f"{share:g}" for share in result["share"]}, key=float)
+            before, now = np.sum(result["seconds"], axis=0)
             times = f"{before:.1f} to {now:.1f}"
             rows.append([f"{title_of(name)}, {learner}", *cells, ", ".join(shares), times])
     return table(("seen / unseen / both", "cosine", "before", "now", "share", "training, s"), rows)
@@ -223,8 +223,8 @@ def of_kind(results: Results, kind: str, measure: int) -> str:
 def curves(results: Results) -> str:
     """MAP of OASIS by the share of what was learned."""
     rows = [
-        [f"{title_of(name)}, {kind}", *map(triple, np.mean(found["curve"], axis=0)[:, :, 0])]
-        for (name, kind, learner), found in results.items()
+        [f"{title_of(name)}, {kind}", *map(triple, np.mean(result["curve"], axis=0)[:, :, 0])]
+        for (name, kind, learner), result in results.items()
         if learner == "oasis"
     ]
     return table(("seen / unseen / both", *(f"{share:g}" for share in SHARES)), rows)
@@ -233,11 +233,11 @@ def curves(results: Results) -> str:
 def bounds(results: Results) -> str:
     """What was asked for, of OASIS and AROMA unless others are named, and what was measured: a row for each bound."""
     rows = []
-    some = {key: found for key, found in results.items() if key[2] in ("oasis", "aroma")}
+    some = {key: result for key, result in results.items() if key[2] in ("oasis", "aroma")}
     for measure, title in enumerate(("mAP", "P@1")):
         figures = {
-            key: [means(found, which)[:, measure] for which in ("cosine", "before", "now")]
-            for key, found in some.items()
+            key: [means(result, which)[:, measure] for which in ("cosine", "before", "now")]
+            for key, result in some.items()
         }
         rows += [
             [f"{title}, {text}", f"at least {asked}", _worst(figures, figure)]
@@ -248,23 +248,23 @@ def bounds(results: Results) -> str:
                 ("seen, of before", "0.95", lambda c, b, n: n[0] / b[0]),
             )
         ]
-        deep = [found for key, found in figures.items() if key[1] == "deep"]
+        deep = [systems for key, systems in figures.items() if key[1] == "deep"]
         unseen, both = np.mean([[n[1] / c[1], n[2] / max(c[2], b[2])] for c, b, n in deep], axis=0)
         rows.append([f"{title}, unseen, deep sets, mean", "1.02 of cosine", f"{unseen:.3f}"])
         rows.append([f"{title}, both, deep sets, mean", "1.10 of the better of cosine and before", f"{both:.3f}"])
     others = {
-        key: [means(found, which)[:, 0] for which in ("cosine", "now")]
-        for key, found in results.items()
+        key: [means(result, which)[:, 0] for which in ("cosine", "now")]
+        for key, result in results.items()
         if key not in some
     }
     rows.append(["mAP, unseen, less cosine, of the others", "at least -0.01", _worst(others, lambda c, n: n[1] - c[1])])
-    before, now = np.sum([np.sum(found["seconds"], axis=0) for found in some.values()], axis=0)
+    before, now = np.sum([np.sum(result["seconds"], axis=0) for result in some.values()], axis=0)
     rows.append(["training time", "1.3 times", f"{now / before:.2f} times"])
     return table(("OASIS and AROMA", "Asked", "Measured: the worst two"), rows)
 
 
 def _worst(figures: dict[tuple[str, str, str], list], figure: Callable[..., float]) -> str:
-    worst = sorted((float(figure(*found)), *key) for key, found in figures.items())
+    worst = sorted((float(figure(*systems)), *key) for key, systems in figures.items())
     return "; ".join(f"{value:.3f} ({learner}, {name}, {kind})" for value, name, kind, learner in worst[:2])
 
 
@@ -273,10 +273,10 @@ def of_both(results: Results) -> str:
     sets, rows = [name for name in SETS if (name, "deep", "oasis") in results], []
     for learner in ("cosine", *NAMES):
         key, which = ("oasis", "cosine") if learner == "cosine" else (learner, "now")
-        found = [results.get((name, "deep", key)) for name in sets]
-        rows.append([learner, *(f"{means(one, which)[2, 0]:.3f}" if one else "" for one in found)])
+        of_sets = [results.get((name, "deep", key)) for name in sets]
+        rows.append([learner, *(f"{means(one, which)[2, 0]:.3f}" if one else "" for one in of_sets)])
         if learner == "cosine":  # the curve begins at the weight 0
-            alone = [np.mean(one["curve"], axis=0)[0, 2, 0] if one else np.nan for one in found]
+            alone = [np.mean(one["curve"], axis=0)[0, 2, 0] if one else np.nan for one in of_sets]
             rows.append(["whitening alone", *(f"{one:.3f}" for one in alone)])
     return table(("", *map(title_of, sets)), rows)
 
@@ -299,7 +299,7 @@ def run(quick: bool = False) -> list[dict]:
     for key in [("flowers", "deep", "oasis")] if quick else itertools.product(SETS, KINDS, NAMES):
         file = CACHE / "open" / f"{'-'.join(key)}{'-quick' if quick else ''}.json"
         results[key] = kept_in(file, lambda key=key: of_set(*key, 2 if quick else SPLITS))
-    records = [record_of(*key, found) for key, found in results.items()]
+    records = [record_of(*key, result) for key, result in results.items()]
     if not quick:
         write(results)
         records += [one for learner in ("oasis", "wsabie") for one in search_times(learner)]

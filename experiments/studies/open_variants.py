@@ -142,20 +142,20 @@ def variants(X: np.ndarray, copies: np.ndarray, y: Any, split: Split) -> dict[st
     own, n = y[split.training], len(split.training)
     space, plain = whitened(X, y, split), Space(X[split.training], X[split.test], X[split.test])
     W = learn(space.training, own)
-    found = {"as it is: whitened, C = 0.1": (space, W)}
+    models = {"as it is: whitened, C = 0.1": (space, W)}
 
     def other(title: str, space: Space) -> None:
-        found[title] = space, learn(space.training, own)
+        models[title] = space, learn(space.training, own)
 
     other("not whitened", plain)
     other("whitened by the scatter of all images", whitened(X, y, split, total=True))
     other("shrinkage 0.3 %", whitened(X, y, split, 0.003))
     other("shrinkage 3 %", whitened(X, y, split, 0.03))
-    found["gallery of unit length, too"] = space._replace(gallery=space.test), W
-    found["C = 0.01"] = space, learn(space.training, own, 0.01)
-    found["W - I of rank 8"] = space, of_rank(W, 8)
-    found["W - I of rank 32"] = space, of_rank(W, 32)
-    found["the hardest of ten negatives"] = space, learn_from_hardest(space.training, own)
+    models["gallery of unit length, too"] = space._replace(gallery=space.test), W
+    models["C = 0.01"] = space, learn(space.training, own, 0.01)
+    models["W - I of rank 8"] = space, of_rank(W, 8)
+    models["W - I of rank 32"] = space, of_rank(W, 32)
+    models["the hardest of ten negatives"] = space, learn_from_hardest(space.training, own)
 
     # Test images go first, so that rows of copies are training images of their own.
     both = np.concatenate([X[split.test], X[split.training], copies[split.training]])
@@ -164,34 +164,34 @@ def variants(X: np.ndarray, copies: np.ndarray, y: Any, split: Split) -> dict[st
     classes = _groups(labels)
     pairs = sp.vstack([sp.csr_array((len(split.test), n)), twice(sp.identity(n, format="csr"))])
     enlarged = whitened(both, labels, with_copies)
-    found["copies as images of the class"] = enlarged, learn(enlarged.training, twice(own))
+    models["copies as images of the class"] = enlarged, learn(enlarged.training, twice(own))
     paired = whitened(both, sp.hstack([classes, pairs]).tocsr(), with_copies)
-    found["pairs of copies in the scatter"] = paired, learn(paired.training[:n], own)
-    found["pairs of copies, every second pass"] = (
+    models["pairs of copies in the scatter"] = paired, learn(paired.training[:n], own)
+    models["pairs of copies, every second pass"] = (
         enlarged,
         learn_in_turns(enlarged.training, twice(own), np.tile(np.arange(n), 2)),
     )
     group_of = {name: group for group, some in KINDS_OF_THINGS.items() for name in some.split()}
     if not sp.issparse(own) and group_of.keys() & set(own):
         groups = np.array([group_of.get(label, "things") for label in own])
-        found["groups of classes, every second pass"] = space, learn_in_turns(space.training, own, groups)
-    return {title: figures(*model, split) for title, model in found.items()}
+        models["groups of classes, every second pass"] = space, learn_in_turns(space.training, own, groups)
+    return {title: figures(*model, split) for title, model in models.items()}
 
 
 def main(_: list[str]) -> None:
     """Measure all sets; replace the tables of the page."""
-    found: dict[str, dict[str, list]] = {}
+    maps: dict[str, dict[str, list]] = {}
     for name in SETS:
         _, X, y, _ = images_of(name, "deep")
         X = np.asarray(to_dense(X))
         for split in class_splits(y, SPLITS):
             for title, row in variants(X, copies_of(name), y, split).items():
-                found.setdefault(title, {}).setdefault(name, []).append(row)
-            print(name, {title: np.round(sets[name][-1], 3).tolist() for title, sets in found.items() if name in sets})
+                maps.setdefault(title, {}).setdefault(name, []).append(row)
+            print(name, {title: np.round(sets[name][-1], 3).tolist() for title, sets in maps.items() if name in sets})
     parts = []
     for place, share in enumerate(SHARES):
         rows = []
-        for title, sets in found.items():
+        for title, sets in maps.items():
             figures = [np.mean(sets[name], axis=0)[place] if name in sets else [] for name in SETS]
             rows.append([title, *map(triple, figures)])
         parts.append(table((f"seen / unseen / both, share {share:g}", *map(title_of, SETS)), rows))

@@ -28,13 +28,13 @@ def main(options: list[str]) -> None:
             if name == "dense" and pairs < 8:
                 continue
             steps = (20_000 if quick else 300_000) * max(1, min(pairs, 64) // 8)
-            found = np.mean([curve(X, y, *draw(y, 30, 10, f), pairs_per_query=pairs, n_steps=steps) for f in folds], 0)
-            plots.series(axis, place, found[:, 0], found[:, 1], label=f"{pairs}")
-            best = found[:, 1].argmax()
-            near = seconds_to(found, NEAR * found[best, 1])
+            looks = np.mean([curve(X, y, *draw(y, 30, 10, f), pairs_per_query=pairs, n_steps=steps) for f in folds], 0)
+            plots.series(axis, place, looks[:, 0], looks[:, 1], label=f"{pairs}")
+            best = looks[:, 1].argmax()
+            near = seconds_to(looks, NEAR * looks[best, 1])
             print(
-                f"{title}, {pairs} pairs: best mAP {found[best, 1]:.4f} after {(best + 1) * steps // LOOKS:,} triplets "
-                f"and {found[best, 0]:.2f} s, {NEAR:.1%} of it after {near:.2f} s",
+                f"{title}, {pairs} pairs: best mAP {looks[best, 1]:.4f} after {(best + 1) * steps // LOOKS:,} triplets "
+                f"and {looks[best, 0]:.2f} s, {NEAR:.1%} of it after {near:.2f} s",
                 flush=True,
             )
         axis.set(title=title, xlabel="seconds of learning", xscale="log")
@@ -48,12 +48,12 @@ def main(options: list[str]) -> None:
     X, y = X[train], y[train]
     for n_train, C, pairs in itertools.product((10, 30), (0.03, 0.1, 0.3), (1, 128)):
         steps = 20_000 if quick else 300_000 * (1 if pairs == 1 else 4)
-        found = np.mean(
+        looks = np.mean(
             [curve(X, y, *draw(y, n_train, 10, f), pairs_per_query=pairs, n_steps=steps, C=C) for f in folds], 0
         )
-        best = found[:, 1].argmax()
+        best = looks[:, 1].argmax()
         print(
-            f"{n_train} images a class, C = {C}, {pairs} pairs: best mAP {found[best, 1]:.4f} after "
-            f"{(best + 1) * steps // LOOKS:,} triplets and {found[best, 0]:.2f} s",
+            f"{n_train} images a class, C = {C}, {pairs} pairs: best mAP {looks[best, 1]:.4f} after "
+            f"{(best + 1) * steps // LOOKS:,} triplets and {looks[best, 0]:.2f} s",
             flush=True,
         )

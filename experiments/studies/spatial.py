@@ -50,20 +50,20 @@ def mean_average_precision(name: str, config: Path | None, settings: list[str]) 
 def compare(name: str, quick: bool) -> dict:
     settings = [*settings_of(name), *(QUICK if quick else [])]
     has_split = name == "corel5k"
-    found = []
+    maps = []
     for fold in FOLDS[: 1 if quick or has_split else 3]:
         chosen = [*settings, *([] if has_split else [f"split.seed={fold}"])]
         spatial = ROOT / "configs" / "spatial.yaml"
-        found.append([mean_average_precision(name, config, chosen) for config in (spatial, None)])
-    ours, peer = np.mean(found, axis=0)
+        maps.append([mean_average_precision(name, config, chosen) for config in (spatial, None)])
+    ours, peer = np.mean(maps, axis=0)
     return record(
         f"spatial-map-{name}",
         f"configs/spatial.yaml on {name}, OASIS",
         "the defaults",
         "1.0: every relevant image first",
-        compared(ours, peer, "mAP", len(found), higher=True),
-        measured=f"mean of {len(found)} split{'s' if len(found) > 1 else ''}: "
-        + ", ".join(f"{a:.3f} and {b:.3f}" for a, b in found),
+        compared(ours, peer, "mAP", len(maps), higher=True),
+        measured=f"mean of {len(maps)} split{'s' if len(maps) > 1 else ''}: "
+        + ", ".join(f"{a:.3f} and {b:.3f}" for a, b in maps),
     )
 
 

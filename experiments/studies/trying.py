@@ -31,7 +31,7 @@ def tried(name: str, world: str) -> dict[str, Any]:
 
 def test_maps(name: str, world: str, quick: bool) -> dict[tuple[str, str], float]:
     """Test mAP of kinds of vectors and learners, means over the splits."""
-    found = {}
+    maps = {}
     for kind in KINDS:
         for learner in LEARNERS:
             file = CACHE / "defaults" / f"{name}-{kind}-{world}-{learner}{'-quick' if quick else ''}.json"
@@ -39,9 +39,9 @@ def test_maps(name: str, world: str, quick: bool) -> dict[tuple[str, str], float
                 file,
                 lambda case=(name, kind, world, learner): measured(*case, 1 if quick else SPLITS),
             )
-            found[kind, learner] = float(np.mean([split["test"][0] for split in splits]))
-            found[kind, "cosine"] = float(np.mean([split["cosine"][0] for split in splits]))
-    return found
+            maps[kind, learner] = float(np.mean([split["test"][0] for split in splits]))
+            maps[kind, "cosine"] = float(np.mean([split["cosine"][0] for split in splits]))
+    return maps
 
 
 def run(quick: bool = False) -> list[dict]:

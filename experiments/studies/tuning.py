@@ -77,16 +77,16 @@ def resumed(name: str, fold: int, budget: str) -> dict:
 
 def run(quick: bool = False) -> list[dict]:
     budget, folds = ("60s", FOLDS[:2]) if quick else ("5m", FOLDS)
-    found = {name: [gain(name, fold, "--budget", budget) for fold in folds] for name in SETS}
-    return records(found, resumed("textures", 0, budget), budget)
+    gains = {name: [gain(name, fold, "--budget", budget) for fold in folds] for name in SETS}
+    return records(gains, resumed("textures", 0, budget), budget)
 
 
-def records(found: dict[str, list[dict]], again: dict, budget: str) -> list[dict]:
+def records(gains: dict[str, list[dict]], again: dict, budget: str) -> list[dict]:
     """What `run` reports of what `gain` found for each set and split, and of what `resumed` found."""
     from visterm.plugins.choosing.commands import seconds_of
 
     maps = []
-    for name, splits in found.items():
+    for name, splits in gains.items():
         pairs = [(one["tuned"], one["defaults"]) for one in splits]
         ours, peer = np.mean(pairs, axis=0)
         both = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in pairs)
@@ -100,7 +100,7 @@ def records(found: dict[str, list[dict]], again: dict, budget: str) -> list[dict
                 measured=f"test images, mean of {len(splits)} splits: {both}",
             )
         )
-    spent = [one["seconds"] for splits in found.values() for one in splits]
+    spent = [one["seconds"] for splits in gains.values() for one in splits]
     return [
         *maps,
         record(

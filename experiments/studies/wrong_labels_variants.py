@@ -61,8 +61,8 @@ def stopped_early(steps: int) -> Any:
             return float(value), np.concatenate([slope.sum(axis=0), (X.T @ slope + penalty * W).ravel()])
 
         start = np.concatenate([np.log(given.sum(axis=0)), np.zeros(size * n_labels)])
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "maxcor": 3, "gtol": 0}).x
-        return found[n_labels:].reshape(size, n_labels), found[:n_labels]
+        end = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "maxcor": 3, "gtol": 0}).x
+        return end[n_labels:].reshape(size, n_labels), end[:n_labels]
 
     return regression
 

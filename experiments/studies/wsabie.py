@@ -8,7 +8,7 @@ def main(_: list[str]) -> None:
         compare_quality(d, quick=False, show=show_choice)
 
 
-def show_choice(d, fold, found, chosen) -> None:
-    print(f"d = {d}, split {fold}: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items()), flush=True)
+def show_choice(d, fold, p_at_1, chosen) -> None:
+    print(f"d = {d}, split {fold}: " + ", ".join(f"{name} {value:.4f}" for name, value in p_at_1.items()), flush=True)
     for name, settings in chosen.items():
         print(f"    {name}: " + ", ".join(f"{key} {value}" for key, value in settings.items()), flush=True)

@@ -75,8 +75,8 @@ def test_calibration_equals_a_plain_minimiser():
             z = ab[0] * f + ab[1]
             return (np.logaddexp(0, z) - t * z).sum()
 
-        found = scipy.optimize.minimize(loss, [0, 0], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
-        assert loss((slopes[i], intercepts[i])) <= found.fun + 1e-6
+        best = scipy.optimize.minimize(loss, [0, 0], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
+        assert loss((slopes[i], intercepts[i])) <= best.fun + 1e-6
 
 
 class TestLearner:

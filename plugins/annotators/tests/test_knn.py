@@ -85,8 +85,8 @@ class TestTree:
         tree = KNNAnnotator(algorithm="tree", leaf_size=600, random_state=0).fit(X, y)
         assert len(tree.leaf_start_) == 2
         exact = KNNAnnotator().fit(X, y)
-        for found, expected in zip(tree.kneighbors(Q), exact.kneighbors(Q), strict=True):
-            np.testing.assert_array_equal(found, expected)
+        for of_tree, expected in zip(tree.kneighbors(Q), exact.kneighbors(Q), strict=True):
+            np.testing.assert_array_equal(of_tree, expected)
 
     @pytest.mark.parametrize(("n", "leaf_size", "depth"), [(600, 599, 1), (600, 100, 3), (77, 5, 4), (600, 1, 10)])
     def test_medians_split_evenly(self, many, n, leaf_size, depth):
@@ -107,7 +107,7 @@ class TestTree:
         unit = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
         indices, similarities = learner.kneighbors(Q)
         reached = set()
-        for query, found, values in zip(Q.toarray(), indices, similarities, strict=True):
+        for query, neighbours, values in zip(Q.toarray(), indices, similarities, strict=True):
             node = 0
             while node < 7:
                 left = query / np.linalg.norm(query) @ learner.directions_[node] <= learner.thresholds_[node]
@@ -116,7 +116,7 @@ class TestTree:
             reached.add(node)
             cosines = unit[members] @ query / np.linalg.norm(query)
             best = np.argsort(-cosines, kind="stable")[:5]
-            np.testing.assert_array_equal(found, members[best])
+            np.testing.assert_array_equal(neighbours, members[best])
             np.testing.assert_allclose(values, cosines[best], rtol=1e-5)
         assert len(reached) > 4
 
@@ -133,11 +133,11 @@ class TestTree:
         nearest = KNNAnnotator(n_neighbors=1).fit(X, y).kneighbors(Q)[0]
         recall = []
         for leaf_size in (10, 40, 160, 600):
-            found = [
+            trees = [
                 KNNAnnotator(n_neighbors=1, algorithm="tree", leaf_size=leaf_size, random_state=seed).fit(X, y)
                 for seed in range(5)
             ]
-            recall.append(np.mean([learner.kneighbors(Q)[0] == nearest for learner in found]))
+            recall.append(np.mean([learner.kneighbors(Q)[0] == nearest for learner in trees]))
         assert recall == sorted(set(recall))
         assert recall[-1] == 1
         # A leaf of a sixteenth finds far more than a sixteenth.

@@ -41,9 +41,9 @@ def test_scores_are_inner_products_and_similarity_their_correlation(annotator, X
 def test_label_vectors_are_centred_and_of_unit_norm(annotator, synonyms):
     before = annotator.fit(*synonyms).W_.copy()
     centred = before.T - before.T.mean(axis=0)
-    found = annotator.label_vectors()
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, centred / np.linalg.norm(centred, axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+    vectors = annotator.label_vectors()
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, centred / np.linalg.norm(centred, axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(annotator.W_, before)
 
 
@@ -111,8 +111,8 @@ def test_images_without_labels_are_left_out_and_counted(annotator, several, capl
     # Neither their visterms nor their labels have any effect.
     other = X.toarray()
     other[[0, 7, 9]] = 0.5
-    found = annotator.W_.copy()
-    np.testing.assert_array_equal(annotator.fit(other, sp.csr_array(kept)).W_, found)
+    weights = annotator.W_.copy()
+    np.testing.assert_array_equal(annotator.fit(other, sp.csr_array(kept)).W_, weights)
 
 
 def test_two_labels_rank_by_how_sure_the_scores_are(annotator, X, y):

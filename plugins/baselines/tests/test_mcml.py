@@ -58,9 +58,9 @@ def projected_gradient(X, y, trace_penalty, n_steps=3000):
         proposal = nearest_cone(A - step * gradient)
         if np.abs(proposal - A).max() < 1e-6 * step:
             break
-        found, slope = f(proposal)
-        if found <= value:
-            A, value, gradient, step = proposal, found, slope, 1.5 * step
+        new_value, slope = f(proposal)
+        if new_value <= value:
+            A, value, gradient, step = proposal, new_value, slope, 1.5 * step
         else:
             step /= 2
     return A, value

@@ -24,9 +24,9 @@ def test_equals_slow_reference(images, shrinkage):
     C = sum(np.outer(x - X[y == c].mean(axis=0), x - X[y == c].mean(axis=0)) for x, c in zip(X, y, strict=True)) / 30
     C = (1 - shrinkage) * C + shrinkage * np.trace(C) / 25 * np.eye(25)
     A = np.linalg.inv(C)
-    found = RCA(shrinkage=shrinkage).fit(sp.csr_array(X), y).A_
-    np.testing.assert_allclose(found, A * 25 / np.trace(A), rtol=1e-3, atol=1e-4)
-    np.testing.assert_array_equal(found, found.T)
+    learned = RCA(shrinkage=shrinkage).fit(sp.csr_array(X), y).A_
+    np.testing.assert_allclose(learned, A * 25 / np.trace(A), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(learned, learned.T)
 
 
 def test_partial_fit_is_fit_of_all_and_bad_input_refused(images):

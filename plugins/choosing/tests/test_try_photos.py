@@ -142,11 +142,11 @@ def test_all_kinds_are_tried_with_labels_from_a_table(supervision, tmp_path, wri
     rows = rows if supervision == "labels" else [pair[::-1] for pair in rows]
     (tmp_path / "table.csv").write_text("\n".join([header, *(",".join(row) + ending for row in rows)]))
     options = "--set", f"collection.{supervision}=table.csv", "--budget", "1h"
-    found = json_of("try", "fruit", *options, *QUICK, cwd=tmp_path)
-    assert {(row["vectors"], row["learner"]) for row in found["tried"]} == {
+    report = json_of("try", "fruit", *options, *QUICK, cwd=tmp_path)
+    assert {(row["vectors"], row["learner"]) for row in report["tried"]} == {
         (kind, learner) for kind in ("deep", "visterms", "spatial") for learner in ("cosine", "oasis", "hier")
     }
-    best = max(found["tried"], key=lambda row: row["map"] + row["p1"])
-    assert found["vectors"] == best["vectors"]
-    assert f"--set collection.{supervision}=table.csv" in found["commands"][0]
-    assert found["n_tried"] == {"labels": 36, "clicks": 60}[supervision]  # few clicks: all images are trained on
+    best = max(report["tried"], key=lambda row: row["map"] + row["p1"])
+    assert report["vectors"] == best["vectors"]
+    assert f"--set collection.{supervision}=table.csv" in report["commands"][0]
+    assert report["n_tried"] == {"labels": 36, "clicks": 60}[supervision]  # few clicks: all images are trained on

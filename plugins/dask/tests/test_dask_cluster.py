@@ -103,25 +103,25 @@ def wait_for(condition) -> None:
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
     """A scheduler with two workers, on machines of their own where that can be had."""
-    found = Dask(tmp_path_factory.mktemp("dask"))
+    processes = Dask(tmp_path_factory.mktemp("dask"))
     try:
         made, _ = machines()
         for name, here, _ in made:
-            found.begin_worker(address=f"tcp://{here}:{found.port}", before=("ip", "netns", "exec", name))
+            processes.begin_worker(address=f"tcp://{here}:{processes.port}", before=("ip", "netns", "exec", name))
         for _ in range(2 - len(made)):
-            found.begin_worker()
-        found.wait_for_workers()
-        yield found
+            processes.begin_worker()
+        processes.wait_for_workers()
+        yield processes
     finally:
-        found.end()
+        processes.end()
 
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory):
     """A scheduler that gives a task up when it has ended two workers: four by default, and each takes its time."""
-    found = Dask(tmp_path_factory.mktemp("scheduler"), DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="1")
-    yield found
-    found.end()
+    processes = Dask(tmp_path_factory.mktemp("scheduler"), DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="1")
+    yield processes
+    processes.end()
 
 
 @pytest.fixture
@@ -137,9 +137,9 @@ def lonely(scheduler):
 def mortal(tmp_path):
     """A scheduler for one test, which may end it."""
     (tmp_path / "dask").mkdir()
-    found = Dask(tmp_path / "dask")
-    yield found
-    found.end()
+    processes = Dask(tmp_path / "dask")
+    yield processes
+    processes.end()
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +179,9 @@ def files_of(run: Run) -> dict[str, bytes]:
         "learners/oasis/files/*.npy",
         "evaluations/oasis/*.csv",
     )
-    found = {str(p.relative_to(run.folder)): p.read_bytes() for part in parts for p in run.folder.glob(part)}
-    assert len(found) > 10
-    return found
+    files = {str(p.relative_to(run.folder)): p.read_bytes() for part in parts for p in run.folder.glob(part)}
+    assert len(files) > 10
+    return files
 
 
 def rows_of(run: Run) -> list:
@@ -226,14 +226,14 @@ def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_pa
 @pytest.mark.slow
 def test_the_workers_are_on_machines_of_their_own(dask):
     """So that what the other tests find is not by grace of one machine's network."""
-    found, reason = machines()
-    if not found:
+    made, reason = machines()
+    if not made:
         pytest.skip(reason)
     import distributed
 
     with distributed.Client(dask.address, set_as_default=False) as client:
         hosts = {host.split(":")[1] for host in client.nthreads()}
-    assert hosts >= {f"//{there}" for _, _, there in found}
+    assert hosts >= {f"//{there}" for _, _, there in made}
 
 
 def test_what_is_fresh_asks_no_cluster(fruit, tmp_path):
@@ -248,9 +248,9 @@ def test_a_forest_is_grown_from_what_workers_sample(dask, fruit, tmp_path):
     settings = ("features.codebook.kind=forest", "features.codebook.n_trees=2")
     for name, config in (("a", configured(None, *settings)), ("b", configured(dask.address, *settings))):
         features_stage(Run(tmp_path / name), config, fruit / "fruit", Console(quiet=True))
-    found = [{f.name: f.read_bytes() for f in (tmp_path / name / "extractor/files").glob("*.npy")} for name in "ab"]
-    assert found[0] == found[1]
-    assert len(found[0]) > 3
+    files = [{f.name: f.read_bytes() for f in (tmp_path / name / "extractor/files").glob("*.npy")} for name in "ab"]
+    assert files[0] == files[1]
+    assert len(files[0]) > 3
 
 
 @pytest.mark.slow
@@ -429,9 +429,9 @@ def test_a_scheduler_of_another_version(dask, fruit, tmp_path, monkeypatch, pack
     ask = distributed.Client.get_versions
 
     def other(self, packages):
-        found = ask(self, packages=packages)
-        found["scheduler"]["packages"][package] = "1.0"
-        return found
+        versions = ask(self, packages=packages)
+        versions["scheduler"]["packages"][package] = "1.0"
+        return versions
 
     monkeypatch.setattr(distributed.Client, "get_versions", other)
     told = refused(dask.address, fruit, tmp_path)

@@ -59,17 +59,17 @@ def linear(request, images):
 def test_contributions_sum_to_the_score_that_search_shows(linear, per_part):
     query, result = make_parts(25, 1, per_part=per_part), make_parts(18, 2, per_part=per_part)
     score = linear.similarity(query.sum(axis=0).A, result.sum(axis=0).A)[0, 0]
-    found = explain(linear, query, result)
-    assert found.score == pytest.approx(score, rel=1e-5)
+    explained = explain(linear, query, result)
+    assert explained.score == pytest.approx(score, rel=1e-5)
     assert abs(score) > 1e-4
     near = {"rel": 1e-4, "abs": 1e-5}
-    assert found.query.sum(dtype=float) == pytest.approx(score, **near)
-    assert found.result.sum(dtype=float) == pytest.approx(score, **near)
-    assert found.positive + found.negative == pytest.approx(score, **near)
-    assert found.positive >= 0 >= found.negative
-    assert found.query.shape == (25,)
-    assert found.result.shape == (18,)
-    assert sum(pair.contribution for pair in found.pairs) == pytest.approx(score, **near)
+    assert explained.query.sum(dtype=float) == pytest.approx(score, **near)
+    assert explained.result.sum(dtype=float) == pytest.approx(score, **near)
+    assert explained.positive + explained.negative == pytest.approx(score, **near)
+    assert explained.positive >= 0 >= explained.negative
+    assert explained.query.shape == (25,)
+    assert explained.result.shape == (18,)
+    assert sum(pair.contribution for pair in explained.pairs) == pytest.approx(score, **near)
 
 
 def test_contributions_are_those_of_each_pair_alone(linear):
@@ -81,24 +81,24 @@ def test_contributions_are_those_of_each_pair_alone(linear):
         for j in range(10):
             a, b = linear.transform_query_parts(query[i], q), linear.transform_parts(result[j], x)
             matrix[i, j] = (a @ b.T).sum()
-    found = explain(linear, query, result)
+    explained = explain(linear, query, result)
     near = {"rtol": 1e-4, "atol": 1e-5}
-    np.testing.assert_allclose(found.query, matrix.sum(axis=1), **near)
-    np.testing.assert_allclose(found.result, matrix.sum(axis=0), **near)
-    for pair in found.pairs:
+    np.testing.assert_allclose(explained.query, matrix.sum(axis=1), **near)
+    np.testing.assert_allclose(explained.result, matrix.sum(axis=0), **near)
+    for pair in explained.pairs:
         np.testing.assert_allclose(pair.contribution, matrix[np.ix_(pair.query_parts, pair.result_parts)].sum(), **near)
-    sizes = [abs(pair.contribution) for pair in found.pairs]
+    sizes = [abs(pair.contribution) for pair in explained.pairs]
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_equal_parts_share_equally_and_the_list_is_cut_to_the_strongest(images):
     query, result = sp.csr_matrix([[0.3, 0.0], [0.3, 0.0], [0.0, 0.8]]), sp.csr_matrix([[0.5, 0.0], [0.5, 0.0]])
     learner = Cosine().fit(query)
-    found = explain(learner, query, result)
-    assert found.score == pytest.approx(0.6)
-    np.testing.assert_allclose(found.query, [0.3, 0.3, 0], rtol=1e-6)
-    np.testing.assert_allclose(found.result, [0.3, 0.3], rtol=1e-6)
-    (pair,) = found.pairs
+    explained = explain(learner, query, result)
+    assert explained.score == pytest.approx(0.6)
+    np.testing.assert_allclose(explained.query, [0.3, 0.3, 0], rtol=1e-6)
+    np.testing.assert_allclose(explained.result, [0.3, 0.3], rtol=1e-6)
+    (pair,) = explained.pairs
     assert (pair.query_parts.tolist(), pair.result_parts.tolist()) == ([0, 1], [0, 1])
     assert pair.contribution == pytest.approx(0.6)
     learner = OASIS(**SMALL).fit(*images)
@@ -133,13 +133,13 @@ def test_bits_sum_to_the_similarity(musl, label):
         query, result = make_parts(20, seed), make_parts(15, seed + 10)
         q, x = query.sum(axis=0).A, result.sum(axis=0).A
         score = musl.similarity(q, x, y)[0, 0]
-        found = explain(musl, query, result, y)
-        assert found.score == score
-        assert found.positive + found.negative == pytest.approx(score)
-        assert sum(pair.contribution for pair in found.pairs) == pytest.approx(score)
-        assert found.positive - found.negative == pytest.approx(8)  # each bit once, or K times 1 / K
-        for parts, heat, side in ((query, found.query, 0), (result, found.result, 1)):
-            shown = sum(pair.contribution for pair in found.pairs if len(pair[side]))
+        explained = explain(musl, query, result, y)
+        assert explained.score == score
+        assert explained.positive + explained.negative == pytest.approx(score)
+        assert sum(pair.contribution for pair in explained.pairs) == pytest.approx(score)
+        assert explained.positive - explained.negative == pytest.approx(8)  # each bit once, or K times 1 / K
+        for parts, heat, side in ((query, explained.query, 0), (result, explained.result, 1)):
+            shown = sum(pair.contribution for pair in explained.pairs if len(pair[side]))
             assert heat.sum() == pytest.approx(shown, abs=1e-5)
             assert not heat[np.diff(parts.indptr) == 0].any()
 
@@ -150,12 +150,12 @@ def test_a_bit_belongs_to_the_blocks_with_its_visterm(musl):
     metric = musl.metric_of_category_[musl.classes_.tolist().index("pear")]
     features, thresholds = musl.stump_features_[metric], musl.stump_thresholds_[metric]
     same = (q[0, features] < thresholds) == (x[0, features] < thresholds)
-    found = explain(musl, query, result, np.array(["pear"]))
+    explained = explain(musl, query, result, np.array(["pear"]))
     expected = {
         (tuple(query[:, j].nonzero()[0]), tuple(result[:, j].nonzero()[0]), sum(2.0 * same[features == j] - 1))
         for j in set(features.tolist())
     }
-    assert {(*map(tuple, pair[:2]), pair.contribution) for pair in found.pairs} == expected
+    assert {(*map(tuple, pair[:2]), pair.contribution) for pair in explained.pairs} == expected
 
 
 def test_images_and_similarities_that_are_refused(images):

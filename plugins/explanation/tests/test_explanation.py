@@ -67,15 +67,15 @@ def outside(folder, write_images):
 def test_heat_of_both_images_sums_to_the_score_that_search_shows(searcher, outside, learner):
     for query in (outside, "pear/3.jpg"):
         for result in searcher.search(query, k=3, learner=learner)[0]["results"]:
-            found = explain_pair(searcher, query, result["path"], learner)
-            assert found["learner"] == learner
-            assert found["score"] == pytest.approx(result["score"], abs=2e-6)
+            explained = explain_pair(searcher, query, result["path"], learner)
+            assert explained["learner"] == learner
+            assert explained["score"] == pytest.approx(result["score"], abs=2e-6)
             for side in ("query", "result"):
-                assert sum(found[side]["heat"]) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
-                assert len(found[side]["heat"]) == len(found[side]["boxes"]) > 15
-            assert found["positive"] + found["negative"] == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
-            assert "bits" not in found
-            assert found == json.loads(json.dumps(found))
+                assert sum(explained[side]["heat"]) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
+                assert len(explained[side]["heat"]) == len(explained[side]["boxes"]) > 15
+            assert explained["positive"] + explained["negative"] == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
+            assert "bits" not in explained
+            assert explained == json.loads(json.dumps(explained))
 
 
 @pytest.mark.usefixtures("alone")
@@ -83,20 +83,20 @@ def test_heat_of_both_images_sums_to_the_score_that_search_shows(searcher, outsi
 def test_regions_carry_half_of_the_score_and_sum_to_it_with_the_rest(searcher, outside, learner):
     for query in (outside, "apple/2.jpg"):
         for result in searcher.search(query, k=24, learner=learner)[0]["results"][::6]:
-            found = explain_pair(searcher, query, result["id"], learner)
-            score, regions = result["score"], found["regions"]
+            explained = explain_pair(searcher, query, result["id"], learner)
+            score, regions = result["score"], explained["regions"]
             near = {"rel": 1e-4, "abs": 3e-5}
-            if not found["positive"] and not found["negative"]:  # the two have nothing in common
-                assert score == found["rest"] == 0
-                assert regions == found["query"]["regions"] == found["result"]["regions"] == []
+            if not explained["positive"] and not explained["negative"]:  # the two have nothing in common
+                assert score == explained["rest"] == 0
+                assert regions == explained["query"]["regions"] == explained["result"]["regions"] == []
                 continue
             assert 1 <= len(regions) <= 3
             carried = sum(pair["contribution"] for pair in regions)
-            assert carried + found["rest"] == pytest.approx(score, **near)
-            assert carried / found["score"] >= 0.5 - 1e-3
+            assert carried + explained["rest"] == pytest.approx(score, **near)
+            assert carried / explained["score"] >= 0.5 - 1e-3
             assert sum(pair["share"] for pair in regions) == pytest.approx(carried / score, rel=1e-2)
             for name in ("query", "result"):
-                side = found[name]
+                side = explained[name]
                 assert len(side["cells"]) == len(side["cell_heat"])
                 assert sum(side["cell_heat"]) == pytest.approx(score, **near)
                 x, y, w, h = np.array(side["cells"]).T
@@ -115,11 +115,11 @@ def test_heat_of_cells_is_that_of_the_blocks_on_them(searcher):
         for (x, y, w, h), heat in zip(side["cells"], side["cell_heat"], strict=True):
             rows, columns = (slice(round(a), round(a + length)) for a, length in ((y, h), (x, w)))
             assert heat == pytest.approx(pixels[rows, columns].sum(), abs=2e-4)
-    found = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")
+    explained = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")
     visterms = searcher.extractor.blocks(read_image(searcher.root / "pear/0.jpg"))[1]
-    for pair in found["pairs"]:
+    for pair in explained["pairs"]:
         assert pair["n_query_blocks"] == np.count_nonzero(visterms == visterms[pair["query_block"]])
-    heat = np.array(found["query"]["heat"])
+    heat = np.array(explained["query"]["heat"])
     assert all(np.ptp(heat[visterms == one]) == 0 for one in np.unique(visterms))
 
 
@@ -189,19 +189,20 @@ def test_one_sentence_says_where():
 
 def test_bits_sum_to_the_score_that_search_shows(searcher, outside):
     for result in searcher.search(outside, k=20, learner="musl")[0]["results"]:
-        found = explain_pair(searcher, outside, result["id"], "musl")
-        assert found["score"] == pytest.approx(result["score"], abs=1e-6)
-        assert sum(bit["contribution"] for bit in found["bits"]) == pytest.approx(result["score"], abs=1e-5)
-        assert found["positive"] - found["negative"] == pytest.approx(8)  # all bits of the metric of its category
+        explained = explain_pair(searcher, outside, result["id"], "musl")
+        assert explained["score"] == pytest.approx(result["score"], abs=1e-6)
+        assert sum(bit["contribution"] for bit in explained["bits"]) == pytest.approx(result["score"], abs=1e-5)
+        assert explained["positive"] - explained["negative"] == pytest.approx(8)  # all bits of its category's metric
         for side in ("query", "result"):
-            shown = sum(bit["contribution"] for bit in found["bits"] if bit[f"n_{side}_blocks"])
-            assert sum(found[side]["heat"]) == pytest.approx(shown, abs=1e-4)
-        assert found["regions"] == found["query"]["regions"] == []
-        agree = sum(bit["contribution"] > 0 for bit in found["bits"])
+            shown = sum(bit["contribution"] for bit in explained["bits"] if bit[f"n_{side}_blocks"])
+            assert sum(explained[side]["heat"]) == pytest.approx(shown, abs=1e-4)
+        assert explained["regions"] == explained["query"]["regions"] == []
+        agree = sum(bit["contribution"] > 0 for bit in explained["bits"])
         assert re.match(
-            rf"The metric of this result compares {len(found['bits'])} visterms?: {agree} agree \(", found["sentence"]
+            rf"The metric of this result compares {len(explained['bits'])} visterms?: {agree} agree \(",
+            explained["sentence"],
         )
-        for pair in found["pairs"]:
+        for pair in explained["pairs"]:
             assert pair["n_query_blocks"]
             assert pair["n_result_blocks"]
 
@@ -228,13 +229,13 @@ def test_an_image_can_be_named_in_every_way_that_search_takes(searcher, outside)
 
 
 def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
-    found = explain_pair(searcher, outside, "pear/1.jpg", "oasis", n_pairs=12)
-    pairs = found["pairs"]
+    explained = explain_pair(searcher, outside, "pear/1.jpg", "oasis", n_pairs=12)
+    pairs = explained["pairs"]
     assert 3 < len(pairs) <= 12
     sizes = [abs(pair["contribution"]) for pair in pairs]
     assert sizes == sorted(sizes, reverse=True)
     for pair in pairs:
-        whole = found["positive"] - found["negative"]  # of which a small score may be what is left
+        whole = explained["positive"] - explained["negative"]  # of which a small score may be what is left
         assert pair["share"] == pytest.approx(pair["contribution"] / whole, rel=1e-4)
         assert abs(pair["share"]) <= 1
 
@@ -246,7 +247,7 @@ def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
     for i, one in enumerate(pairs):
         for other in pairs[:i]:
             overlaps = [
-                overlap(*(found[side]["boxes"][pair[f"{side}_block"]] for pair in (one, other)))
+                overlap(*(explained[side]["boxes"][pair[f"{side}_block"]] for pair in (one, other)))
                 for side in ("query", "result")
             ]
             assert min(overlaps) < 0.5
@@ -259,33 +260,33 @@ def test_a_forest_is_explained_by_all_nodes_of_its_blocks(tmp_path, write_images
     searcher = Searcher(make_run(tmp_path, write_images, ["oasis", "musl"], *forest))
     for learner in ("cosine", "oasis"):
         for result in searcher.search("pear/3.jpg", k=3, learner=learner)[0]["results"]:
-            found = explain_pair(searcher, "pear/3.jpg", result["id"], learner)
-            assert found["score"] == pytest.approx(result["score"], abs=2e-6)
+            explained = explain_pair(searcher, "pear/3.jpg", result["id"], learner)
+            assert explained["score"] == pytest.approx(result["score"], abs=2e-6)
             for side in ("query", "result"):
-                assert sum(found[side]["heat"]) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
-            assert found["pairs"]
+                assert sum(explained[side]["heat"]) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
+            assert explained["pairs"]
     assert explain_pair(searcher, "pear/3.jpg", "pear/1.jpg", "musl")["bits"]
 
 
 def test_a_heat_map_sums_to_the_heat_whatever_its_size(searcher):
     side = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")["query"]
     for longest in (720, 128, 50, 7, 1):
-        found = heat_map(side, longest)
-        assert max(found.shape) == min(longest, 128)
-        assert found.sum() == pytest.approx(sum(side["heat"]), rel=1e-6)
+        pixels = heat_map(side, longest)
+        assert max(pixels.shape) == min(longest, 128)
+        assert pixels.sum() == pytest.approx(sum(side["heat"]), rel=1e-6)
     side = {"width": 4, "height": 2, "boxes": [[0, 0, 4, 2], [2, 0, 2, 2], [2, 1, 1, 1]], "heat": [0.8, 0.4, -0.3]}
     np.testing.assert_allclose(heat_map(side), [[0.1, 0.1, 0.2, 0.2], [0.1, 0.1, -0.1, 0.2]], atol=1e-12)
 
 
 def test_the_picture_shows_both_images_their_heat_and_any_names(searcher, outside, tmp_path):
-    found, *pixels = explain_with_pixels(searcher, outside, "pear/1.jpg", "oasis")
-    draw_explanation(found, *pixels, tmp_path / "why.png")
+    explained, *pixels = explain_with_pixels(searcher, outside, "pear/1.jpg", "oasis")
+    draw_explanation(explained, *pixels, tmp_path / "why.png")
     drawn = cv2.imread(str(tmp_path / "why.png"))
     assert drawn.shape[1] == 1320
     assert [path.name for path in tmp_path.iterdir()] == ["why.png"]
-    none = {**found, "regions": []}
+    none = {**explained, "regions": []}
     for side in ("query", "result"):
-        none[side] = {**found[side], "regions": []}
+        none[side] = {**explained[side], "regions": []}
     draw_explanation(none, *pixels, tmp_path / "none.png")
     without = cv2.imread(str(tmp_path / "none.png"))
     assert without.shape == drawn.shape
@@ -293,10 +294,10 @@ def test_the_picture_shows_both_images_their_heat_and_any_names(searcher, outsid
     assert (without[80:half] != drawn[80:half]).any()  # outlines, shares and lines
     np.testing.assert_array_equal(without[half:], drawn[half:])  # the same heat
     # Neither formulas nor line breaks nor letters that the font lacks do harm.
-    found, *pixels = explain_with_pixels(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
-    found["query"]["name"] = "$\\frac{$ \n <b>\u732b\udcff.jpg"
-    found["result"]["name"] = "x" * 500
-    draw_explanation(found, *pixels, tmp_path / "why.png")
+    explained, *pixels = explain_with_pixels(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
+    explained["query"]["name"] = "$\\frac{$ \n <b>\u732b\udcff.jpg"
+    explained["result"]["name"] = "x" * 500
+    draw_explanation(explained, *pixels, tmp_path / "why.png")
     assert (tmp_path / "why.png").stat().st_size > 10_000
 
 
@@ -305,16 +306,16 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
     pixels = np.full((100, 100, 3), 255, np.uint8)
     side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0], "regions": []}
     weaker = dict(side, heat=[0.4])
-    found = {"learner": "x", "score": 1.0, "parts": "block", "positive": 1.0, "negative": 0.0, "pairs": []}
-    found |= {"sentence": "", "regions": []}
-    draw_explanation(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
+    explained = {"learner": "x", "score": 1.0, "parts": "block", "positive": 1.0, "negative": 0.0, "pairs": []}
+    explained |= {"sentence": "", "regions": []}
+    draw_explanation(explained | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
     drawn = cv2.imread(str(tmp_path / "both.png")).astype(int)
     row = drawn[int(drawn.shape[0] * 0.75)]
     strong, weak = row[350], row[1000]  # blue, green, red
     assert strong.sum() < weak.sum() - 100
     assert strong[2] > strong[0]
     assert weak[2] > weak[0] + 30
-    against = found | {"query": side, "result": dict(side, heat=[-1.0]), "negative": -1.0}
+    against = explained | {"query": side, "result": dict(side, heat=[-1.0]), "negative": -1.0}
     draw_explanation(against, pixels, pixels, tmp_path / "against.png")
     left, right = (
         cv2.imread(str(tmp_path / "against.png"))[int(drawn.shape[0] * 0.75), x].astype(int) for x in (350, 1000)
@@ -326,9 +327,9 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
 @pytest.mark.parametrize("shape", [(1, 1), (40, 3000), (900, 30), (70, 64)])
 def test_images_of_every_shape_can_be_drawn(searcher, tmp_path, shape):
     pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    found, _, result = explain_with_pixels(searcher, pixels, "pear/1.jpg", "oasis")
-    assert (found["query"]["width"], found["query"]["height"]) == shape[::-1]
-    draw_explanation(found, pixels, result, tmp_path / "why.png")
+    explained, _, result = explain_with_pixels(searcher, pixels, "pear/1.jpg", "oasis")
+    assert (explained["query"]["width"], explained["query"]["height"]) == shape[::-1]
+    draw_explanation(explained, pixels, result, tmp_path / "why.png")
     height, width = cv2.imread(str(tmp_path / "why.png")).shape[:2]
     assert width == 1320
     assert height < 2500

@@ -27,8 +27,8 @@ def stripes(color, across):
     ],
 )
 def test_colours_and_textures_have_names(first, second, words):
-    found, named = (sorted(text.replace(",", "").split()) for text in (words_in_common(first, second), words))
-    assert found == named  # two colours of equal shares come in any order
+    common, named = (sorted(text.replace(",", "").split()) for text in (words_in_common(first, second), words))
+    assert common == named  # two colours of equal shares come in any order
 
 
 def test_noise_is_rough():

@@ -345,11 +345,11 @@ def test_precisions_keep_the_top_ten_of_200_queries(precision, least, lengths):
     assert values.dtype == precision
     assert (scale is None) == (precision == "float16")
     queries = side[::10] + rng.normal(scale=0.02, size=(200, 256))
-    expected, found = (
+    expected, of_rounded = (
         np.argsort(-queries @ rows.T, axis=1)[:, :10]
         for rows in (side, values if scale is None else values * scale[:, None])
     )
-    kept = np.mean([len(set(a) & set(b)) for a, b in zip(expected, found, strict=True)]) / 10
+    kept = np.mean([len(set(a) & set(b)) for a, b in zip(expected, of_rounded, strict=True)]) / 10
     assert kept >= least
     if precision == "int8":
         one = np.rint(side / np.abs(side).max() * 127)

@@ -108,7 +108,7 @@ def test_figures_report_and_lines(mine):
 
 
 def test_cosine_by_hand_and_one_split_without_a_standard_deviation(run):
-    found = open_world.measure_class_splits(run, ["cosine"], QUIET)["systems"]
+    systems = open_world.measure_class_splits(run, ["cosine"], QUIET)["systems"]
     maps = {world: [] for world in WORLDS}
     for number in range(2):
         tested = run.images("test", labelled=True)
@@ -119,11 +119,11 @@ def test_cosine_by_hand_and_one_split_without_a_standard_deviation(run):
             value = mean_average_precision(Q[own] @ Q[own].T, y[own][:, None] == y[own], np.arange(own.sum()))
             maps[world].append(value)
     for world in WORLDS:
-        assert found["cosine"][world]["map"] == pytest.approx(np.mean(maps[world]), abs=1e-6)
-        assert found["cosine"][world]["map_sd"] == pytest.approx(np.std(maps[world], ddof=1), abs=1e-6)
+        assert systems["cosine"][world]["map"] == pytest.approx(np.mean(maps[world]), abs=1e-6)
+        assert systems["cosine"][world]["map_sd"] == pytest.approx(np.std(maps[world], ddof=1), abs=1e-6)
     run = configured(run, "evaluate.protocol=open", "evaluate.class_splits=1")
-    found = open_world.measure_class_splits(run, ["cosine"], QUIET)
-    assert set(found["systems"]["cosine"]["both"]) == {"map", "p1"}
+    measured = open_world.measure_class_splits(run, ["cosine"], QUIET)
+    assert set(measured["systems"]["cosine"]["both"]) == {"map", "p1"}
 
 
 def test_learners_see_half_of_the_classes_and_the_settings(run):

@@ -47,8 +47,8 @@ def test_each_file_holds_all_ranks(evaluated):
         precisions = []
         for query, ranked in run.items():
             relevant = [image in qrels[query] for image in ranked]
-            found = np.cumsum(relevant) / np.arange(1, len(relevant) + 1)
-            precisions.append(found[relevant].mean())
+            precision = np.cumsum(relevant) / np.arange(1, len(relevant) + 1)
+            precisions.append(precision[relevant].mean())
         assert np.mean(precisions) == pytest.approx(metrics["systems"][name]["map"], abs=1e-9)
 
 
@@ -65,9 +65,9 @@ def test_they_are_written_where_they_are_missing(mine):
 
 def test_equal_scores_fall_by_the_smallest_step():
     scores = np.array([[0.5, 0.5, 0.5, 0.25], [0, 0, -1, -1]], np.float32)
-    found = falling(scores)
-    assert (np.diff(found.astype(np.float64), axis=1) < 0).all()
-    np.testing.assert_allclose(found, scores, atol=1e-6)
+    distinct = falling(scores)
+    assert (np.diff(distinct.astype(np.float64), axis=1) < 0).all()
+    np.testing.assert_allclose(distinct, scores, atol=1e-6)
     assert scores[0, 1] == 0.5  # the ranking itself is left as it was
 
 
@@ -115,7 +115,7 @@ def test_ranx_gives_the_same_figures(evaluated):
     }
     try:
         with outside():
-            found = peers.run_in("ranx", ["ranx==0.3.21", "setuptools"], RANX, inputs, shared=True)
+            of_ranx = peers.run_in("ranx", ["ranx==0.3.21", "setuptools"], RANX, inputs, shared=True)
     except peers.PeerError as error:
         if "Could not find a version" in str(error) or "No matching distribution" in str(error):
             pytest.skip("no package index to fetch ranx from")
@@ -125,5 +125,5 @@ def test_ranx_gives_the_same_figures(evaluated):
         own = own | {key: own[key] | {"LAST": own[key][last]} for key in ("recall_at", "ndcg_at")}
         expected = [value(own) for value in MEASURES.values()]
         for kind in ("json", "trec"):
-            np.testing.assert_allclose(found[f"{kind}_{name}"], expected, atol=1e-6)
-            assert found[f"{kind}_{name}_map_at_r"] == pytest.approx(own["map_at_r"], abs=1e-6)
+            np.testing.assert_allclose(of_ranx[f"{kind}_{name}"], expected, atol=1e-6)
+            assert of_ranx[f"{kind}_{name}_map_at_r"] == pytest.approx(own["map_at_r"], abs=1e-6)

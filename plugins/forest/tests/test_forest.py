@@ -96,11 +96,11 @@ def test_responses_are_those_of_the_definition(name, grid, crops):
     (image,) = crops(name, 1, 5, low=high - 20, high=high)
     forest = ForestCodebook(**grid).draw_filters(0)
     expected = slow_responses(slow_cells(image, **grid), forest.filters_)
-    found = forest.responses(image)
-    assert found.dtype == np.float32
-    assert len(found) == len(block_grid(*image.shape[:2], **grid))
+    responses = forest.responses(image)
+    assert responses.dtype == np.float32
+    assert len(responses) == len(block_grid(*image.shape[:2], **grid))
     assert len(np.unique(expected)) > 500
-    assert_array_equal(found, expected)
+    assert_array_equal(responses, expected)
 
 
 def test_orientations_of_all_gradients():

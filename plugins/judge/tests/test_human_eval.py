@@ -86,8 +86,8 @@ def test_tasks_are_those_of_the_paper(searcher, learner):
         for candidate in others:
             assert images[candidate.id].labels != images[task.query.id].labels
         # The ranked ones are what a search finds among the test images.
-        found = searcher.search(f"id:{task.query.id}", k=len(images) - 1, learner=learner)[0]["results"]
-        test = [row["id"] for row in found if images[row["id"]].split == "test"]
+        results = searcher.search(f"id:{task.query.id}", k=len(images) - 1, learner=learner)[0]["results"]
+        test = [row["id"] for row in results if images[row["id"]].split == "test"]
         assert [c.id for c in ranked] == test[:5]
     assert tasks == draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=1)
     assert tasks != draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=2)
@@ -104,10 +104,10 @@ def candidates(first, n, ranked):
 @pytest.fixture
 def judgements(tmp_path):
     """Two tasks of two ranked and two random images."""
-    found = Judgements(tmp_path / "judgements.sqlite")
+    store = Judgements(tmp_path / "judgements.sqlite")
     tasks = [Task(candidates(100 * t, 1, 0)[0], candidates(100 * t + 1, 4, 2)) for t in (1, 2)]
-    found.create(tasks, learner="oasis", version="abc", seed=3)
-    return found
+    store.create(tasks, learner="oasis", version="abc", seed=3)
+    return store
 
 
 def judge_all(judgements, judge, relevant, unsure=()):
@@ -167,19 +167,19 @@ def test_results_by_hand(judgements):
     judge_all(judgements, "ann", {101, 102, 201}, unsure={202})
     judge_all(judgements, "bob", {101, 103, 203})
     judgements.decide("eve", 0, 101, "relevant")  # an unfinished task does not count
-    found = judgements.results()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    results = judgements.results()
+    assert json.loads(json.dumps(results, allow_nan=False)) == results
     # ann: query 1 has 1, 1; query 2 has 1, then one of one she can say. bob: 1, 1/2 and 0, 0.
-    assert found["precision_at"] == {"1": pytest.approx((1 + 1 / 2) / 2), "2": pytest.approx((3 / 4 + 1 / 2) / 2)}
+    assert results["precision_at"] == {"1": pytest.approx((1 + 1 / 2) / 2), "2": pytest.approx((3 / 4 + 1 / 2) / 2)}
     # Of 4 random images each, ann found none relevant, bob 2.
-    assert found["random_relevant"] == pytest.approx(2 / 8)
-    ann, bob, eve = found["judges"]
+    assert results["random_relevant"] == pytest.approx(2 / 8)
+    ann, bob, eve = results["judges"]
     assert (ann["judge"], ann["done"], ann["unsure"], ann["seconds"], ann["tasks_done"]) == ("ann", 8, 1, 2.0, 2)
     assert bob["precision_at"] == {"1": pytest.approx(1 / 2), "2": pytest.approx(1 / 4)}
     assert (eve["done"], eve["tasks_done"], eve["precision_at"]["1"], eve["coherence"]) == (1, 0, None, None)
     # Coherence: ann found 101 (bob too) and 102 (bob not); 201 (bob not). bob found 101 (ann too), 103; 203.
     assert ann["coherence"] == pytest.approx((1 / 2 + 0) / 2)
-    first, second = found["queries"]
+    first, second = results["queries"]
     assert first["coherence"] == pytest.approx((1 + 1 / 2) / 2)
     assert first["judge_coherence"] == pytest.approx(1 / 2)
     assert second["coherence"] == pytest.approx((1 / 2 + 0) / 2)
@@ -205,19 +205,19 @@ def test_exports(judgements):
 
 @pytest.mark.slow
 def test_the_figure_is_drawn_of_any_names(searcher, tmp_path):
-    found = Judgements(tmp_path / "judgements.sqlite")
-    found.create(draw_tasks(searcher, "cosine", n_queries=5, k=5, n_random=4), learner="cosine", version="1")
+    store = Judgements(tmp_path / "judgements.sqlite")
+    store.create(draw_tasks(searcher, "cosine", n_queries=5, k=5, n_random=4), learner="cosine", version="1")
     with pytest.raises(UserError, match="no judge has finished a task"):
-        found.draw(tmp_path / "figure.png")
+        store.draw(tmp_path / "figure.png")
     labels = {image.id: image.labels for image in searcher.images}
     for judge in ("_ann", "$b$"):
-        while (task := found.next(judge)["task"]) is not None:
+        while (task := store.next(judge)["task"]) is not None:
             same = labels[task["image"]] == labels[task["query"]]
-            found.decide(judge, task["task"], task["image"], "relevant" if same else "not")
-    found.draw(tmp_path / "figure.png")
+            store.decide(judge, task["task"], task["image"], "relevant" if same else "not")
+    store.draw(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     # Judges who go by the labels agree in everything: each is as coherent as can be.
-    assert all(judge["coherence"] == 1 for judge in found.results()["judges"])
+    assert all(judge["coherence"] == 1 for judge in store.results()["judges"])
 
 
 def test_a_new_study_leaves_the_old_one_as_it_is(judgements):
@@ -273,11 +273,11 @@ def test_the_command(run, tmp_path, monkeypatch):
     assert "judge?token=TOKEN" in told
     assert "put options after results" in visterm("--run", "other", "results", code=2).stderr
     assert "a picture needs a name that ends in .png" in visterm("results", "--figure", "a.jpg", code=2).stderr
-    found = Judgements(run.judgements)
-    tasks = found.study().tasks
-    while (shown := found.next("ann")["task"]) is not None:
+    store = Judgements(run.judgements)
+    tasks = store.study().tasks
+    while (shown := store.next("ann")["task"]) is not None:
         relevant = shown["image"] in [candidate.id for candidate in tasks[shown["task"]].candidates[:5]]
-        found.decide("ann", shown["task"], shown["image"], "relevant" if relevant else "not", seconds=2)
+        store.decide("ann", shown["task"], shown["image"], "relevant" if relevant else "not", seconds=2)
     lines = visterm("results", "--figure", str(tmp_path / "figure.png")).stdout.splitlines()
     assert lines[0].startswith("cosine: P@1 1.00, P@10 0.50, random images 0.00")
     assert lines[2] == " 0.50          -    60/60  ann"

@@ -417,8 +417,8 @@ def test_the_search_box_finds_what_labels_are_within(tagged):
 
     app = create_app(Run(tagged / "runs/photos"))
     with testclient.TestClient(app, base_url="http://127.0.0.1") as client:
-        found = client.get("/api/suggest", params={"q": "euro"}).json()["labels"]
-        assert found == [{"name": "Europe", "images": 12}]
+        suggested = client.get("/api/suggest", params={"q": "euro"}).json()["labels"]
+        assert suggested == [{"name": "Europe", "images": 12}]
         shown = client.get("/api/images", params={"label": "Europe"}).json()
         assert len(shown) == 12
 

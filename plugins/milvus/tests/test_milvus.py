@@ -79,27 +79,25 @@ def test_it_finds_what_exact_search_finds_and_scores_are_exact(make, learner, X,
     assert not index.is_synchronized()
     assert index.synchronize() == (N, 0)
     assert index.is_synchronized()
-    found, wanted = index.search(queries, 10), exact.search(queries, 10)
-    shared = np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)])
+    hits, wanted = index.search(queries, 10), exact.search(queries, 10)
+    shared = np.mean([np.isin(*both).mean() for both in zip(wanted.indices, hits.indices, strict=True)])
     assert 0.9 < shared <= 1
     all_scores = np.asarray(learner.transform_query(queries)).astype(np.float32) @ X.T.toarray()
-    np.testing.assert_allclose(found.scores, np.take_along_axis(all_scores, found.indices, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(hits.scores, np.take_along_axis(all_scores, hits.indices, axis=1), rtol=1e-5)
     everything = exact.search(queries, N)
-    for row, score, order, scores in zip(
-        found.indices, found.scores, everything.indices, everything.scores, strict=True
-    ):
+    for row, score, order, scores in zip(hits.indices, hits.scores, everything.indices, everything.scores, strict=True):
         assert score.tolist() == [scores[np.flatnonzero(order == i)[0]] for i in row]  # bit for bit
-    np.testing.assert_array_equal(index.search(queries[3:4], 10).indices, found.indices[3:4])
+    np.testing.assert_array_equal(index.search(queries[3:4], 10).indices, hits.indices[3:4])
 
 
 def test_a_query_is_left_out_of_its_own_results(make, learner, X, ids):
     index = make(learner, X, ids)
     index.synchronize()
     assert index.search(X[:5], 1).indices[:, 0].tolist() == [0, 1, 2, 3, 4]
-    found = index.search(X[:5], 10, exclude=np.array([0, -1, 2, 3, 4]))
-    assert found.indices[1, 0] == 1
-    assert not (found.indices[[0, 2, 3, 4]] == np.array([[0], [2], [3], [4]])).any()
-    assert (found.indices >= 0).all()
+    hits = index.search(X[:5], 10, exclude=np.array([0, -1, 2, 3, 4]))
+    assert hits.indices[1, 0] == 1
+    assert not (hits.indices[[0, 2, 3, 4]] == np.array([[0], [2], [3], [4]])).any()
+    assert (hits.indices >= 0).all()
 
 
 def test_short_vectors_go_to_milvus_as_they_are(make, X, ids, queries):
@@ -124,11 +122,11 @@ def test_dense_vectors_lie_in_an_index_of_milvus_as_they_are(make, dense, ids, k
     assert index.synchronize() == (N, 0)
     assert (index.n_candidates, index.is_synchronized()) == (milvus.DENSE_CANDIDATES, True)
     queries = dense[::40]
-    found, wanted = index.search(queries, 5), exact.search(queries, 5)
-    np.testing.assert_array_equal(found.indices[:, 0], wanted.indices[:, 0])
-    np.testing.assert_array_equal(found.scores[:, 0], wanted.scores[:, 0])  # bit for bit
+    hits, wanted = index.search(queries, 5), exact.search(queries, 5)
+    np.testing.assert_array_equal(hits.indices[:, 0], wanted.indices[:, 0])
+    np.testing.assert_array_equal(hits.scores[:, 0], wanted.scores[:, 0])  # bit for bit
     least = {"ivf": 0.2, "flat": 1.0}.get(kind, 0.9)  # random vectors lie in no lists
-    assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)]) >= least
+    assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, hits.indices, strict=True)]) >= least
 
 
 def test_another_kind_of_index_is_made_of_what_milvus_holds(make, dense, ids):
@@ -167,10 +165,10 @@ def test_milvus_filters_by_label_and_folder(make, dense, ids, wanted):
 
     rows = np.flatnonzero([passes(*both) for both in zip(*scalars, strict=True)])
     assert 5 < len(rows) < N / 1.1
-    found = index.where(**wanted).search(dense[:20], 5)
+    hits = index.where(**wanted).search(dense[:20], 5)
     expected = ExactIndex(Bilinear(), dense[rows]).search(dense[:20], 5)
-    np.testing.assert_array_equal(found.indices, rows[expected.indices])
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(hits.indices, rows[expected.indices])
+    np.testing.assert_array_equal(hits.scores, expected.scores)
     assert index.search(dense[:1], 1).indices[0, 0] == 0  # the index itself has no filter
 
 
@@ -205,8 +203,8 @@ def test_only_what_came_changed_or_went_is_written(make, learner, X, ids, querie
         assert index.is_synchronized()
         assert not old.is_synchronized()
         wanted = ExactIndex(learner, now).search(queries, 5)
-        found = index.search(queries, 5)
-        assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)]) > 0.9
+        hits = index.search(queries, 5)
+        assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, hits.indices, strict=True)]) > 0.9
         assert old.synchronize() == (101, 100)  # and back, for the next one
     assert index.synchronize(index.entries) == (101, 100)  # what is remembered is not what is there: read
 
@@ -216,10 +214,10 @@ def test_ids_that_an_older_index_does_not_know_are_passed_over(make, learner, X,
     old = make(learner, X[:600], ids[:600])
     old.synchronize()
     make(learner, X[200:], ids[200:]).synchronize(old.entries)
-    found = old.search(X[:600:50], 5).indices
-    assert found.max() < 600
-    assert found.min() >= 200  # these are gone from Milvus
-    assert all(len(set(row)) == 5 for row in found.tolist())
+    rows = old.search(X[:600:50], 5).indices
+    assert rows.max() < 600
+    assert rows.min() >= 200  # these are gone from Milvus
+    assert all(len(set(row)) == 5 for row in rows.tolist())
 
 
 def test_a_learner_that_moves_the_query_side_alone_needs_nothing_new(make, learner, X, ids, queries):
@@ -227,8 +225,8 @@ def test_a_learner_that_moves_the_query_side_alone_needs_nothing_new(make, learn
     index = make(learner, X, ids)
     assert index.is_synchronized()
     wanted = ExactIndex(learner, X).search(queries, 5)
-    found = index.search(queries, 5)
-    assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)]) > 0.9
+    hits = index.search(queries, 5)
+    assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, hits.indices, strict=True)]) > 0.9
 
 
 @pytest.mark.slow
@@ -312,9 +310,9 @@ def test_threads_search_while_another_one_writes(make, learner, X, ids, queries)
 
     def ask():
         while not stop.is_set():
-            found = index.search(queries[:4], 5)
-            if not np.array_equal(found.indices, wanted.indices):
-                wrong.append(found)
+            hits = index.search(queries[:4], 5)
+            if not np.array_equal(hits.indices, wanted.indices):
+                wrong.append(hits)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
@@ -329,7 +327,7 @@ def test_threads_search_while_another_one_writes(make, learner, X, ids, queries)
         for thread in threads:
             thread.join()
     # 150 images more among the candidates can take the place of a few that were barely among them.
-    assert all(np.isin(found.indices, wanted.indices).mean() > 0.8 for found in wrong)
+    assert all(np.isin(hits.indices, wanted.indices).mean() > 0.8 for hits in wrong)
 
 
 @contextmanager

@@ -46,8 +46,8 @@ def use(*settings, cwd):
 
 
 def search(query, cwd, learner="oasis", k=1):
-    found = visterm("search", query, "--learner", learner, "-k", k, "--json", cwd=cwd)
-    return json.loads(found.stdout)[0]["results"], found.stderr
+    process = visterm("search", query, "--learner", learner, "-k", k, "--json", cwd=cwd)
+    return json.loads(process.stdout)[0]["results"], process.stderr
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +76,9 @@ def test_candidates_of_milvus_are_ranked_as_exact_search_ranks_them(mine):
         index = searcher.index(name)
         assert isinstance(index, MilvusIndex)
         exact = ExactIndex(index.learner, searcher.X)
-        found, wanted = (some.search(searcher.X, 2, exclude=asked) for some in (index, exact))
-        np.testing.assert_array_equal(found.indices, wanted.indices)
-        np.testing.assert_array_equal(found.scores, wanted.scores)
+        hits, wanted = (some.search(searcher.X, 2, exclude=asked) for some in (index, exact))
+        np.testing.assert_array_equal(hits.indices, wanted.indices)
+        np.testing.assert_array_equal(hits.scores, wanted.scores)
     assert (mine / "runs/fruit/index/milvus.db").is_dir()
 
 
@@ -177,8 +177,8 @@ def test_another_content_is_told_and_rebuild_repairs_it(mine):
             "now; run 'visterm index --rebuild --run fruit --learner oasis' to rebuild it"
         )
     assert "oasis: 45 images; milvus, up to date" in visterm("index", "--rebuild", cwd=mine).stderr
-    found, told = search("id:3", mine, k=2)
-    assert found == results
+    again, told = search("id:3", mine, k=2)
+    assert again == results
     assert "Milvus" not in told
 
 
@@ -187,8 +187,8 @@ def test_a_few_lost_images_are_written_again_unasked(mine):
     results, _ = search("id:3", mine, k=2)
     client = connect(os.fspath(mine / "runs/fruit/index/milvus.db"))
     client.delete("visterm_fruit_oasis", ids=[results[0]["id"], results[1]["id"]])
-    found, told = search("id:3", mine, k=2)
-    assert found == results
+    again, told = search("id:3", mine, k=2)
+    assert again == results
     assert "2 images written to Milvus for oasis, 0 removed" in told
     for number, damaged in enumerate((b"damaged", b"")):
         (mine / "runs/fruit/index/oasis/entries.npy").write_bytes(damaged)
@@ -261,8 +261,8 @@ def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch
             assert line == f"visterm: Milvus at {uri}: no answer; is it running, and is the address right?"
     visterm("info", cwd=mine)
     use("index.uri=null", cwd=mine)
-    found, told = search("id:3", mine, k=2)
-    assert found == results
+    again, told = search("id:3", mine, k=2)
+    assert again == results
     assert "Milvus" not in told
 
 
@@ -283,7 +283,7 @@ def test_while_others_write_to_an_index_search_is_exact(mine):
     results, _ = search("id:3", mine, k=2)
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with Run(mine / "runs/fruit").saving("index"):
-        found, told = search("id:3", mine, k=2)
+        _, told = search("id:3", mine, k=2)
         assert refused("index", cwd=mine).startswith("visterm: the Milvus index of oasis is out of date; re-run ")
     assert "the index of oasis in Milvus is out of date, using exact search for now: " in told
     assert "another visterm writes to it; wait for it to end" in told

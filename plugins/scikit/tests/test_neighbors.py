@@ -97,8 +97,8 @@ def test_the_metric_is_one(learner, X, y):
     assert distance(a, c) <= distance(a, b) + distance(b, c) + 1e-6
     points = distance.embed(X)
     assert distance(a, b) == pytest.approx(np.linalg.norm(points[0] - points[20]), rel=1e-5)
-    found = KNeighborsClassifier(3, metric=distance, algorithm="brute").fit(X[::4], y[::4]).predict(X[1::4])
-    np.testing.assert_array_equal(found, KNeighborsClassifier(3).fit(points[::4], y[::4]).predict(points[1::4]))
+    predicted = KNeighborsClassifier(3, metric=distance, algorithm="brute").fit(X[::4], y[::4]).predict(X[1::4])
+    np.testing.assert_array_equal(predicted, KNeighborsClassifier(3).fit(points[::4], y[::4]).predict(points[1::4]))
 
 
 def test_the_metric_of_a_mahalanobis_learner_is_its_similarity(X, y):
@@ -142,10 +142,10 @@ class TestSimilarityNeighbors:
     def test_a_fitted_learner(self, X, y):
         fitted = OASIS(**STEPS).fit(X, y)
         before = fitted.W_.copy()
-        found = SimilarityNeighbors(FrozenEstimator(fitted)).fit(X).transform(X)
+        graph = SimilarityNeighbors(FrozenEstimator(fitted)).fit(X).transform(X)
         np.testing.assert_array_equal(fitted.W_, before)
         expected = SimilarityNeighbors(OASIS(**STEPS)).fit(X, y).transform(X)
-        np.testing.assert_array_equal(found.toarray(), expected.toarray())
+        np.testing.assert_array_equal(graph.toarray(), expected.toarray())
         points = Embedding(FrozenEstimator(fitted)).fit(X).transform(X)
         np.testing.assert_array_equal(points, fitted.metric().embed(X))
 

@@ -49,8 +49,8 @@ def test_a_second_run_has_nothing_to_do_and_needs_no_cache(mine, monkeypatch):
     monkeypatch.setenv("MPLCONFIGDIR", str(mine))  # else the command sets it, for this process
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
     assert json_of("features", "fruit", "--deep", cwd=mine)["extracted"] == 0
-    found = json_of("search", mine / "fruit/pear/1.jpg", "-k", 3, cwd=mine)
-    assert {label for row in found[0]["results"] for label in row["labels"]} == {"pear"}
+    answers = json_of("search", mine / "fruit/pear/1.jpg", "-k", 3, cwd=mine)
+    assert {label for row in answers[0]["results"] for label in row["labels"]} == {"pear"}
     assert json_of(
         "features", "fruit", "--set", "features.kind=visterms", *set_all(features={"n_visterms": 20}), cwd=mine
     )["extracted"]
@@ -84,35 +84,35 @@ def test_a_run_keeps_how_photos_are_fitted(mine):
     record = json.loads((mine / "runs/fruit/extractor/record.json").read_text())
     assert record["inputs"]["preparation"] == {"size": 224, "resize": "stretch", "mean": 127.0, "scale": 1 / 128}
     assert json_of("features", "fruit", "--deep", cwd=mine)["extracted"] == 0
-    found = json_of("features", "fruit", "--set", "features.deep.resize=trim", cwd=mine)
-    assert found["extracted"] == 24
+    summary = json_of("features", "fruit", "--set", "features.deep.resize=trim", cwd=mine)
+    assert summary["extracted"] == 24
 
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("learner", ["cosine", "oasis", "wsabie"])
 def test_pairs_of_cells_sum_to_the_score(finished, learner):
     searcher = Searcher(finished / "runs/fruit")
-    found = explain_pair(searcher, "pear/0.jpg", "pear/5.jpg", learner, n_pairs=49)
-    (answer,) = searcher.search(["id:" + str(found["query"]["id"])], k=23, learner=learner)
+    explained = explain_pair(searcher, "pear/0.jpg", "pear/5.jpg", learner, n_pairs=49)
+    (answer,) = searcher.search(["id:" + str(explained["query"]["id"])], k=23, learner=learner)
     shown = next(row["score"] for row in answer["results"] if row["path"] == "pear/5.jpg")
-    assert found["parts"] == "cell"
-    assert found["score"] == pytest.approx(shown, rel=1e-5)
+    assert explained["parts"] == "cell"
+    assert explained["score"] == pytest.approx(shown, rel=1e-5)
     for side in ("query", "result"):
-        assert len(found[side]["heat"]) == len(found[side]["boxes"]) == 49
-        assert sum(found[side]["heat"]) == pytest.approx(shown, rel=1e-5)
-        x, y, width, height = np.array(found[side]["boxes"]).T
+        assert len(explained[side]["heat"]) == len(explained[side]["boxes"]) == 49
+        assert sum(explained[side]["heat"]) == pytest.approx(shown, rel=1e-5)
+        x, y, width, height = np.array(explained[side]["boxes"]).T
         seen = [x.min() + (x + width).max(), y.min() + (y + height).max()]  # as much is cut on the left as on the right
-        assert seen == pytest.approx([found[side]["width"], found[side]["height"]], abs=0.1)
-        shorter, longer = sorted((found[side]["width"], found[side]["height"]))
+        assert seen == pytest.approx([explained[side]["width"], explained[side]["height"]], abs=0.1)
+        shorter, longer = sorted((explained[side]["width"], explained[side]["height"]))
         assert (width * height).sum() == pytest.approx(KEEP**2 * shorter * (shorter * longer) ** 0.5, rel=1e-2)
-    assert found["positive"] + found["negative"] == pytest.approx(shown, rel=1e-5)
-    carried = sum(pair["contribution"] for pair in found["regions"])
-    assert carried + found["rest"] == pytest.approx(shown, rel=1e-5)
+    assert explained["positive"] + explained["negative"] == pytest.approx(shown, rel=1e-5)
+    carried = sum(pair["contribution"] for pair in explained["regions"])
+    assert carried + explained["rest"] == pytest.approx(shown, rel=1e-5)
     assert carried >= 0.5 * shown
     for side in ("query", "result"):
-        assert found[side]["cells"] == found[side]["boxes"]
-        assert found[side]["cell_heat"] == found[side]["heat"]
-    listed = [[pair[f"{side}_block"] for pair in found["pairs"]] for side in ("query", "result")]
+        assert explained[side]["cells"] == explained[side]["boxes"]
+        assert explained[side]["cell_heat"] == explained[side]["heat"]
+    listed = [[pair[f"{side}_block"] for pair in explained["pairs"]] for side in ("query", "result")]
     assert all(len(set(cells)) == len(cells) for cells in listed)  # no cell fills the list
 
 
@@ -123,17 +123,17 @@ def test_a_large_photo_is_explained_in_its_own_pixels(finished, tmp_path):
 
     pixels = cv2.imread(str(finished / "fruit/plum/2.jpg"))
     cv2.imwrite(str(tmp_path / "large.jpg"), cv2.resize(pixels, (2000, 1500), interpolation=cv2.INTER_CUBIC))
-    found = json_of("explain", tmp_path / "large.jpg", "plum/2.jpg", "--output", tmp_path / "why.png", cwd=finished)
-    assert (found["query"]["width"], found["query"]["height"]) == (2000, 1500)
-    x, y, width, height = found["query"]["boxes"][-1]
+    explained = json_of("explain", tmp_path / "large.jpg", "plum/2.jpg", "--output", tmp_path / "why.png", cwd=finished)
+    assert (explained["query"]["width"], explained["query"]["height"]) == (2000, 1500)
+    x, y, width, height = explained["query"]["boxes"][-1]
     wide = 1500 * (4 / 3) ** 0.5  # what the network sees, but for `KEEP`
     assert (x + width, y + height) == pytest.approx((1000 + KEEP * wide / 2, 750 + KEEP * 750), abs=0.1)
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
     words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", "--pairs", 2, cwd=finished).stdout
     assert "cell in the query" in words
     assert "of 49 cells" in words.splitlines()[0]
-    found = json_of("search", tmp_path / "large.jpg", "-k", 1, "--learner", "cosine", cwd=finished)
-    assert found[0]["results"][0]["path"] == "plum/2.jpg"
+    answers = json_of("search", tmp_path / "large.jpg", "-k", 1, "--learner", "cosine", cwd=finished)
+    assert answers[0]["results"][0]["path"] == "plum/2.jpg"
 
 
 def test_photos_of_one_pixel_and_of_too_many(mine):
@@ -178,8 +178,8 @@ def test_musl_is_refused_with_the_way_out(mine):
 
 def test_a_model_is_inspected(finished, tmp_path, write_model):
     model = finished / "runs/fruit/extractor/files/model.onnx"
-    found = json_of("model", "inspect", model, cwd=finished)
-    assert (found["layer"], found["n_features"], found["cells"], found["size"]) == ("vector", 1280, [7, 7], [224, 224])
+    facts = json_of("model", "inspect", model, cwd=finished)
+    assert (facts["layer"], facts["n_features"], facts["cells"], facts["size"]) == ("vector", 1280, [7, 7], [224, 224])
     write_model(tmp_path / "free.onnx")
     assert refused("model", "inspect", "free.onnx", cwd=tmp_path).endswith("give --size, for example 224")
     words = visterm("model", "inspect", "free.onnx", "--size", 32, cwd=tmp_path).stdout

@@ -63,13 +63,13 @@ def test_one_layer_by_hand(weights, model):
     graph.graph.output.append(onnx.ValueInfoProto(name="_conv_stem.relu6"))
     session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
     image = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
-    found = session.run(["_conv_stem.relu6"], {"image": image})[0]
+    output = session.run(["_conv_stem.relu6"], {"image": image})[0]
     padded = np.pad(image[0], ((0, 0), (0, 1), (0, 1)))  # 112 strides of 2 need 225 pixels
     patches = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
     convolved = np.einsum("chwij,ocij->ohw", patches, weights["_conv_stem.weight"])
     gain, bias, mean, variance = (weights[f"_bn0.{key}"] for key in ("weight", "bias", "running_mean", "running_var"))
     normed = (convolved.T - mean) / np.sqrt(variance + 1e-3) * gain + bias
-    np.testing.assert_allclose(found[0], np.clip(normed.T, 0, 6), atol=1e-4)
+    np.testing.assert_allclose(output[0], np.clip(normed.T, 0, 6), atol=1e-4)
 
 
 def of_kernels(model):
@@ -104,13 +104,13 @@ def test_convolutions_of_int8_by_hand(model_of_int8):
     graph.graph.output.extend(onnx.ValueInfoProto(name=one) for one in (before, f"{name}.relu6.uint8"))
     session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
     image = np.random.default_rng(0).integers(0, 256, (1, 3, 224, 224))
-    levels, found = session.run([before, f"{name}.relu6.uint8"], {"image": ((image - 127) / 128).astype(np.float32)})
+    levels, output = session.run([before, f"{name}.relu6.uint8"], {"image": ((image - 127) / 128).astype(np.float32)})
     kernel, bias = arrays[f"{name}.kernel.whole"][:, :, 0, 0].astype(int), arrays[f"{name}.bias.whole"]
     sums = kernel @ (levels[0].reshape(len(levels[0]), -1).astype(int) - arrays[f"{before[:-6]}.level0"])
     values = (sums + bias[:, None]) * arrays[f"{name}.bias.step"][:, None]
-    expected = np.clip(np.rint(values / arrays[f"{name}.relu6.step"]), 0, 255).reshape(found[0].shape)
-    assert np.abs(found[0] - expected).max() <= 1  # a half may be rounded either way
-    assert (found[0] == expected).mean() > 0.9999
+    expected = np.clip(np.rint(values / arrays[f"{name}.relu6.step"]), 0, 255).reshape(output[0].shape)
+    assert np.abs(output[0] - expected).max() <= 1  # a half may be rounded either way
+    assert (output[0] == expected).mean() > 0.9999
 
 
 def test_vectors_of_int8_are_near_those_of_float32(crops):

@@ -369,16 +369,16 @@ def test_an_input_with_channels_last(tmp_path, fixed):
 
 
 def test_the_description_suggests_the_last_pooled_tensor(fixed):
-    found = OnnxEmbedder(fixed).fit().describe()
-    assert (found["layer"], found["n_features"], found["suggested_layer"], found["cells"]) == (
+    facts = OnnxEmbedder(fixed).fit().describe()
+    assert (facts["layer"], facts["n_features"], facts["suggested_layer"], facts["cells"]) == (
         "embedding",
         16,
         "flat",
         None,
     )
-    found = OnnxEmbedder(fixed, layer="flat", preprocess="clip").fit().describe()
-    assert (found["layer"], found["n_features"], found["cells"], found["preprocess"]) == ("flat", 8, [8, 8], "clip")
-    json.dumps(found)
+    facts = OnnxEmbedder(fixed, layer="flat", preprocess="clip").fit().describe()
+    assert (facts["layer"], facts["n_features"], facts["cells"], facts["preprocess"]) == ("flat", 8, [8, 8], "clip")
+    json.dumps(facts)
 
 
 @pytest.mark.parametrize("resize", ["crop", "trim", "stretch", "pad"])

@@ -34,7 +34,7 @@ def legacy(*tensors, keys=("7",), storage=None, magic=0x1950A86A20F9469CFC6C):
 
 def test_tensors_are_read_whatever_their_strides():
     whole = np.arange(6, dtype=np.float32)
-    found = read_torch_weights(
+    tensors = read_torch_weights(
         legacy(
             tensor("rows"),
             tensor("columns", strides=(1, 2)),
@@ -42,11 +42,11 @@ def test_tensors_are_read_whatever_their_strides():
             tensor("part", offset=2, shape=(3,), strides=(1,)),
         )
     )
-    np.testing.assert_array_equal(found["rows"], whole.reshape(2, 3))
-    np.testing.assert_array_equal(found["columns"], whole.reshape(3, 2).T)
-    np.testing.assert_array_equal(found["last"], np.float32(5))
-    np.testing.assert_array_equal(found["part"], whole[2:5])
-    assert all(array.flags.c_contiguous for array in found.values())
+    np.testing.assert_array_equal(tensors["rows"], whole.reshape(2, 3))
+    np.testing.assert_array_equal(tensors["columns"], whole.reshape(3, 2).T)
+    np.testing.assert_array_equal(tensors["last"], np.float32(5))
+    np.testing.assert_array_equal(tensors["part"], whole[2:5])
+    assert all(array.flags.c_contiguous for array in tensors.values())
     counts = read_torch_weights(legacy(tensor(kind="Long"), storage=np.arange(6, dtype="<i8").tobytes()))
     assert counts["w"].dtype == np.int64
 

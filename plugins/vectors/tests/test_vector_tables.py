@@ -41,9 +41,9 @@ def test_npy(tmp_path, ids, dtype, order):
     assert table.ids == list("abcde")
     assert table.labels is None
     assert isinstance(table.X, np.memmap)
-    found = table.rows([4, 0])
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, unit(X)[[4, 0]], rtol=2e-3)
+    rows = table.rows([4, 0])
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows, unit(X)[[4, 0]], rtol=2e-3)
     np.testing.assert_array_equal(table.rows([1], unit=False), X[[1]].astype(dtype).astype(np.float32))
 
 
@@ -108,10 +108,10 @@ def test_sparse_npz(tmp_path, ids):
     S = sp.random(5, 30, density=0.3, format="csr", random_state=0, dtype=np.float64)
     sp.save_npz(tmp_path / "s.npz", S)
     table = read_vectors(tmp_path / "s.npz", ids)
-    found = table.rows([3, 1])
-    assert sp.issparse(found)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found.toarray(), unit(S.toarray())[[3, 1]], rtol=1e-6)
+    rows = table.rows([3, 1])
+    assert sp.issparse(rows)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows.toarray(), unit(S.toarray())[[3, 1]], rtol=1e-6)
     arrays = {"data": S.data, "indices": S.indices, "indptr": S.indptr, "shape": S.shape}  # without a format
     np.savez(tmp_path / "t.npz", **arrays, id=np.array(list("abcde")))
     assert read_vectors(tmp_path / "t.npz").digests() == table.digests()
@@ -125,9 +125,9 @@ def test_sparse_npz(tmp_path, ids):
 
 def test_rows_of_zeros_and_of_extreme_numbers(tmp_path, ids):
     extreme = np.array([[0, 0], [3e38, 3e38], [1e-40, 0], [1, 0], [0, -2]], np.float32)
-    found = read_vectors(write(tmp_path, "x.npy", extreme), ids).rows(slice(None))
+    rows = read_vectors(write(tmp_path, "x.npy", extreme), ids).rows(slice(None))
     half = np.sqrt(0.5)
-    np.testing.assert_allclose(found, [[0, 0], [half, half], [1, 0], [1, 0], [0, -1]], rtol=1e-5)
+    np.testing.assert_allclose(rows, [[0, 0], [half, half], [1, 0], [1, 0], [0, -1]], rtol=1e-5)
     assert tuple(VECTORS) == VECTOR_SUFFIXES
 
 
@@ -263,12 +263,12 @@ def test_what_is_missing_is_named(tmp_path, ids):
 
 
 def test_vectors_to_search_with(tmp_path):
-    names, found = read_query_vectors(write(tmp_path, "one.npy", X[0]), 4)
+    names, vectors = read_query_vectors(write(tmp_path, "one.npy", X[0]), 4)
     assert names == [str(tmp_path / "one.npy")]
-    np.testing.assert_allclose(found, unit(X[:1]), rtol=1e-6)
-    names, found = read_query_vectors(write(tmp_path, "all.npy", X), 4, unit=False)
+    np.testing.assert_allclose(vectors, unit(X[:1]), rtol=1e-6)
+    names, vectors = read_query_vectors(write(tmp_path, "all.npy", X), 4, unit=False)
     assert names == [f"{tmp_path / 'all.npy'}[{i}]" for i in range(5)]
-    np.testing.assert_array_equal(found, X)
+    np.testing.assert_array_equal(vectors, X)
     with pytest.raises(ValueError, match="vectors of 4 numbers; those of the run have 7"):
         read_query_vectors(tmp_path / "all.npy", 7)
 
@@ -470,8 +470,8 @@ def test_safetensors(tmp_path, ids):
     table = read_vectors(file, ids)
     assert isinstance(table.X, np.memmap)
     np.testing.assert_array_equal(table.rows(slice(None), unit=False), X)
-    found = read_vectors(file, ids, vector_column="brain").rows(slice(None), unit=False)
-    np.testing.assert_allclose(found, X, rtol=1e-2)
+    vectors = read_vectors(file, ids, vector_column="brain").rows(slice(None), unit=False)
+    np.testing.assert_allclose(vectors, X, rtol=1e-2)
     file.write_bytes(file.read_bytes()[:-60])
     with pytest.raises(ValueError, match=r"x\.safetensors: damaged"):
         read_vectors(file, ids)
