@@ -233,8 +233,8 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
 
 def compared_pairs(searcher: Searcher) -> Pairs:
     """Find the pairs that `groups_of` makes groups of, and the images of one colour; not those whose files are gone."""
-    if (gone := pictures_gone(searcher)) is not None:
-        searcher._console.warn(gone)
+    if (problem := pictures_gone(searcher)) is not None:
+        searcher._console.warn(problem)
     pairs = _pairs(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
     of_pairs = (id_ for kind in (pairs["same"], pairs["alike"]) for pair in kind for id_ in pair[:2])
     ids = {*of_pairs, *pairs["blank"]}
