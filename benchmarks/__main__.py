@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import page
+from .peers import PeerError
 from .vectors import DATA, ROOT
 
 MODULES = (
@@ -67,11 +68,15 @@ def main() -> None:
 
 def run_modules(names: Sequence[str], quick: bool, package: str = "benchmarks") -> None:
     """Measure modules of a package in turn; print their records and, unless `quick`, write results and pages."""
-    failed, started = [], time.perf_counter()
+    failed, missing, started = [], [], time.perf_counter()
     for number, name in enumerate(names, 1):
         print(f"[{number}/{len(names)}, {(time.perf_counter() - started) / 60:.1f} min] {name}", flush=True)
         try:
             records = measure(name, quick, package)
+        except (PeerError, ModuleNotFoundError) as error:
+            print(f"    cannot be measured: {error}", file=sys.stderr)
+            missing.append(name)
+            continue
         except Exception:  # one module must not stop the others; the exit code tells
             traceback.print_exc()
             failed.append(name)
@@ -85,6 +90,8 @@ def run_modules(names: Sequence[str], quick: bool, package: str = "benchmarks") 
     print(f"{(time.perf_counter() - started) / 60:.1f} min")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+    if missing:
+        sys.exit(2)
 
 
 def measure(name: str, quick: bool, package: str = "benchmarks") -> list[dict]:

@@ -15,6 +15,7 @@ from PIL import Image
 
 from visterm.plugins.keywords.reading import read_keywords
 
+from .peers import PeerError
 from .processes import child_seconds, temporary_folder
 from .records import Clock, race, record
 
@@ -46,6 +47,8 @@ def write_photos(folder: Path, n: int) -> list[str]:
 
 
 def run(quick: bool = False) -> list[dict]:
+    if shutil.which("exiftool") is None:
+        raise PeerError("no exiftool; install ExifTool (libimage-exiftool-perl)")
     n = 1_000 if quick else PHOTOS
     with temporary_folder() as folder:
         photos = folder / "photos"

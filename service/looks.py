@@ -1,6 +1,7 @@
 """Mean colours of the images, and groups of copies of one picture, each compared with the one of most pixels.
 
-Both are read from the files once, in the background, and stored by the SHA-256 of the image.
+Both are read from the files once, in the background, and stored by the SHA-256 of the image. Small versions of two
+drawings may be equal, and only one image of a group is shown: `same_at_all_sizes` decides, as for duplicates.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 import cv2
@@ -22,6 +24,7 @@ from visterm.features.decoding import decode_picture
 from visterm.pipeline.store.images import Image
 from visterm.teaching.duplicates import GRID, is_blank, small_copies, small_versions
 from visterm.teaching.groups import stars_of, with_equal
+from visterm.teaching.same_picture import WORKING_SIDE, is_drawing, same_at_all_sizes
 
 from .snapshot import Snapshot
 from .thumbnails import ImageFileGone, open_cache, read_original, size_of
@@ -31,6 +34,12 @@ _BATCH = 64  # images per transaction
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS looks (sha256 TEXT PRIMARY KEY, color TEXT NOT NULL, cells BLOB NOT NULL, fine BLOB NOT NULL)
 """
+# Whether two images, the first one before the other by SHA-256, show one picture.
+_COMPARED = """
+CREATE TABLE IF NOT EXISTS compared (one TEXT, other TEXT, same INTEGER NOT NULL, PRIMARY KEY (one, other))
+"""
+_KEPT_PICTURES = 8  # that are compared with others next: at most 4 MB each
+_Pair = tuple[str, str]  # SHA-256 of two images, in order
 
 
 class Looks:
@@ -50,6 +59,12 @@ class Looks:
         self._db, stored = open_cache(file, _SCHEMA, "SELECT sha256, color, cells FROM looks", "mean colours")
         for sha256, color, cells in stored:
             self.colors[sha256], self._cells[sha256] = color, cells
+        self._same: dict[_Pair, bool] = {}  # of pairs that were compared
+        if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute(_COMPARED)
+                rows = self._db.execute("SELECT one, other, same FROM compared")
+                self._same = {(one, other): bool(same) for one, other, same in rows}
 
     def follow(self, snapshot: Snapshot) -> None:
         """Read the images of a snapshot in the background; an earlier reading ends first."""
@@ -64,16 +79,17 @@ class Looks:
         try:
             present = set(searcher.images.contents())
             self._forget(self._cells.keys() - present)
+            candidates = self._candidates(snapshot)
+            self._group(snapshot, candidates)
             if not snapshot.is_imported:
-                self._group(snapshot)
                 missing = [image for image in searcher.images if image.sha256 not in self._cells]
                 for start in range(0, len(missing), _BATCH):
                     self._read_batch(searcher.root, missing[start : start + _BATCH])
                     if self._stop.is_set():
                         return
-                if not missing:
-                    return
-            self._group(snapshot)
+                candidates = self._candidates(snapshot) if missing else candidates
+                if self._compare(snapshot, candidates):
+                    self._group(snapshot, candidates)
             if snapshot.is_imported and snapshot.sizes is not self._measured:
                 self._measure(snapshot)
         except Exception:  # the page works without
@@ -112,20 +128,56 @@ class Looks:
         if self._db is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._db.executemany("DELETE FROM looks WHERE sha256 = ?", ((sha256,) for sha256 in gone))
+                left = "NOT IN (SELECT sha256 FROM looks)"
+                self._db.execute(f"DELETE FROM compared WHERE one {left} OR other {left}")
 
-    def _group(self, snapshot: Snapshot) -> None:
+    def _candidates(self, snapshot: Snapshot) -> dict[_Pair, float]:
+        """Pairs whose small versions agree, with their correlations."""
         first_rows = snapshot.searcher.gallery.rows_by_sha256
         known = [sha256 for sha256 in first_rows if sha256 in self._cells]
         sizes = snapshot.sizes[[first_rows[sha256] for sha256 in known]].astype(np.float64).clip(1)
         cells = [self._cells[sha256] for sha256 in known]
         pairs = small_copies(cells, sizes[:, 0] / sizes[:, 1], lambda places: self._fine(known, places))
+        return {(min(known[i], known[j]), max(known[i], known[j])): value for (i, j), value in pairs.items()}
+
+    def _compare(self, snapshot: Snapshot, candidates: Iterable[_Pair]) -> bool:
+        """Compare the pictures of pairs that were not compared yet; whether there are any."""
+        searcher, first_rows = snapshot.searcher, snapshot.searcher.gallery.rows_by_sha256
+
+        @lru_cache(_KEPT_PICTURES)
+        def read(sha256: str, side: int) -> np.ndarray:
+            if self._stop.is_set():  # each read may last for READ_SECONDS
+                raise ImageFileGone
+            image = searcher.images[first_rows[sha256]]
+            return decode_picture(read_original(searcher.root, image), image.path, max_side=side).pixels
+
+        def same(one: str, other: str, *, mirrored: bool) -> bool:
+            def both(side: int) -> tuple[np.ndarray, np.ndarray]:
+                picture = read(other, side)
+                return read(one, side), np.ascontiguousarray(picture[:, ::-1]) if mirrored else picture
+
+            return same_at_all_sizes(both) > 0
+
+        new = sorted(pair for pair in candidates if pair not in self._same)
+        for pair in new:
+            with contextlib.suppress(ImageFileGone, ImageError):
+                verdict = same(*pair, mirrored=False)
+                if not verdict and not is_drawing(read(pair[0], WORKING_SIDE)):  # a mirrored arrow is another one
+                    verdict = same(*pair, mirrored=True)
+                self._same[pair] = verdict
+                if self._db is not None:
+                    with contextlib.suppress(sqlite3.Error):
+                        self._db.execute("INSERT OR REPLACE INTO compared VALUES (?, ?, ?)", (*pair, verdict))
+        return bool(new)
+
+    def _group(self, snapshot: Snapshot, candidates: dict[_Pair, float]) -> None:
         images = snapshot.searcher.images
         ids, equal = images.ids.tolist(), defaultdict[str, list[int]](list)
         for sha256, id_ in zip(images.contents(), ids, strict=True):
             equal[sha256].append(id_)
         flat = self._flat([sha256 for sha256, of_file in equal.items() if len(of_file) > 1])
         of_copies = with_equal(
-            {(equal[known[i]][0], equal[known[j]][0]): value for (i, j), value in pairs.items()},
+            {(equal[a][0], equal[b][0]): value for (a, b), value in candidates.items() if self._same.get((a, b))},
             {of_file[0]: of_file[1:] for sha256, of_file in equal.items() if sha256 not in flat},
         )
         pixels = dict(zip(ids, snapshot.sizes.astype(int).prod(axis=1).tolist(), strict=True))

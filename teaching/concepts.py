@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.labels import check_labels
 from visterm.pipeline.store.files import write_text
-from visterm.pipeline.store.label_edits import check_label, plain_label
+from visterm.pipeline.store.label_edits import check_label
 from visterm.pipeline.store.run import Run
 
 if TYPE_CHECKING:
@@ -87,23 +87,14 @@ def learn_concept(
     `refused` are images, by id, and labels that people said they do not have: `Decided.refused`. UnknownLabel if no
     image of the run has the label, UserError if it cannot be a label.
     """
-    label, place = _checked(searcher, label), searcher.place
+    kept, place = searcher.gallery.albums.labels, searcher.place
+    label = check_label(label, kept.__contains__)
     check_labels([label], searcher.gallery)
-    yes = set(searcher.gallery.albums.labels[label])
+    yes = set(kept[label])
     no = {place[number] for number, name in refused if name == label and number in place} - yes
     scores = score_concept(searcher.X, yes, no)
     ask = image_to_ask(scores, yes | no | {place[number] for number in skipped if number in place})
     return Concept(yes, no, ask, sure_images(scores, yes | no), scores)
-
-
-def _checked(searcher: Searcher, label: str) -> str:
-    """Return a label as it is kept; UserError if it cannot be one, and none that folders or tables give."""
-    try:
-        return check_label(label)
-    except UserError:
-        if (label := plain_label(label)) not in searcher.gallery.albums.labels:
-            raise
-        return label
 
 
 def followed(run: Run) -> dict[str, int]:
@@ -122,7 +113,7 @@ def follow(searcher: Searcher, labels: Iterable[str], *, again: bool, last: int 
     """Let labels stay concepts; `again`: the images up to the id `last`, now the last one, were looked through."""
     newest = int(searcher.images.ids.max(initial=0))
     last = newest if last is None else min(last, newest)
-    now = {_checked(searcher, label): last for label in labels}
+    now = {check_label(label, searcher.gallery.albums.labels.__contains__): last for label in labels}
     with _one_change:
         kept = followed(searcher.run)
         after = kept | now if again else now | kept

@@ -19,7 +19,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
-from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, plain_label, quoted
+from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits, check_label, plain_label, quoted
 from visterm.pipeline.store.run import Run, run_at
 
 from .label_counts import label_counts, opened
@@ -107,7 +107,7 @@ class LabelEditor:
         labels = [labels] if isinstance(labels, str) else labels
         names = {plain_label(label) for label in labels}  # a folder may have any name
         with collection_of(self.run) as collection:
-            into = collection.checked_label(into)
+            into = check_label(into, collection.labelled)
             names.discard(into)
             rows = collection.execute("SELECT id, labels, status FROM images WHERE status != 'removed'").fetchall()
             parsed = functools.cache(json.loads)

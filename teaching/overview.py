@@ -149,7 +149,8 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     Raises
     ------
     UserError
-        The package umap-learn is missing, or the run cannot be written.
+        The package umap-learn is missing, the run cannot be written, or the directory of the images is gone: then the
+        groups that look alike are those of before.
     """
     import numpy as np
     import scipy.linalg  # noqa: F401  # brings a BLAS of its own, which only limits what is loaded
@@ -173,10 +174,14 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     tell("finding images that look alike", 0.4)
     with one_thread():
         plain = _unit_rows(look())
-    made = _keep(searcher, made._replace(alike=_pairs(searcher, _nearest(plain, N_NEIGHBORS)[0])), finished=False)
+    gone = pictures_gone(searcher)
+    if gone is None:
+        made = _keep(searcher, made._replace(alike=_pairs(searcher, _nearest(plain, N_NEIGHBORS)[0])), finished=False)
     tell("drawing the map", 0.5)
     points = _laid_out(learned, neighbors, distances, searcher.config.seed)
-    made = _keep(searcher, made._replace(ids=searcher.images.ids, points=points), finished=True)
+    made = _keep(searcher, made._replace(ids=searcher.images.ids, points=points), finished=gone is None)
+    if gone is not None:
+        raise UserError(gone)
     tell("done", 1.0)
     return made
 
@@ -228,11 +233,21 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
 
 def compared_pairs(searcher: Searcher) -> Pairs:
     """Find the pairs that `groups_of` makes groups of, and the images of one colour; not those whose files are gone."""
+    if (problem := pictures_gone(searcher)) is not None:
+        searcher._console.warn(problem)
     pairs = _pairs(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
     of_pairs = (id_ for kind in (pairs["same"], pairs["alike"]) for pair in kind for id_ in pair[:2])
     ids = {*of_pairs, *pairs["blank"]}
     gone = searcher.deleted(searcher.place[id_] for id_ in ids)
     return among(pairs, ids - {searcher.images[row].id for row in gone})
+
+
+def pictures_gone(searcher: Searcher) -> str | None:
+    """Say that no pictures can be compared, as the directory of the images is gone, and what to do; None otherwise."""
+    if searcher.config.collection.vectors.file is not None or searcher.root.is_dir():
+        return None
+    follow = f"'visterm features IMAGES {searcher.run.option}' follows images that were moved"
+    return f"{searcher.root} is gone: pictures cannot be compared, and their copies only look alike; {follow}"
 
 
 def groups_of(searcher: Searcher, pairs: Pairs) -> list[dict[str, Any]]:

@@ -322,3 +322,37 @@ def few_suffice(monkeypatch):
 def alone(monkeypatch):
     """Results are ranked without neighbours: a score is the similarity of the two, which is explained exactly."""
     monkeypatch.setattr("visterm.pipeline.search.learners.RunLearners.neighbours", lambda *_: None)
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Function (n, call, *arguments) that interrupts a call at its n-th write; returns whether it has that many."""
+    left = 0
+
+    def stopping(write):
+        def wrapped(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            return write(*arguments, **options)
+
+        return wrapped
+
+    for place, name in ((os, "replace"), (shutil, "copyfile")):
+        monkeypatch.setattr(place, name, stopping(getattr(place, name)))
+    for name in ("write_bytes", "write_text", "unlink"):
+        monkeypatch.setattr(Path, name, stopping(getattr(Path, name)))
+
+    def interrupted(n, call, *arguments):
+        nonlocal left
+        left = n
+        try:
+            call(*arguments)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            left = 0
+        return False
+
+    return interrupted

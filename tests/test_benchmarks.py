@@ -1,9 +1,11 @@
 """What benchmarks are declared with: records, races, processes and sets of photos."""
 
+import importlib
 import itertools
 import os
 import re
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 reason = "benchmarks lie in the repository, not in the package"
 command = pytest.importorskip("benchmarks.__main__", reason=reason)
 from benchmarks import metric_learn_peer, page, photos, processes, records  # noqa: E402  # only where the line above found them
+from benchmarks.peers import PeerError  # noqa: E402
 from experiments.studies import __main__ as studies  # noqa: E402
 
 
@@ -137,6 +140,25 @@ def test_records_get_the_command_that_repeats_them(monkeypatch, tmp_path):
     assert command.measure("startup", True) == [{"name": "a", "quick": True, "command": "python -m benchmarks startup"}]
     monkeypatch.setattr(command, "DATA", tmp_path)
     assert command.measure("deep", True) == []  # without photos
+
+
+@pytest.mark.parametrize("error", [PeerError("no exiftool"), ModuleNotFoundError("No module named 'exiv2'")])
+def test_without_its_peer_a_benchmark_ends_in_a_line(monkeypatch, capsys, error):
+    """Without ExifTool, a traceback."""
+    module = types.SimpleNamespace(run=mock.Mock(side_effect=error))
+    monkeypatch.setattr(command.importlib, "import_module", lambda name: module)
+    with pytest.raises(SystemExit, match="^2$"):
+        command.run_modules(["keywords"], True)
+    assert capsys.readouterr().err == f"    cannot be measured: {error}\n"
+
+
+def test_keywords_need_exiftool(monkeypatch):
+    pytest.importorskip("exiv2")
+    keywords = importlib.import_module("benchmarks.keywords")
+    monkeypatch.setattr(keywords, "PHOTOS", 0)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(PeerError, match="^no exiftool; install "):
+        keywords.run()
 
 
 def test_lmnn_objective_and_gradient_are_sums_over_triplets():

@@ -1,5 +1,6 @@
 """Examples in the pages run, links lead somewhere, and the commands and options that pages name exist."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -163,6 +164,18 @@ def test_the_reference_names_functions_that_modules_hide(repository, room):
     assert f"::: visterm.{room}\n" in page
     hidden = [n for n in import_module(f"visterm.{room}").__all__ if (repository / room / f"{n}.py").exists()]
     assert [name for name in hidden if f"::: visterm.{room}.{name}.{name}\n" not in page] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_reference_has_every_public_name(repository, room):
+    """Its pages list `__all__` of the stub; what the stub imports can be imported of the room."""
+    stub = ast.parse((repository / room / "__init__.pyi").read_text()).body
+    listed = ast.literal_eval(next(node.value for node in stub if isinstance(node, ast.Assign)))
+    imported = [alias.name for node in stub if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(listed) == sorted(imported) == sorted(import_module(f"visterm.{room}").__all__)
+    page = (repository / "docs" / "api" / f"{room}.md").read_text()
+    if named := re.search(r"The public names are (.+?);", page):
+        assert sorted(re.findall("`(.+?)`", named[1])) == sorted(listed)
 
 
 def test_the_documentation_of_tuning_names_the_settings_of_the_table(repository):

@@ -13,6 +13,7 @@ from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.plugins import load
 from visterm.pipeline.store.catalogue import Collection, Compacted, Excluded
+from visterm.pipeline.store.label_edits import check_label
 from visterm.pipeline.store.opened import OpenedRun
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, is_imported, reading_of
@@ -68,7 +69,7 @@ def add(
         raise UserError("--label: the label is empty")
     started = time.perf_counter()
     with _editing(run) as collection:
-        labels = list(map(collection.checked_label, labels))
+        labels = [check_label(label, collection.labelled) for label in labels]
         run, root = OpenedRun(run, config, collection), collection.root
         if root is None or collection["extractor"] != extractor_content(run):
             raise UserError(f"run {run.name}: the features are not finished; run 'visterm features {run.option}' first")

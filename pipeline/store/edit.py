@@ -114,15 +114,6 @@ class EditableCatalogue(ScannedCatalogue):
         ids = [id_ for id_, labels in self.execute(query, (text,)) if label in json.loads(labels)]
         return [row for id_ in ids for row in self.rows("id = ?", (id_,))]
 
-    def checked_label(self, label: str) -> str:
-        """Return a label to add as it is kept; UserError if it cannot be one, and none that folders or tables give."""
-        try:
-            return check_label(label)
-        except UserError:
-            if not self.labelled(label := plain_label(label)):
-                raise
-            return label
-
     def edit_labels(
         self,
         edits: Iterable[tuple[int, str, int]],
@@ -149,7 +140,7 @@ class EditableCatalogue(ScannedCatalogue):
                     gone = f"image {decoded(entry[0])} was removed from the run" if entry else f"no image has id:{id_}"
                     raise UserError(f"{gone}; no label was changed")
                 path, sha256, text, _ = entry
-                label = self.checked_label(label) if change == 1 else plain_label(label)
+                label = check_label(label, self.labelled) if change == 1 else plain_label(label)
                 weight = (json.loads(text) if text else {}).get(label)
                 if confirm or (weight is None) == (change == 1):
                     image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}

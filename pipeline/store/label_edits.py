@@ -9,7 +9,7 @@ import re
 import sqlite3
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from visterm.pipeline.console import one_line
@@ -169,16 +169,23 @@ def plain_label(label: str) -> str:
     return unicodedata.normalize("NFC", label.strip())
 
 
-def check_label(label: str) -> str:
-    """Return a label to add, as `plain_label` does; UserError if it cannot be one."""
+def check_label(label: str, is_given: Callable[[str], object] = lambda label: False) -> str:
+    """Return a label to add, as `plain_label` does; UserError if it cannot be one, and none of folders or tables.
+
+    Few labels need `is_given`, which may read the catalogue.
+    """
     label = plain_label(label)
     if not label:
-        raise UserError("the label is empty")
-    if len(label) > LONGEST_LABEL:
-        raise UserError(f"a label of {len(label):,} characters, {label[:30]!r}...; at most {LONGEST_LABEL}")
-    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in label):
-        raise UserError(f"the label {one_line(label)!r} has control characters; leave them out")
-    return label
+        problem = "the label is empty"
+    elif len(label) > LONGEST_LABEL:
+        problem = f"a label of {len(label):,} characters, {label[:30]!r}...; at most {LONGEST_LABEL}"
+    elif any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in label):
+        problem = f"the label {one_line(label)!r} has control characters; leave them out"
+    else:
+        return label
+    if is_given(label):
+        return label
+    raise UserError(problem)
 
 
 def edits_of(db: Database) -> LabelEdits | None:

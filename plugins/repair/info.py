@@ -216,7 +216,7 @@ def _describe_extractor(run: OpenedRun, record: Record | None) -> Description:
     config = run.config
     if record is None:
         damaged = os.path.lexists(run.extractor)
-        return {"visterms": 0, "learned from": "unknown, the extractor is damaged" if damaged else "nothing yet"}
+        return {"learned from": "unknown, the extractor is damaged" if damaged else "nothing yet"}
     if "training_images" in record:
         changes = changed_settings(run)
         return {
@@ -229,7 +229,7 @@ def _describe_extractor(run: OpenedRun, record: Record | None) -> Description:
     source = f"read from {vectors}" if vectors is not None else f"made by {model}"
     precision = record["config"]["features"]["precision"]
     stored = "" if record["inputs"].get("dense") is False else f" in {precision}"  # sparse imported ones have no choice
-    return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers{stored}, {source}"}
+    return {"vectors": f"of {record['n_features']:,} numbers{stored}, {source}"}
 
 
 def _describe_checksums(run: OpenedRun) -> Description:

@@ -1,7 +1,6 @@
-import contextlib
 import copy
+import itertools
 import json
-import os
 import pickle
 import warnings
 import zlib
@@ -267,42 +266,27 @@ def test_saving_again_replaces_and_takes_seeds_of_numpy(extractor, tmp_path):
         assert VistermExtractor.load(tmp_path).random_state == expected
 
 
-def test_saving_that_is_interrupted_leaves_the_old_extractor_or_the_new_one(extractor, forest, tmp_path, monkeypatch):
+def test_saving_that_is_interrupted_leaves_the_old_extractor_or_the_new_one(extractor, forest, tmp_path, interrupted):
     """The arrays were overwritten one by one, before the record."""
-
-    class Stopped(BaseException):
-        pass
-
-    replace, left = os.replace, 0
-
-    def stop(*names):
-        nonlocal left
-        left -= 1
-        if not left:
-            raise Stopped
-        replace(*names)
-
-    monkeypatch.setattr(os, "replace", stop)
     for second in (clone_fitted(extractor, n_jobs=2), forest):
         heavier = VistermWeighting()
         heavier.idf_, heavier.n_images_ = second.weighting_.idf_ + 1, 7
         second = copy.copy(second)
         second.weighting_ = heavier
-        for steps in range(1, 11):
+        for steps in itertools.count(1):
             folder = tmp_path / second.codebook / str(steps)
             extractor.save(folder)
-            left = steps
-            with contextlib.suppress(Stopped):
-                second.save(folder)
+            stopped = interrupted(steps, second.save, folder)
             loaded = VistermExtractor.load(folder)
             whole = second if loaded.weighting_.n_images_ == 7 else extractor
             assert loaded.get_params() == whole.get_params()
             np.testing.assert_array_equal(loaded.weighting_.idf_, whole.weighting_.idf_)
-            left = 0
             (folder / "idf-00000000.npy.1-2.tmp").touch()  # of a process that was killed
             second.save(folder)
             assert VistermExtractor.load(folder).weighting_.n_images_ == 7
             assert len(list(folder.iterdir())) == (5 if second.codebook == "forest" else 4)
+            if not stopped:
+                break
 
 
 def edit(folder, **changes):

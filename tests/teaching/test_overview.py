@@ -13,6 +13,7 @@ from running import copy_run, json_of, visterm
 from visterm.learners import WSABIE
 from visterm.pipeline import Searcher, find_duplicates
 from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.run import Run
 from visterm.teaching import overview as module
 from visterm.teaching.overview import groups_of, make_overview, read_overview
@@ -101,6 +102,25 @@ def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
     kept = (odd.root / "pear/copy.jpg").rename(folder / "copy.jpg")
     assert {"pear/1.jpg", "pear/copy.jpg"} not in with_copy()
     kept.rename(odd.root / "pear/copy.jpg")
+
+
+def test_pictures_whose_directory_is_gone_are_not_compared_and_that_is_said(finished, tmp_path, monkeypatch):
+    """Their copies were listed, and kept for the page, as images that look alike."""
+    folder = copy_run(finished, tmp_path)
+    visterm("features", "fruit", cwd=folder)
+    monkeypatch.setattr(module, "_umap", lambda *given: given[3])
+    line = f"{folder / 'fruit'} is gone: pictures cannot be compared, and their copies only look alike; 'visterm "
+    searcher = Searcher(folder / "runs/fruit")
+    (folder / "fruit").rename(folder / "away")
+    said = visterm("duplicates", cwd=folder).stderr
+    assert f"warning: {line}features IMAGES --run fruit' follows images that were moved\n" in said
+    with pytest.raises(UserError, match=f"^{re.escape(line)}"):
+        make_overview(searcher)
+    kept = read_overview(searcher.run)
+    assert (kept.alike, len(kept.points), type(kept.check)) == (None, len(searcher.images), list)
+    (folder / "away").rename(folder / "fruit")
+    assert make_overview(searcher).alike is not None
+    assert "is gone" not in visterm("duplicates", cwd=folder).stderr
 
 
 def test_the_command_lists_another_shot_of_a_scene(finished, tmp_path, monkeypatch):

@@ -1,9 +1,8 @@
 """Models whose weights lie in files beside them, as PyTorch's exporter writes them."""
 
-import contextlib
+import itertools
 import json
 import os
-import pathlib
 import shutil
 
 import numpy as np
@@ -69,54 +68,23 @@ def test_vectors_are_those_of_the_model_in_one_file(tmp_path, write_model, whole
     assert onnx.load(tmp_path / "moved/model.onnx").graph.initializer  # whole for any other program
 
 
-class Stopped(BaseException):
-    pass
-
-
-@pytest.fixture
-def stop_at(monkeypatch):
-    """Let the n-th write from now on raise Stopped; 0: none."""
-    left = 0
-
-    def stopping(write):
-        def wrapped(*arguments, **options):
-            nonlocal left
-            left -= 1
-            if not left:
-                raise Stopped
-            return write(*arguments, **options)
-
-        return wrapped
-
-    for place, name in ((os, "replace"), (shutil, "copyfile"), (pathlib.Path, "write_bytes"), (pathlib.Path, "unlink")):
-        monkeypatch.setattr(place, name, stopping(getattr(place, name)))
-    monkeypatch.setattr(pathlib.Path, "write_text", stopping(pathlib.Path.write_text))
-
-    def set_left(n):
-        nonlocal left
-        left = n
-
-    return set_left
-
-
-def test_saving_that_is_interrupted_leaves_the_old_embedder_or_the_new_one(tmp_path, write_model, model, stop_at):
+def test_saving_that_is_interrupted_leaves_the_old_embedder_or_the_new_one(tmp_path, write_model, model, interrupted):
     """The model was overwritten first, then its weights, then the record."""
     write_model(tmp_path / "other.onnx", 32, seed=1)
     embedders = OnnxEmbedder(model).fit(), OnnxEmbedder(split(tmp_path / "other.onnx", tmp_path / "two/m.onnx")).fit()
     expected = [embedder.transform(IMAGES) for embedder in embedders]
     for second in (1, 0):  # another one, and the same again
-        for steps in range(1, 16):
+        for steps in itertools.count(1):
             folder = tmp_path / f"{second} {steps}"
             embedders[0].save(folder)
-            stop_at(steps)
-            with contextlib.suppress(Stopped):
-                embedders[second].save(folder)
-            stop_at(0)
+            stopped = interrupted(steps, embedders[second].save, folder)
             loaded = OnnxEmbedder.load(folder)
             np.testing.assert_array_equal(loaded.transform(IMAGES), expected[loaded.sha256_ == embedders[1].sha256_])
             embedders[second].save(folder)
             np.testing.assert_array_equal(OnnxEmbedder.load(folder).transform(IMAGES), expected[second])
             assert sorted(path.name for path in folder.iterdir()) == ["embedder.json", "model.onnx", "weights.bin"]
+            if not stopped:
+                break
 
 
 def test_an_embedder_is_saved_where_its_model_lies(tmp_path, model):

@@ -403,6 +403,7 @@ def test_from_a_table_to_a_report_and_a_search(table):
     assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
     info = json_of("info", cwd=table)
     assert info["vectors"] == f"of 12 numbers in float16, read from {table / 'fruit.npy'}"
+    assert "visterms" not in info  # which were 0
 
 
 def test_further_columns_of_a_table_of_vectors_are_fields(table):
