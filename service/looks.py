@@ -87,9 +87,7 @@ class Looks:
                     self._read_batch(searcher.root, missing[start : start + _BATCH])
                     if self._stop.is_set():
                         return
-                candidates = self._candidates(snapshot) if missing else candidates
-                if self._compare(snapshot, candidates):
-                    self._group(snapshot, candidates)
+                self._compare(snapshot, self._candidates(snapshot) if missing else candidates)
             if snapshot.is_imported and snapshot.sizes is not self._measured:
                 self._measure(snapshot)
         except Exception:  # the page works without
@@ -140,14 +138,12 @@ class Looks:
         pairs = small_copies(cells, sizes[:, 0] / sizes[:, 1], lambda places: self._fine(known, places))
         return {(min(known[i], known[j]), max(known[i], known[j])): value for (i, j), value in pairs.items()}
 
-    def _compare(self, snapshot: Snapshot, candidates: Iterable[_Pair]) -> bool:
-        """Compare the pictures of pairs that were not compared yet; whether there are any."""
+    def _compare(self, snapshot: Snapshot, candidates: dict[_Pair, float]) -> None:
+        """Compare each picture with the one that it is a likely copy of, until all groups are of copies."""
         searcher, first_rows = snapshot.searcher, snapshot.searcher.gallery.rows_by_sha256
 
         @lru_cache(_KEPT_PICTURES)
         def read(sha256: str, side: int) -> np.ndarray:
-            if self._stop.is_set():  # each read may last for READ_SECONDS
-                raise ImageFileGone
             image = searcher.images[first_rows[sha256]]
             return decode_picture(read_original(searcher.root, image), image.path, max_side=side).pixels
 
@@ -158,31 +154,46 @@ class Looks:
 
             return same_at_all_sizes(both) > 0
 
-        new = sorted(pair for pair in candidates if pair not in self._same)
-        for pair in new:
-            with contextlib.suppress(ImageFileGone, ImageError):
-                verdict = same(*pair, mirrored=False)
-                if not verdict and not is_drawing(read(pair[0], WORKING_SIDE)):  # a mirrored arrow is another one
-                    verdict = same(*pair, mirrored=True)
+        left = dict(candidates)
+        while pairs := self._group(snapshot, left):
+            for pair in pairs:
+                if self._stop.is_set():  # each read may last for READ_SECONDS
+                    return
+                try:
+                    verdict = same(*pair, mirrored=False)
+                    if not verdict and not is_drawing(read(pair[0], WORKING_SIDE)):  # a mirrored arrow is another one
+                        verdict = same(*pair, mirrored=True)
+                except (ImageFileGone, ImageError):
+                    del left[pair]
+                    continue
                 self._same[pair] = verdict
                 if self._db is not None:
                     with contextlib.suppress(sqlite3.Error):
                         self._db.execute("INSERT OR REPLACE INTO compared VALUES (?, ?, ?)", (*pair, verdict))
-        return bool(new)
 
-    def _group(self, snapshot: Snapshot, candidates: dict[_Pair, float]) -> None:
+    def _group(self, snapshot: Snapshot, candidates: dict[_Pair, float]) -> list[_Pair]:
+        """Group the copies; the pairs of groups that were not compared yet, which are left out."""
         images = snapshot.searcher.images
-        ids, equal = images.ids.tolist(), defaultdict[str, list[int]](list)
+        ids, equal, content = images.ids.tolist(), defaultdict[str, list[int]](list), dict[int, str]()
         for sha256, id_ in zip(images.contents(), ids, strict=True):
             equal[sha256].append(id_)
+            content[id_] = sha256
         flat = self._flat([sha256 for sha256, of_file in equal.items() if len(of_file) > 1])
         of_copies = with_equal(
-            {(equal[a][0], equal[b][0]): value for (a, b), value in candidates.items() if self._same.get((a, b))},
+            {(equal[a][0], equal[b][0]): value for (a, b), value in candidates.items() if self._same.get((a, b), True)},
             {of_file[0]: of_file[1:] for sha256, of_file in equal.items() if sha256 not in flat},
         )
         pixels = dict(zip(ids, snapshot.sizes.astype(int).prod(axis=1).tolist(), strict=True))
-        stars = stars_of(of_copies, {}, pixels)
-        self.groups = {id_: kept for kept, others in stars.items() for id_ in (kept, *others)}
+        groups, new = dict[int, int](), dict[_Pair, None]()
+        for kept, others in stars_of(of_copies, {}, pixels).items():
+            for other in others:
+                one, two = sorted((content[kept], content[other]))
+                if one == two or self._same.get((one, two)):
+                    groups |= {kept: kept, other: kept}
+                else:
+                    new[one, two] = None
+        self.groups = groups
+        return list(new)
 
     def _flat(self, of_several: list[str]) -> set[str]:
         """Return those of some pictures that are of one colour."""
