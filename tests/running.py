@@ -87,8 +87,8 @@ def catalogue_rows(folder, columns="path, labels, split, status"):
     """Columns of the images of the run "fruit" that are not removed, by path."""
     with contextlib.closing(sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite")) as db, db:
         query = f"SELECT {columns} FROM images WHERE status != 'removed' ORDER BY path"
-        found = db.execute(query).fetchall()
-    return [tuple(os.fsdecode(value) if isinstance(value, bytes) else value for value in row) for row in found]
+        rows = db.execute(query).fetchall()
+    return [tuple(os.fsdecode(value) if isinstance(value, bytes) else value for value in row) for row in rows]
 
 
 def counts_by_path(folder):

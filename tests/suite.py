@@ -302,8 +302,8 @@ def _write_model(file: Path, side: int | str = "side", size: int = 16, n: int | 
         """What the model gives for images (n, 3, height, width), whose sides are multiples of 4."""
         n, _, height, width = images.shape
         blocks = images.reshape(n, 3, height // 4, 4, width // 4, 4).transpose(0, 2, 4, 1, 3, 5)
-        found = blocks.reshape(n, height // 4, width // 4, 48) @ constants["w"].reshape(8, 48).T + constants["b"]
-        convolved = found.transpose(0, 3, 1, 2)
+        sums = blocks.reshape(n, height // 4, width // 4, 48) @ constants["w"].reshape(8, 48).T + constants["b"]
+        convolved = sums.transpose(0, 3, 1, 2)
         positive = np.maximum(convolved, 0)
         flat = positive.mean(axis=(2, 3))
         embedding = flat @ constants["v"].T

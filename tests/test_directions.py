@@ -148,9 +148,9 @@ def test_a_planted_arrow_is_seen(planted, name, text):
 
 
 def test_a_planted_circle_is_seen(edges, planted):
-    found = circle(edges + planted("pipeline/store/run.py", "def f():\n    from .vectors import vectors\n"))
-    assert found is not None
-    assert "visterm.pipeline.store.run" in found
+    message = circle(edges + planted("pipeline/store/run.py", "def f():\n    from .vectors import vectors\n"))
+    assert message is not None
+    assert "visterm.pipeline.store.run" in message
 
 
 def test_benchmarks_never_import_experiments(repository):

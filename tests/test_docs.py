@@ -51,12 +51,12 @@ def test_examples_run(repository, page, tmp_path, monkeypatch, write_images):
     write_images(tmp_path / "photos", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum") for i in range(12)])
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path, ["a.jpg", "holiday/1.jpg", "holiday/2.jpg"])
-    found = examples(repository / page)
-    assert found
-    if re.search(r'(Searcher|LabelEditor|open_run)\("', "".join(found)):
+    snippets = examples(repository / page)
+    assert snippets
+    if re.search(r'(Searcher|LabelEditor|open_run)\("', "".join(snippets)):
         make_run(tmp_path)
     names: dict = {}  # later examples of a page may use what earlier ones made
-    for example in found:
+    for example in snippets:
         # The images of this test are small and few.
         exec(example.replace("n_visterms=1000", "n_visterms=50").replace("100_000", "1000"), names)
 
@@ -110,12 +110,12 @@ def test_commands_and_options_exist(repository):
     program = typer.main.get_command(app)
     context, missing = typer.Context(program), []
     for command, options in commands.items():
-        found = program
+        node = program
         for word in command.split():
-            found = found.get_command(context, word) if hasattr(found, "get_command") else None
-        known = {"-h", "--help"} | {name for p in getattr(found, "params", ()) for name in (*p.opts, *p.secondary_opts)}
+            node = node.get_command(context, word) if hasattr(node, "get_command") else None
+        known = {"-h", "--help"} | {name for p in getattr(node, "params", ()) for name in (*p.opts, *p.secondary_opts)}
         missing += [f"visterm {command} {option}" for option in options - known]
-        missing += [] if found else [f"visterm {command}"]
+        missing += [] if node else [f"visterm {command}"]
     assert not missing
 
 

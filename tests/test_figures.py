@@ -74,14 +74,14 @@ def quotes(number: str, value: float) -> bool:
 
 def wrong_figures(text: str, records: dict, repository: Path) -> list[str]:
     """Figures of marked blocks that no record of their marker holds."""
-    found = []
+    wrong = []
     for block in blocks(text):
         names = " ".join(MARKER.findall(block)).split()
         for number, unit in figures(block) if names else ():
             candidates = [value for name in names for value in values(name, unit, records, repository)]
             if not any(quotes(number, value) for value in candidates):
-                found.append(f"{number} {unit} is no figure of {', '.join(names)}: {block.strip()}")
-    return found
+                wrong.append(f"{number} {unit} is no figure of {', '.join(names)}: {block.strip()}")
+    return wrong
 
 
 def pages(repository: Path) -> list[Path]:

@@ -47,7 +47,7 @@ def test_images_that_were_never_watched_are_ranked_in_the_end(small, monkeypatch
     X, y = small
     learner = OASIS(n_steps=40_000, pass_steps=20_000, pairs_per_query=32, click_cutoff=0.0, random_state=0)
     learner.fit(X[:2500], y[:2500], validation_rows=np.arange(2000, 2500))
-    found = scale.unwatched(learner, size)
+    figures = scale.unwatched(learner, size)
     # By hand: the 500 rows after those that were watched, all of them queries.
     rest, clicked = X[2500:], (y[2500:] > 0).astype(int)
     scores = (rest @ rest.T).toarray()
@@ -55,5 +55,5 @@ def test_images_that_were_never_watched_are_ranked_in_the_end(small, monkeypatch
     related = (clicked @ clicked.T).toarray() > 0
     some = related.sum(axis=1) > 1
     nearest = related[np.arange(500), scores.argmax(axis=1)]
-    assert found["cosine"]["1"] == pytest.approx(nearest[some].mean(), abs=0.005)
-    assert found["learned"]["10"] > found["cosine"]["10"] > 0
+    assert figures["cosine"]["1"] == pytest.approx(nearest[some].mean(), abs=0.005)
+    assert figures["learned"]["10"] > figures["cosine"]["10"] > 0

@@ -233,8 +233,8 @@ class MilvusIndex(ExactIndex):
 
     def _held_kind(self) -> str:
         """Name of the index that Milvus has of the collection."""
-        found = self._client.describe_index(self.collection, "embedding", timeout=WORK_SECONDS) or {}
-        return found.get("index_type", "")
+        description = self._client.describe_index(self.collection, "embedding", timeout=WORK_SECONDS) or {}
+        return description.get("index_type", "")
 
     def _write(self, places: np.ndarray) -> None:
         """Write the images at some places of `entries`."""

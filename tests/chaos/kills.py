@@ -88,7 +88,7 @@ def _mark(folder: Path, acknowledged: Path) -> None:
 def _kept(folder: Path) -> dict[str, list[int]]:
     import sqlite3
 
-    found = {}
+    numbers = {}
     of_people = (
         ("edits", "label_edits", "edits"),
         ("marks", "feedback", "marks"),
@@ -96,5 +96,5 @@ def _kept(folder: Path) -> dict[str, list[int]]:
     )
     for name, file, table in of_people:
         with contextlib.closing(sqlite3.connect(folder / f"{file}.sqlite")) as db, db:
-            found[name] = [number for (number,) in db.execute(f"SELECT number FROM {table}")]
-    return found
+            numbers[name] = [number for (number,) in db.execute(f"SELECT number FROM {table}")]
+    return numbers

@@ -115,8 +115,8 @@ def serving(folder: Path, token: str | None = None) -> Iterator[Service]:
         assert url.hostname, errors.read_text()
         assert url.port
         secrets = (str(folder), str(Path.home()), sys.prefix, sys.base_prefix, str(Path.cwd()))
-        found = tuple(name.encode() for name in {*secrets, *map(os.path.realpath, secrets)} if len(name) > 4)
-        yield Service(folder, process, url.hostname, url.port, errors, token, found)
+        encoded = tuple(name.encode() for name in {*secrets, *map(os.path.realpath, secrets)} if len(name) > 4)
+        yield Service(folder, process, url.hostname, url.port, errors, token, encoded)
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(30)

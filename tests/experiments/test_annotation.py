@@ -44,12 +44,12 @@ def test_figures_of_a_learner_that_is_always_right_and_of_one_that_takes_the_sib
     learner = KNNAnnotator().fit(X, y)
     truth = np.searchsorted(learner.classes_, y_query)
 
-    def found(first):
+    def figures_of(first):
         order = np.array([[label, label ^ 1, label ^ 2, label ^ 3] for label in first])
         learner.annotate = lambda X, k: (order[: X.shape[0], :k], None)
         return measured.figures(learner, Q, y_query, 0.0)
 
-    right, sibling = found(truth), found(truth ^ 1)
+    right, sibling = figures_of(truth), figures_of(truth ^ 1)
     assert right["precision"] == pytest.approx([1, 1 / 2, 1 / 3])
     assert right["siblings"] == pytest.approx([1, 1, 2 / 3])
     assert right["map"] == 1
@@ -78,10 +78,10 @@ def test_systems_learn_and_tell_what_they_cost(split, monkeypatch):
         measured.ENSEMBLE_NAME,
         measured.EQUAL_NAME,
     }
-    for name, found in systems.items():
-        assert found["precision"][0] > 0.5, name
-        assert found["query_us"] > 0
-        assert found["bytes"] > 4 * 40
+    for name, figures in systems.items():
+        assert figures["precision"][0] > 0.5, name
+        assert figures["query_us"] > 0
+        assert figures["bytes"] > 4 * 40
     assert systems["WSABIE, WARP"]["bytes"] > 4 * measured.SIZE * (40 + 4)
     assert set(systems["WSABIE, WARP"]["settings"]) == {"max_norm", "learning_rate", "n_steps"}
     assert "learning_rate" in systems["WSABIE, WARP"]["edges"]  # of two
@@ -156,20 +156,20 @@ def test_the_most_steps_are_an_edge_where_they_are_best_and_longer_ones_are_not(
 
 def test_examples_of_labels_and_images(split, monkeypatch):
     monkeypatch.setattr(measured, "N_EXAMPLES", 4)
-    found = measured.measure_examples(split)
-    assert list(found["labels"]) == ["ant", "bee", "car", "van"]
-    assert all(best["WSABIE"][0] == label for label, best in found["labels"].items())
-    assert all(label not in near["PAMIR-IA"] for label, near in found["neighbours"].items())
+    examples = measured.measure_examples(split)
+    assert list(examples["labels"]) == ["ant", "bee", "car", "van"]
+    assert all(best["WSABIE"][0] == label for label, best in examples["labels"].items())
+    assert all(label not in near["PAMIR-IA"] for label, near in examples["neighbours"].items())
 
 
 def test_a_trace_is_looked_at_after_the_steps_named(split):
     learner = WSABIE(n_components=10, random_state=0)
-    found = words.trace(learner, *split[:2], {"learned": split[:2], "test": split[2:]}, (20, 1000))
-    assert set(found) == {"seconds", "learned", "test"}
-    assert len(found["test"]) == 2
-    assert found["test"][1] > found["test"][0]
-    assert found["learned"][1] >= found["test"][1]
-    assert 0 < found["seconds"][0] < found["seconds"][1]
+    trace = words.trace(learner, *split[:2], {"learned": split[:2], "test": split[2:]}, (20, 1000))
+    assert set(trace) == {"seconds", "learned", "test"}
+    assert len(trace["test"]) == 2
+    assert trace["test"][1] > trace["test"][0]
+    assert trace["learned"][1] >= trace["test"][1]
+    assert 0 < trace["seconds"][0] < trace["seconds"][1]
 
 
 def test_rate_and_steps_of_a_trace_are_chosen_on_validation_posts(monkeypatch):
@@ -194,7 +194,7 @@ def results(
         costs = {"train_seconds": 0.1, "query_us": 1.0, "bytes": 1000, "settings": {"n_steps": 10}, "edges": []}
         return {"precision": curve, "siblings": curve, "map": p1} | costs
 
-    found = []
+    finished = []
     for job in annotation.jobs(quick):
         fold = job.get("fold")
         if job["part"] == "words":
@@ -205,7 +205,7 @@ def results(
                 level = special.get(name, 0.31)
                 repeats = 1 if quick else words.N_WORD_REPEATS
                 levels[name] = [system(level + noise(name, repeat, job["n_words"])) for repeat in range(repeats)]
-            found.append(job | {"systems": levels, "n_labels": job["n_words"] or 1400, "n_posts": [800, 200]})
+            finished.append(job | {"systems": levels, "n_labels": job["n_words"] or 1400, "n_posts": [800, 200]})
         elif job["part"] == "losses":
             last = {"warp": soon, "auc": 0.05, "owpc": slow}
             curves = {}
@@ -214,13 +214,13 @@ def results(
                 curve = (last[loss] + noise(loss, fold) - np.linspace(0.02, 0, len(steps))).tolist()
                 seconds = (np.array(steps) / 1e5).tolist()
                 curves[loss] = [{"rate": 1.0, "steps": steps, "seconds": seconds, "validation": curve, "test": curve}]
-            found.append(job | {"curves": curves, "n_labels": 1400})
+            finished.append(job | {"curves": curves, "n_labels": 1400})
         elif job["part"] == "examples":
             best = {"crab": {"WSABIE": ["crab", "ant"], "PAMIR-IA": ["ant", "bee"]}}
-            found.append(job | {"examples": {"neighbours": best, "labels": best}})
+            finished.append(job | {"examples": {"neighbours": best, "labels": best}})
         elif job["part"] == "same":
             levels = {"warp": warp, "auc": auc, "owpc": owpc}
-            found.append(
+            finished.append(
                 job | {"trace": {loss: [p + noise(loss, fold)] * len(measured.TRACED) for loss, p in levels.items()}}
             )
         else:
@@ -235,8 +235,8 @@ def results(
                     measured.EQUAL_NAME,
                 ]
             levels = {name: system((knn if "leaf" in name else first) + noise(name, fold)) for name in names}
-            found.append(job | {"systems": levels})
-    return found
+            finished.append(job | {"systems": levels})
+    return finished
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -260,12 +260,12 @@ def test_verdicts_follow_the_rules_of_the_page(unflagged):
         ("On ImageNet exact k-NN is above WSABIE", {"wsabie": 0.25, "first": 0.40}, True),  # whatever it is on photos
     ):
         assert finding(render(annotation, results(False, **levels)), start).agrees is agrees
-    found = results(False)
-    for job in found:
+    finished = results(False)
+    for job in finished:
         for name, one in job.get("systems", {}).items():
             if name == "PAMIR-IA" and job["part"] == "words" and job["n_words"] is None:
                 one[:3] = [own | {"edges": ["C"]} for own in one[:3]]
-    page = render(annotation, found)
+    page = render(annotation, finished)
     assert "PAMIR-IA, 1,400 words: C" in finding(page, "above PAMIR-IA").edges
     assert not finding(page, "above one-vs-rest").edges
 

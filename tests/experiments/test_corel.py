@@ -23,25 +23,25 @@ def test_annotation_by_hand(monkeypatch):
     monkeypatch.setattr(measured, "WORDS", 1)
     scores = np.array([[3, 2, 1], [3, 2, 1], [3, 1, 2], [1, 3, 2.0]])
     # One word each: sky, sky, sky, sea. Sky: right 2 of 3, 2 of the 3 that have it; sea: 1 of 1, 1 of 2; tree: none.
-    found = measured.annotation_figures(scores, WORDS)
-    assert found["precision"] == pytest.approx((2 / 3 + 1 + 0) / 3)
-    assert found["recall"] == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
-    assert (found["n_recalled"], found["n_words"]) == (2, 3)
+    figures = measured.annotation_figures(scores, WORDS)
+    assert figures["precision"] == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert figures["recall"] == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
+    assert (figures["n_recalled"], figures["n_words"]) == (2, 3)
     monkeypatch.setattr(measured, "WORDS", 1)
-    found = measured.annotation_figures(np.array([[3, 2, 1.0], [3, 2, 1]]), WORDS[:2] & [True, True, False])
-    assert found["n_words"] == 2
+    figures = measured.annotation_figures(np.array([[3, 2, 1.0], [3, 2, 1]]), WORDS[:2] & [True, True, False])
+    assert figures["n_words"] == 2
     # And one that every photo has is found at once.
     assert measured.query_maps(np.eye(2, 3), np.ones((2, 3), bool))["map_one_word"] == 1
 
 
 def test_queries_and_standardised_scores_by_hand():
     scores = np.array([[4, 4, 0], [3, 1, 0], [2, 3, 9], [1, 2, 0.0]])
-    found = measured.query_maps(scores, WORDS)
+    maps = measured.query_maps(scores, WORDS)
     # sky: photos 0, 1, 3 at ranks 1, 2, 4; sea: 0, 3 at ranks 1, 3 of (0, 2, 3, 1); tree: rank 1.
     sky, sea = (1 + 1 + 3 / 4) / 3, (1 + 2 / 3) / 2
-    assert found["map_one_word"] == pytest.approx((sky + sea + 1) / 3)
+    assert maps["map_one_word"] == pytest.approx((sky + sea + 1) / 3)
     # sky and sea, the only pair of two photos: means 4, 2, 2.5, 1.5; photos 0, 3 at ranks 1, 4.
-    assert found["map_two_words"] == pytest.approx((1 + 2 / 4) / 2)
+    assert maps["map_two_words"] == pytest.approx((1 + 2 / 4) / 2)
     training = np.array([[0.0, 10, 7], [2, 14, 7]])
     # Means 1, 12, 7; deviations 1, 2, 0: the last column is left in its own units.
     np.testing.assert_allclose(measured.standardised(np.array([[3.0, 13, 8]]), training), [[2, 0.5, 1]])
@@ -50,10 +50,10 @@ def test_queries_and_standardised_scores_by_hand():
 def test_images_by_hand(monkeypatch):
     monkeypatch.setattr(measured, "KS", (1, 2))
     X = sp.csr_array(np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 1], [0.8, 0, 0.6]], np.float32))
-    found = measured.image_figures(Cosine().fit(X), X, WORDS)
-    assert found["precision"]["1"] == 1  # of the three photos that share a word with any other
+    figures = measured.image_figures(Cosine().fit(X), X, WORDS)
+    assert figures["precision"]["1"] == 1  # of the three photos that share a word with any other
     # The nearest of 0 is 1, of 1 is 0, of 2 is 3, of 3 is 0: 1/2, 1/2, 0, and all words alike.
-    assert found["overlap"]["1"] == pytest.approx((1 / 2 + 1 / 2 + 0 + 1) / 4)
+    assert figures["overlap"]["1"] == pytest.approx((1 / 2 + 1 / 2 + 0 + 1) / 4)
 
 
 @pytest.fixture

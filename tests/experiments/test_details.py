@@ -19,14 +19,14 @@ def made_up(*, eta=0.001, dissim=2.5, overfit=0.2, mistakes=100):
     for job in details.jobs(quick=False):
         fold = 0.01 * job["fold"]
         if job["part"] == "eta":
-            found = {"map": 0.2 + eta * details.ETAS.index(job["eta"]) + fold}
+            figures = {"map": 0.2 + eta * details.ETAS.index(job["eta"]) + fold}
         elif job["part"] == "dissim":
-            found = {"step_us": (5 * dissim if job["variant"] else 5) * (1 + fold), "violating": 0.1}
+            figures = {"step_us": (5 * dissim if job["variant"] else 5) * (1 + fold), "violating": 0.1}
         elif job["part"] == "theorem":
-            found = {"mistakes": mistakes, "triplets": 2000, "astray": 1e-6, "identity": 400.0, "learned": 500.0}
+            figures = {"mistakes": mistakes, "triplets": 2000, "astray": 1e-6, "identity": 400.0, "learned": 500.0}
         else:
-            found = fit_of(job["system"], fold, overfit)
-        results.append(job | found | {"seconds": 1.0})
+            figures = fit_of(job["system"], fold, overfit)
+        results.append(job | figures | {"seconds": 1.0})
     return results
 
 
@@ -81,10 +81,10 @@ def test_mistakes_are_bounded_and_counted_on_the_triplets_that_were_learned(monk
     monkeypatch.setattr(measured, "THEOREM_STEPS", 50)
     monkeypatch.setattr(measured, "THEOREM_PASS", 20)
     replay = measured.replay
-    found = measured.measure_mistakes(X, y, X, y, fold=0)
-    assert 0 < found["mistakes"] <= 50
-    assert found["mistakes"] <= min(found["identity"], found["learned"])
-    assert found["astray"] < 1e-5  # the steps taken again end at OASIS's W
+    figures = measured.measure_mistakes(X, y, X, y, fold=0)
+    assert 0 < figures["mistakes"] <= 50
+    assert figures["mistakes"] <= min(figures["identity"], figures["learned"])
+    assert figures["astray"] < 1e-5  # the steps taken again end at OASIS's W
     # Of other triplets than those learned, OASIS's W is another.
     monkeypatch.setattr(measured, "replay", lambda images, triplets, C: replay(images, triplets[:-5], C))
     assert measured.measure_mistakes(X, y, X, y, fold=0)["astray"] > 1e-3
@@ -92,4 +92,4 @@ def test_mistakes_are_bounded_and_counted_on_the_triplets_that_were_learned(monk
     losses = []
     learner = measured.OASIS(C=1e-12, n_steps=50, pass_steps=20, random_state=0, **measured.ONE_PAIR)
     learner.fit(X, y, callback=lambda learned: losses.append(learned.history_[-1]["loss"]))
-    assert found["identity"] == pytest.approx(2 * np.dot(losses, [20, 20, 10]), rel=1e-4)
+    assert figures["identity"] == pytest.approx(2 * np.dot(losses, [20, 20, 10]), rel=1e-4)

@@ -25,16 +25,16 @@ def peak(**best):
 @pytest.mark.parametrize(("best", "tried"), [(0.01, [3]), (1.0, [3, 1, 1, 1]), (0.0003, [3, 1, 1, 1])])
 def test_a_grid_grows_towards_the_best(best, tried):
     measure, measured = peak(C=best)
-    found = search([{"C": 0.003}, {"C": 0.01}, {"C": 0.03}], measure)
+    choice = search([{"C": 0.003}, {"C": 0.01}, {"C": 0.03}], measure)
     assert [len(points) for points in measured] == tried
-    assert np.log10(found.point["C"] / best) == pytest.approx(0, abs=0.25)
-    assert found.edges == (["C"] if best == 1.0 else [])
+    assert np.log10(choice.point["C"] / best) == pytest.approx(0, abs=0.25)
+    assert choice.edges == (["C"] if best == 1.0 else [])
 
 
 def test_words_limits_and_single_steps_are_no_edges():
     measure, measured = peak(C=0.1)
-    found = search([{"C": 0.01}, {"C": 0.03}, {"C": 0.1}], measure)
-    assert found == ({"C": 0.1}, 1, [])
+    choice = search([{"C": 0.01}, {"C": 0.03}, {"C": 0.1}], measure)
+    assert choice == ({"C": 0.1}, 1, [])
     assert measured[1:] == [[{"C": 0.3}]]
     measure, _ = peak(alpha=1.0)
     points = [{"kind": "a", "flag": True, "alpha": a} for a in (0.3, 1.0, 3.0)]
@@ -42,9 +42,9 @@ def test_words_limits_and_single_steps_are_no_edges():
     assert search(points, measure).edges == []
     assert search(points[1:], measure, rounds=0).edges == ["alpha"]
     measure, measured = peak(share=5.0)
-    found = search([{"share": 0.5}, {"share": 1.0}], measure, limits={"share": (0, 1)})
-    assert found.point == {"share": 1.0}
-    assert found.edges == []
+    choice = search([{"share": 0.5}, {"share": 1.0}], measure, limits={"share": (0, 1)})
+    assert choice.point == {"share": 1.0}
+    assert choice.edges == []
     assert len(measured) == 1
     measure, measured = peak(n=1000)
     assert search([{"n": 30}, {"n": 100}], measure, limits={"n": (1, 200)}).point == {"n": 200}
@@ -57,8 +57,8 @@ def test_each_axis_grows_where_it_must():
     measure, measured = peak(rate=0.3, norm=1.0)
     grid = Grid(OASIS(), {"rate": (0.01, 0.03), "norm": (0.5, 1.0, 2.0)})
     points = [{name: value for name, value in point.items() if name != "n_steps"} for point in grid.points()]
-    found = search(points, measure)
-    assert found.point == {"rate": 0.3, "norm": 1.0}
+    choice = search(points, measure)
+    assert choice.point == {"rate": 0.3, "norm": 1.0}
     assert measured[1] == [{"rate": 0.09, "norm": 1.0}]
 
 
@@ -75,9 +75,9 @@ def test_steps_are_doubled_while_learning_goes_on():
     def measure(points):
         return [[(n, -n) for n in range(500, point["n_steps"] + 1, 500)] for point in points]
 
-    found = search([{"C": 0.1, "n_steps": 1000}], measure)
-    assert found.point["n_steps"] == 500
-    assert found.edges == ["n_steps"]
+    choice = search([{"C": 0.1, "n_steps": 1000}], measure)
+    assert choice.point["n_steps"] == 500
+    assert choice.edges == ["n_steps"]
     assert saturation([(1, 0.5), (2, 0.996), (3, 0.9), (4, 1.0)]) == (2, 0.996)
     assert saturation([(1, 0.5), (2, 0.99), (3, 1.0)]) == (3, 1.0)
 

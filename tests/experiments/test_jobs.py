@@ -31,10 +31,10 @@ def doubling(tmp_path, monkeypatch):
 
 def test_results_carry_their_parameters_and_are_kept_until_the_code_changes(doubling, monkeypatch):
     wanted = [{"number": 1}, {"number": 2}]
-    found = jobs.run_jobs(doubling, wanted, alone=True)
-    assert [(one["number"], one["double"]) for one in found] == [(1, 2), (2, 4)]
-    assert all(one["seconds"] >= 0 for one in found)
-    assert jobs.run_jobs(doubling, wanted, alone=True) == found
+    results = jobs.run_jobs(doubling, wanted, alone=True)
+    assert [(one["number"], one["double"]) for one in results] == [(1, 2), (2, 4)]
+    assert all(one["seconds"] >= 0 for one in results)
+    assert jobs.run_jobs(doubling, wanted, alone=True) == results
     assert doubling.calls == [1, 2]
     monkeypatch.setattr(jobs, "code_of", lambda measure: "other code")
     jobs.run_jobs(doubling, wanted[:1], alone=True)
@@ -149,6 +149,6 @@ def test_results_carry_checksums_of_the_vectors_that_they_come_from(doubling, tm
         keep(tmp_path / name, lambda path: np.save(path, np.full(3, 7.0)))
         return {"double": 0}
 
-    found = jobs.run_jobs(loading, [{"number": 1}, {"number": 2}], alone=True)
+    results = jobs.run_jobs(loading, [{"number": 1}, {"number": 2}], alone=True)
     expected = {"flowers": [f"{zlib.crc32(np.full(3, 7.0).tobytes()):08x}"]}
-    assert [one["checksums"] for one in found] == [expected, expected]
+    assert [one["checksums"] for one in results] == [expected, expected]

@@ -17,15 +17,15 @@ def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27,
         level = {"AROMA": aroma, "OASIS": oasis, "Euclidean": euclidean}[job["system"]]
         if job["system"] == "AROMA" and job["condition"] == ahead:
             level = 0.33
-        found = {
+        figures = {
             "p1": level * (1 + 0.005 * (job["fold"] - (0 if quick else 1))),
             "entries": [*entries],
             "settings": {},
             "edges": [],
         }
         if job["chosen"]:
-            found |= {"settings": {"n_steps": 1000}, "edges": [*edges]}
-        results.append(job | found | {"p10": 0.1, "map": 0.1, "seconds": 1.0})
+            figures |= {"settings": {"n_steps": 1000}, "edges": [*edges]}
+        results.append(job | figures | {"p10": 0.1, "map": 0.1, "seconds": 1.0})
     return results
 
 
@@ -46,12 +46,12 @@ def test_page_of_all_jobs(quick):
 
 def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it(unflagged):
     (name,) = [name for name in lead.CONDITIONS if name.startswith("50") and "l1" in name]
-    found = findings(made_up(ahead=name))["Figure 3: AROMA lead"]
-    assert found.agrees
-    assert found.verdict == "holds"
-    found = findings(made_up(ahead=name, edges=["C"]))["Figure 3: AROMA lead"]
-    assert found.verdict == "open"
-    assert f"OASIS, {name}: C" in found.edges
+    finding = findings(made_up(ahead=name))["Figure 3: AROMA lead"]
+    assert finding.agrees
+    assert finding.verdict == "holds"
+    finding = findings(made_up(ahead=name, edges=["C"]))["Figure 3: AROMA lead"]
+    assert finding.verdict == "open"
+    assert f"OASIS, {name}: C" in finding.edges
     assert [f.paper[:12] for f in findings(made_up(oasis=0.1)).values() if f.must and not f.agrees] == ["OASIS starts"]
     assert findings(made_up())["Vectors have as many"].agrees
     assert not findings(made_up(entries=(27, 70)))["Vectors have as many"].agrees
@@ -89,10 +89,10 @@ def test_a_job_chooses_within_the_training_images(monkeypatch):
     }
     monkeypatch.setattr(measured, "GRIDS", few)
     name = next(iter(lead.CONDITIONS))
-    found = lead.measure(condition=name, system="OASIS", start="zero", chosen=True, fold=0, quick=True)
+    result = lead.measure(condition=name, system="OASIS", start="zero", chosen=True, fold=0, quick=True)
     assert seen == [40]
-    assert set(found["settings"]) == {"C", "n_steps"}
-    assert found["entries"][1] == max(np.diff(X.indptr))
+    assert set(result["settings"]) == {"C", "n_steps"}
+    assert result["entries"][1] == max(np.diff(X.indptr))
     euclidean = lead.measure(condition=name, system="Euclidean", start="", chosen=False, fold=0, quick=True)
     assert euclidean["settings"] == {}
     assert 0.25 < euclidean["p1"] <= 1

@@ -15,8 +15,8 @@ from experiments.pages import FEWEST, render
 
 def height(job, step, *, saturation=20_000, falls=0.02, offset=0.0):
     """A curve that rises from 0.1 to 0.2 and then falls a little; folds and steps differ by a little noise."""
-    found = 0.2 - 0.1 * np.exp(-5 * step / saturation) - falls * max(0, step - 2 * saturation) / 500_000
-    return found + 0.001 * job["fold"] + 1e-4 * np.sin(step * (job["fold"] + 1)) + offset
+    level = 0.2 - 0.1 * np.exp(-5 * step / saturation) - falls * max(0, step - 2 * saturation) / 500_000
+    return level + 0.001 * job["fold"] + 1e-4 * np.sin(step * (job["fold"] + 1)) + offset
 
 
 def system_of(job):
@@ -33,16 +33,16 @@ def made_up(quick=False, p1=lambda *system: 0.2, among_training=None, variance=0
         steps = [step for step in measured.POINTS if job["along"] and step <= job["n_steps"]] or [job["n_steps"]]
         curve = []
         for step in steps:
-            found = dict.fromkeys(("map", "p10", "training_map"), height(job, step, **given))
+            point = dict.fromkeys(("map", "p10", "training_map"), height(job, step, **given))
             if job["learner"] == "Euclidean":
-                found = dict.fromkeys(found, 0.1)
+                point = dict.fromkeys(point, 0.1)
             elif job["parameters"].get("C") == 100:
-                found["map"] *= 0.9
+                point["map"] *= 0.9
             top, fit = p1(*system_of(job)), among_training(*system_of(job))
             noise = 0.001 * np.sin((1 + job["fold"]) * zlib.crc32(repr(system_of(job)).encode()))
-            found["variance"] = variance
-            found |= {"p1": top + noise, "kept": top + noise, "in_training": top + noise, "among_training": fit + noise}
-            curve.append({"step": step} | found)
+            point["variance"] = variance
+            point |= {"p1": top + noise, "kept": top + noise, "in_training": top + noise, "among_training": fit + noise}
+            curve.append({"step": step} | point)
         results.append(job | {"curve": curve, "seconds": 1.0})
     return results
 
@@ -127,9 +127,9 @@ def test_conclusion_of_the_causes_convergence_and_change_over_decades():
     assert finding(render(learning, results), "converges after 200K").agrees
     assert not finding(render(learning, made_up(AROMA=rises)), "converges after 200K").agrees
     assert not finding(render(learning, made_up()), "converges after 200K").agrees
-    found = np.array([[0.10, 0.20, 0.199, 0.198, 0.197]] * 2)
-    assert learning.change([0.001, 0.01, 0.1, 1, 10], found, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
-    assert learning.change([0.001, 0.01, 0.1, 1, 10], found) == pytest.approx(0.5)
+    curves = np.array([[0.10, 0.20, 0.199, 0.198, 0.197]] * 2)
+    assert learning.change([0.001, 0.01, 0.1, 1, 10], curves, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
+    assert learning.change([0.001, 0.01, 0.1, 1, 10], curves) == pytest.approx(0.5)
 
 
 def synthetic_fold(classes, d, fold):

@@ -60,14 +60,14 @@ def as_in_the_paper(system, k):
 class TestPage:
     @pytest.mark.parametrize("quick", [False, True])
     def test_orderings_that_hold(self, quick, made_up):
-        found = render(musl, made_up(as_in_the_paper, quick=quick))
-        assert all(finding.agrees for finding in found.findings if finding.must)
-        assert sum(finding.must for finding in found.findings) == 3 + (not quick)
-        joint = finding(found, "better than random grouping")
+        page = render(musl, made_up(as_in_the_paper, quick=quick))
+        assert all(finding.agrees for finding in page.findings if finding.must)
+        assert sum(finding.must for finding in page.findings) == 3 + (not quick)
+        joint = finding(page, "better than random grouping")
         assert joint.must
         assert joint.here.startswith("+6.0 points" if quick else "+6.0 ± 0.0 points")  # one trial has no error
-        assert finding(found, "are the sources").agrees
-        assert quick or finding(found, "comes close").agrees
+        assert finding(page, "are the sources").agrees
+        assert quick or finding(page, "comes close").agrees
         assert not any(one == other for one, other in itertools.combinations(jobs(quick), 2))
 
     @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ class TestPage:
         ids=["the same in all groupings", "falls with K", "rises at the end", "rises late"],
     )
     def test_accuracy_that_depends_on_the_number_alone(self, accuracy, broken, made_up):
-        found = render(musl, made_up(lambda system, k: accuracy(k)))
-        assert not any(finding(found, words).agrees for words in broken)
+        page = render(musl, made_up(lambda system, k: accuracy(k)))
+        assert not any(finding(page, words).agrees for words in broken)
 
     @pytest.mark.parametrize("quick", [False, True])
     def test_grouping_at_random(self, quick, made_up):
@@ -94,11 +94,11 @@ class TestPage:
             if result["system"] == "joint" and "grouping" in result:
                 rng = np.random.default_rng(100 + result["trial"])
                 result["grouping"] = rng.integers(result["n_metrics"], size=20).tolist()
-        found = render(musl, results)
-        assert not finding(found, "finds the three sources").agrees
-        assert not finding(found, "than groups of the same sizes at random").agrees
-        assert not finding(found, "are the sources").agrees
-        assert not finding(found, "stable").agrees
+        page = render(musl, results)
+        assert not finding(page, "finds the three sources").agrees
+        assert not finding(page, "than groups of the same sizes at random").agrees
+        assert not finding(page, "are the sources").agrees
+        assert not finding(page, "stable").agrees
 
     def test_figures_of_the_table_and_settings_for_all(self, made_up):
         text = render(musl, made_up(as_in_the_paper)).text
@@ -135,8 +135,8 @@ class TestChoice:
 
     def test_each_system_is_chosen_by_itself_by_the_mean_of_its_trials(self):
         best = dict(zip(TUNED, (1, 3, 6, 7), strict=True))
-        found = self.grid(lambda job: [50 + (GRID.index(job["settings"]) == best[job["system"]])] * 4)
-        chosen, _ = choose(found)
+        results = self.grid(lambda job: [50 + (GRID.index(job["settings"]) == best[job["system"]])] * 4)
+        chosen, _ = choose(results)
         assert {system: GRID.index(chosen[system]) for system in TUNED} == best
         assert chosen[measured.STARTS] == chosen["joint, not re-trained"] == chosen["joint"]
         # One lucky trial does not decide.
@@ -257,9 +257,9 @@ def test_measure_and_its_parts(small):
     assert held_out == measure(n_metrics=3, validate=True, **options)
     options = {"trial": 0, "system": "joint", "n_metrics": 3, "settings": {"alpha": 1.0, "balanced": True, "n_bits": 4}}
     assert len(measure(part="caltech", **options)["accuracy"]) == len(measured.NEIGHBORS)
-    found = measure(part="evolution", **options)
-    easy, difficult = (np.array(found["pairs"][name]["weights"]) for name in ("easy", "difficult"))
+    evolution = measure(part="evolution", **options)
+    easy, difficult = (np.array(evolution["pairs"][name]["weights"]) for name in ("easy", "difficult"))
     assert easy.shape == difficult.shape == (4, 3)
     assert (easy > 0).all()
     assert easy[-1].sum() < difficult[-1].sum() < 1
-    assert (np.array(found["likelihoods"]) < 0).all()
+    assert (np.array(evolution["likelihoods"]) < 0).all()

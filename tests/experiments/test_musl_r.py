@@ -9,11 +9,11 @@ from experiments.pages import FEWEST, render
 SOURCES = [0] * 7 + [1] * 7 + [2] * 6
 
 
-def made_up(*, found_at=100, gain=12.0, novel=27.0):
-    """Groups are the sources from r `found_at` times today's on, and weights of other metrics are 0 there."""
+def made_up(*, sharp_at=100, gain=12.0, novel=27.0):
+    """Groups are the sources from r `sharp_at` times today's on, and weights of other metrics are 0 there."""
     results = []
     for job in musl_r.jobs(quick=False):
-        sharp = job["settings"].get("r", 0) >= found_at * musl_r.R
+        sharp = job["settings"].get("r", 0) >= sharp_at * musl_r.R
         if job.get("part"):
             weights = [[0.5, 0.3 * (not sharp), 0.1]] if not sharp else [[0.5, 0.01, 0.0]]
             results.append(job | {"pairs": {name: {"weights": weights} for name in ("easy", "difficult")}})
@@ -34,13 +34,13 @@ def test_page_of_all_jobs():
     assert all(one.verdict == "holds" for one in page.findings)
     assert musl_r.TRIALS >= FEWEST
     assert "from 100 times today's r on" in page.text
-    found = render(musl_r, made_up(found_at=1000)).findings
-    assert [one.verdict for one in found] == ["open", "holds", "open", "open"]
-    assert "1,000 times" in found[0].edges
+    findings = render(musl_r, made_up(sharp_at=1000)).findings
+    assert [one.verdict for one in findings] == ["open", "holds", "open", "open"]
+    assert "1,000 times" in findings[0].edges
 
 
 @pytest.mark.parametrize(
-    ("broken", "n"), [({"found_at": 10**6}, 2), ({"gain": 9.0}, 1), ({"novel": 20.0}, 1)], ids=["never", "few", "novel"]
+    ("broken", "n"), [({"sharp_at": 10**6}, 2), ({"gain": 9.0}, 1), ({"novel": 20.0}, 1)], ids=["never", "few", "novel"]
 )
 def test_broken_findings_do_not_agree(broken, n):
     assert sum(not one.agrees for one in render(musl_r, made_up(**broken)).findings) == n

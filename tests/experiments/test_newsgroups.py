@@ -81,8 +81,8 @@ def test_itml_is_chosen_within_the_posts_to_learn_from(posts, monkeypatch):
     figures = measured.figures
     monkeypatch.setattr(measured, "figures", lambda system, X, y, n_queries=20: figures(system, X, y, 20))
     X, y, *_ = read.load_split(0)
-    found = measured.measure("system", "ITML", 0)
-    assert found["settings"] == {"n_components": 5, "max_iter": 3}
+    result = measured.measure("system", "ITML", 0)
+    assert result["settings"] == {"n_components": 5, "max_iter": 3}
     assert seen == [*((int(0.8 * len(y)), 5, n) for n in (1, 3, 9)), (len(y), 5, 3)]
 
 
@@ -100,21 +100,21 @@ def test_a_peer_that_fails_is_said_to(posts, monkeypatch):
 def results(quick, *, diagonal=0.70, oasis=0.60, unlimited=0.60, large=0.60):
     """As the jobs would have them but for ITML; with the last figures of traces, of OASIS with C = 1 too."""
     last = {"AROMA diagonal": diagonal, "AROMA factored": diagonal, "OASIS": oasis, "OASIS from zero": unlimited}
-    found = []
+    finished = []
     for job in newsgroups.jobs(quick):
         name = job["system"]
         shift = noise(name, job["repeat"])
         if job["part"] == "trace":
             end = large if name == "OASIS" and job["value"] == 1 else last[name]
             curve = np.linspace(0.3, end + shift, len(newsgroups.TRACED)).tolist()
-            found.append(job | {"trace": dict.fromkeys(("p@1", "p@10", "mAP"), curve)})
+            finished.append(job | {"trace": dict.fromkeys(("p@1", "p@10", "mAP"), curve)})
         elif job["part"] == "sensitivity":
-            found.append(job | {"precision_at_10": diagonal})
+            finished.append(job | {"precision_at_10": diagonal})
         elif name != "ITML":
             figure = {"cosine": 0.2, "OASIS": 0.5}.get(name, 0.6) + shift
             chosen = {"settings": {"n_steps": 10}, "edges": []}
-            found.append(job | {"map": figure, "precision": [figure] * newsgroups.CURVE} | chosen)
-    return found
+            finished.append(job | {"map": figure, "precision": [figure] * newsgroups.CURVE} | chosen)
+    return finished
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -137,9 +137,9 @@ def test_verdicts_follow_the_rules_of_the_page(unflagged):
         assert finding(render(newsgroups, results(False, **levels)), start).agrees is agrees
     grid = measured.grid_of("OASIS")
     chosen = measured.make("OASIS", 1.0, n_steps=50)
-    found = chosen_settings(chosen, grid, ["C"])
-    assert found == {"settings": {"C": 1.0, "n_steps": 50}, "edges": ["C"]}
-    assert settings_by_fold([found]) == "C 1*; n_steps 50"
+    choice = chosen_settings(chosen, grid, ["C"])
+    assert choice == {"settings": {"C": 1.0, "n_steps": 50}, "edges": ["C"]}
+    assert settings_by_fold([choice]) == "C 1*; n_steps 50"
     trace = np.linspace(0, 0.9, len(newsgroups.TRACED))
     assert newsgroups.steps_to_reach(trace[3], trace) == pytest.approx(newsgroups.TRACED[3])
     assert newsgroups.TRACED[3] < newsgroups.steps_to_reach(trace[3] + 0.01, trace) < newsgroups.TRACED[4]

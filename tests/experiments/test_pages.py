@@ -124,15 +124,15 @@ def test_the_interval_of_the_difference_gives_the_verdict(difference, verdict):
 
 def test_of_several_pairs_the_one_that_is_least_ahead_counts():
     given = Finding("OASIS leads.", "yes", True, difference=PAIRS, **LEADS)
-    (found,) = render(ranking(given), []).findings
-    mean, low, high, n = found.difference
+    (finding,) = render(ranking(given), []).findings
+    mean, low, high, n = finding.difference
     assert (n, mean) == (3, pytest.approx(0.1))
     # By hand: differences 0.10, 0.11, 0.09 have variance 0.0001; t is 4.303; 25 / 40 test images per training image.
     assert (
         high - mean == pytest.approx(mean - low) == pytest.approx(4.3027 * np.sqrt((1 / 3 + 25 / 40) * 1e-4), rel=1e-4)
     )
-    assert found.lead == "+0.100 [0.058, 0.142], n = 3"
-    assert found.base == pytest.approx(0.21)
+    assert finding.lead == "+0.100 [0.058, 0.142], n = 3"
+    assert finding.base == pytest.approx(0.21)
     (equal,) = render(
         ranking(Finding("OASIS leads.", "yes", True, difference=[([3, 4, 5], [1, 2, 3])], **LEADS)), []
     ).findings

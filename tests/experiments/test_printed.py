@@ -73,8 +73,8 @@ def test_schedules(monkeypatch, schedule):
     monkeypatch.setattr(measured, "AXIS", 100_000)
     monkeypatch.setattr(measured, "LOOK", 50_000)
     monkeypatch.setattr(measured, "STEPS", range(50_000, 100_001, 50_000))
-    found = printed.measure("psd", schedule=schedule, fold=0)
-    assert len(found["curve"]) == 2
-    assert found["n_steps"] in (50_000, 100_000)
-    assert found["stopped"] in found["curve"]
-    assert found["stopped"] > 0.3
+    result = printed.measure("psd", schedule=schedule, fold=0)
+    assert len(result["curve"]) == 2
+    assert result["n_steps"] in (50_000, 100_000)
+    assert result["stopped"] in result["curve"]
+    assert result["stopped"] > 0.3

@@ -79,13 +79,13 @@ def test_images_of_the_same_score_come_in_random_order():
 
 def test_figures_are_those_of_the_test_images(classes):
     X, y = classes
-    found = figures(Cosine().fit(X), X, y)
-    assert found["map"] > 1 / 3
-    assert len(found["precision"]) == 50
+    cosine_figures = figures(Cosine().fit(X), X, y)
+    assert cosine_figures["map"] > 1 / 3
+    assert len(cosine_figures["precision"]) == 50
     # By hand: the image nearest to each other one.
     scores = (X @ X.T).toarray()
     np.fill_diagonal(scores, -1)
-    assert found["precision"][0] == pytest.approx((y[scores.argmax(axis=1)] == y).mean())
+    assert cosine_figures["precision"][0] == pytest.approx((y[scores.argmax(axis=1)] == y).mean())
 
 
 def test_folds_share_no_image(data):

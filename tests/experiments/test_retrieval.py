@@ -16,13 +16,13 @@ def made_up(levels, *, classes=(10, 20, 38), folds=3, quick=False, variance=0.5)
     for system, level in levels.items():
         for c in classes[-1:] if system == "AROMA factored" else classes:
             for fold in range(folds):
-                found = level + rng.normal(0, 1e-4)
+                mean_ap = level + rng.normal(0, 1e-4)
                 settings = {} if system == "Euclidean" else {"n_steps": 1000}
                 result = {"system": system, "classes": c, "fold": fold, "quick": quick, "seconds": 1.0}
                 result["edges"] = []
-                precision = (found / np.sqrt(np.arange(1, 51))).tolist()
+                precision = (mean_ap / np.sqrt(np.arange(1, 51))).tolist()
                 results.append(
-                    result | {"map": found, "metric_map": found, "precision": precision, "settings": settings}
+                    result | {"map": mean_ap, "metric_map": mean_ap, "precision": precision, "settings": settings}
                 )
                 results[-1]["least_variance"] = variance
     return results
@@ -75,8 +75,8 @@ def test_the_papers_ordering_agrees_with_the_papers():
     ],
 )
 def test_a_broken_ordering_does_not(broken, words):
-    found = verdicts(AS_IN_THE_PAPERS | broken)
-    assert [agrees for paper, agrees in found.items() if paper.startswith(words)] == [False]
+    agreement = verdicts(AS_IN_THE_PAPERS | broken)
+    assert [agrees for paper, agrees in agreement.items() if paper.startswith(words)] == [False]
 
 
 def test_without_the_peers_package_its_jobs_are_left_out(monkeypatch):
@@ -99,10 +99,10 @@ def test_settings_at_the_edge_are_marked_and_leave_verdicts_open(unflagged, not_
     for result in results:
         if result["system"] == "LEGO" and result["classes"] == 10 and result["fold"] > 0:
             result["edges"] = ["eta"]
-    found = {finding.paper: finding for finding in render(retrieval, results).findings}
-    open_ = [paper for paper, finding in found.items() if finding.verdict == "open"]
-    assert [paper for paper in found if "LEGO" in paper] == open_
-    assert "LEGO, 10 classes: eta" in found["OASIS is above LEGO in mAP (JMLR, section 5.3.3)."].edges
+    findings = {finding.paper: finding for finding in render(retrieval, results).findings}
+    open_ = [paper for paper, finding in findings.items() if finding.verdict == "open"]
+    assert [paper for paper in findings if "LEGO" in paper] == open_
+    assert "LEGO, 10 classes: eta" in findings["OASIS is above LEGO in mAP (JMLR, section 5.3.3)."].edges
     assert not unflagged(retrieval, made_up(AS_IN_THE_PAPERS))
     assert not not_holding(retrieval, made_up(AS_IN_THE_PAPERS))
     assert min(n_folds for _, n_folds in retrieval.DATA.values()) >= FEWEST
@@ -119,8 +119,8 @@ def test_limits_of_a_peer_are_chosen_within_the_training_images(monkeypatch):
 
     X[np.arange(80), y % 3] += 1
     monkeypatch.setattr(measured, "learn_metric", learn)
-    found = measured.measure_peer("NCA", X, y, X, y)
-    assert found["settings"]["max_iter"] == 10
+    result = measured.measure_peer("NCA", X, y, X, y)
+    assert result["settings"]["max_iter"] == 10
     assert seen == [(64, 5), (64, 10), (64, 20), (80, 10)]
 
 
@@ -133,9 +133,9 @@ def test_lmnns_length_has_an_interior_and_the_papers_weights_have_no_edge(monkey
 
     monkeypatch.setattr(measured, "learn_metric", learn)
     monkeypatch.setattr(measured, "figures", lambda system, X, y: {"map": -system.components[0, 0]})
-    found = measured.measure_peer("LMNN", X, y, X, y)
-    assert (found["settings"]["scale"], found["settings"]["regularization"]) == (best, 0.5)
-    assert not found["edges"]
+    result = measured.measure_peer("LMNN", X, y, X, y)
+    assert (result["settings"]["scale"], result["settings"]["regularization"]) == (best, 0.5)
+    assert not result["edges"]
 
 
 def test_chance_is_what_random_rankings_have():
@@ -150,8 +150,8 @@ def test_chance_is_what_random_rankings_have():
             return rng.normal(size=Q.shape)
 
     rng = np.random.default_rng(0)
-    found = [evaluate_test_test(Random(), rng.normal(size=(len(y), 40)), y) for _ in range(60)]
-    means = [[f.mean_average_precision, f.precision_at(1), f.precision_at(10), f.precision_at(50)] for f in found]
+    evaluations = [evaluate_test_test(Random(), rng.normal(size=(len(y), 40)), y) for _ in range(60)]
+    means = [[f.mean_average_precision, f.precision_at(1), f.precision_at(10), f.precision_at(50)] for f in evaluations]
     expected, precision = retrieval.chance(classes)
     np.testing.assert_allclose(np.mean(means, axis=0), [expected, *[precision] * 3], atol=0.012)
 
@@ -171,10 +171,10 @@ def test_a_job_chooses_by_images_that_query_images(data, monkeypatch):
         "WSABIE",
         measured.Grid(measured.EmbeddingWSABIE(n_steps=2000, pass_steps=1000, random_state=0), {}),
     )
-    found = retrieval.measure(system="WSABIE", classes=10, fold=0, quick=True)
-    assert retrieval.chance(10)[0] < found["map"] < 1
-    assert len(found["precision"]) == 50
-    assert found["settings"]["n_steps"] in (1000, 2000)
+    result = retrieval.measure(system="WSABIE", classes=10, fold=0, quick=True)
+    assert retrieval.chance(10)[0] < result["map"] < 1
+    assert len(result["precision"]) == 50
+    assert result["settings"]["n_steps"] in (1000, 2000)
 
 
 def test_legos_distances_stay_apart_however_the_grid_grows():

@@ -44,7 +44,7 @@ def test_a_job_changes_the_codebook_alone(monkeypatch):
     monkeypatch.setattr(measured, "choose_images", lambda name: (["photo"] * 120, y, train))
     monkeypatch.setattr(measured, "extracted", extracted)
     monkeypatch.setattr(measured, "CLASSES_OASIS", measured.OASIS(n_steps=100, pass_steps=100, random_state=0))
-    found = measured.measure("10 classes", 3)["figures"]
-    assert set(found) == {"Euclidean", "OASIS"}
-    assert all(0.2 < figure < 0.6 for figure in found.values())
+    figures = measured.measure("10 classes", 3)["figures"]
+    assert set(figures) == {"Euclidean", "OASIS"}
+    assert all(0.2 < figure < 0.6 for figure in figures.values())
     assert asked == [(3, {"n_visterms": 1000, "max_side": None})]

@@ -13,8 +13,8 @@ SECONDS = {"OASIS": 0.1, "MCML": 10.0, "LEGO": 1.0, "LMNN": 1.2}
 def made_up(seconds=None, power=1.0):
     settings = {"n_steps": 1000}
     results = [
-        {"system": system, "classes": c, "fold": fold, "settings": settings, "times": [found], "violating": 0.1}
-        for system, found in (seconds or SECONDS).items()
+        {"system": system, "classes": c, "fold": fold, "settings": settings, "times": [duration], "violating": 0.1}
+        for system, duration in (seconds or SECONDS).items()
         for c in (10, 20)
         for fold in range(2)
     ]
@@ -48,9 +48,9 @@ def test_times_as_in_the_paper_agree_with_it(unflagged, not_holding):
     for result in results:
         if result["system"] == "MCML" and result.get("classes") == 10:
             result["edges"] = ["trace_penalty"]
-    found = [finding.edges for finding in render(speed, results).findings]
-    assert [bool(edges) for edges in found] == [True, True, False, False, False]
-    assert "MCML, 10 classes: trace_penalty" in found[1]
+    edges_by_finding = [finding.edges for finding in render(speed, results).findings]
+    assert [bool(edges) for edges in edges_by_finding] == [True, True, False, False, False]
+    assert "MCML, 10 classes: trace_penalty" in edges_by_finding[1]
     lmnn = {"system": "LMNN", "stops": True, "d": 1000, "settings": {}}
     results = made_up() + [lmnn | {"images": n, "times": [n / 100]} for n in (1000, 2000)]
     (plot,) = (plot for plot in render(speed, results).plots if plot.stem == "speed-stopping")
@@ -88,8 +88,8 @@ def test_each_system_is_timed_for_the_steps_that_were_chosen(monkeypatch):
     chosen = [own | {"settings": one, "edges": []} for one in settings] + [own | {"failed": "no network"}]
     monkeypatch.setattr(speed.retrieval, "jobs", lambda quick: [])
     monkeypatch.setattr(speed, "run_jobs", lambda measure, jobs: chosen)
-    found = [job["settings"]["n_steps"] for job in speed.jobs(quick=True) if "classes" in job]
-    assert found == [default, 4000]
+    step_counts = [job["settings"]["n_steps"] for job in speed.jobs(quick=True) if "classes" in job]
+    assert step_counts == [default, 4000]
 
 
 def test_synthetic_images_are_sparse_unit_rows_of_classes():
@@ -100,19 +100,19 @@ def test_synthetic_images_are_sparse_unit_rows_of_classes():
     near = (X @ X.T).toarray()
     same = y[:, None] == y
     assert near[same].mean() > 2 * near[~same].mean()
-    found = speed.measure(system="OASIS", settings={"n_steps": 2000, "pass_steps": 1000}, images=400, d=200)
-    assert all(seconds > 0 for seconds in found["times"])
-    assert 0 < found["violating"] <= 1
+    timing = speed.measure(system="OASIS", settings={"n_steps": 2000, "pass_steps": 1000}, images=400, d=200)
+    assert all(seconds > 0 for seconds in timing["times"])
+    assert 0 < timing["violating"] <= 1
     stopping = speed.STOPPING | {"random_state": 0, "n_steps": 6000, "pass_steps": 1000}
-    found = speed.measure(system="OASIS", settings=stopping, images=400, d=200, stops=True)
-    assert 0 <= found["best"] <= found["ended"] <= 6000
+    timing = speed.measure(system="OASIS", settings=stopping, images=400, d=200, stops=True)
+    assert 0 <= timing["best"] <= timing["ended"] <= 6000
 
 
 def test_a_time_to_early_stopping_is_of_all_seeds_and_open_where_the_cap_ended_training():
     results = made_up()
-    found = {finding.name: finding for finding in render(speed, results).findings}
-    assert "from 0.2 to 2 s" in found["time-linear"].here  # of both seeds, one of which was timed thrice
-    assert found["time-linear"].verdict == "holds"
+    findings = {finding.name: finding for finding in render(speed, results).findings}
+    assert "from 0.2 to 2 s" in findings["time-linear"].here  # of both seeds, one of which was timed thrice
+    assert findings["time-linear"].verdict == "holds"
     capped = next(one for one in results if one.get("stops") and one["images"] == 10_000)
     capped["ended"] = capped["settings"]["n_steps"] * 10
     (finding,) = (one for one in render(speed, results).findings if one.name == "time-linear")

@@ -17,8 +17,8 @@ def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.005):
         steps = [step for step in measured.POINTS if step <= job["n_steps"]]
         return {"curve": [{"step": n, "map": height, "p1": 0.3, "rho": rho, "rho_added": 0.8} for n in steps]}
     lead = {None: 0, "symmetric": proj, "online-symmetric": -0.001, "dissim": dissim}[job["variant"]]
-    found = {"map": 0.2 + fold + lead * vary, "precision": [0.3] * 50, "C": 0.1, "n_steps": 50_000, "edges": []}
-    return found | {"rho": rho, "rho_added": 0.9}
+    figures = {"map": 0.2 + fold + lead * vary, "precision": [0.3] * 50, "C": 0.1, "n_steps": 50_000, "edges": []}
+    return figures | {"rho": rho, "rho_added": 0.9}
 
 
 def page_of(quick=False, **given):
@@ -57,10 +57,10 @@ def synthetic(monkeypatch):
 
 
 def test_a_job_and_its_symmetry():
-    found = variants.measure(kind="rankers", n_rankers=3, n_steps=1_000, fold=0)
-    assert [point["step"] for point in found["curve"]] == [500, 1_000]
-    assert found["curve"][-1]["map"] > found["cosine"]
-    assert all(0 < point["rho_added"] < point["rho"] < 1 for point in found["curve"])
+    result = variants.measure(kind="rankers", n_rankers=3, n_steps=1_000, fold=0)
+    assert [point["step"] for point in result["curve"]] == [500, 1_000]
+    assert result["curve"][-1]["map"] > result["cosine"]
+    assert all(0 < point["rho_added"] < point["rho"] < 1 for point in result["curve"])
     learned = measured.OASIS(n_steps=1).fit(*synthetic_fold(4, 40, 0)[:2])
     learned.W_ = np.eye(40, dtype=np.float32)
     learned.W_[0, 1], learned.W_[1, 0] = 1, -1

@@ -99,8 +99,8 @@ def test_kmeans_is_lloyds_and_about_as_good_as_scikit_learns():
 def test_first_centres_are_spread_and_keep_a_point():
     rng = np.random.default_rng(0)
     points = (np.repeat(np.arange(20), 30)[:, None] * 100 + rng.normal(size=(600, 2))).astype(np.float32)
-    found = kmeans(points, 20, random_state=0, max_iter=1)
-    np.testing.assert_array_equal(np.sort(found[:, 0] / 100).round(), np.arange(20))
+    first_centres = kmeans(points, 20, random_state=0, max_iter=1)
+    np.testing.assert_array_equal(np.sort(first_centres[:, 0] / 100).round(), np.arange(20))
     rng = np.random.default_rng(0)
     points = np.concatenate([np.zeros((500, 3)), rng.normal(0, 10, (300, 3))]).astype(np.float32)
     centers = kmeans(points, 300, random_state=0, max_iter=100)
@@ -158,7 +158,7 @@ def test_centres_without_the_blocks_of_some_images():
             centers[c] = points[rows].astype(float).mean(axis=0)
     assert (centers[labels[own]] > 1e5).any()  # some centres had blocks of these images alone
     expected = ((points[own, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
-    found = OtherCenters(codebook, points[others]).predict(points[own])
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, expected)
-    assert (found != labels[own]).any()
+    nearest = OtherCenters(codebook, points[others]).predict(points[own])
+    assert nearest.dtype == np.int32
+    np.testing.assert_array_equal(nearest, expected)
+    assert (nearest != labels[own]).any()

@@ -44,8 +44,8 @@ def test_four_colours_are_found_or_fewer_if_there_are():
     colors = np.array([[0, 0, 0], [255, 0, 0], [0, 255, 0], [255, 255, 255]])
     noise = np.random.default_rng(0).integers(-3, 4, (50, 1, 3))
     pixels = np.clip(colors + noise, 0, 255).reshape(-1, 3)
-    found = {tuple(c) for c in Palette(n_colors=4, random_state=0).fit(pixels).colors_.round(-1)}
-    assert found == {(0, 0, 0), (250, 0, 0), (0, 250, 0), (250, 250, 250)}
+    learned_colors = {tuple(c) for c in Palette(n_colors=4, random_state=0).fit(pixels).colors_.round(-1)}
+    assert learned_colors == {(0, 0, 0), (250, 0, 0), (0, 250, 0), (250, 250, 250)}
     palette = Palette(n_colors=5, random_state=0).fit(np.array([[0, 0, 0], [200, 200, 200], [0, 0, 0]]))
     assert palette.colors_.shape == (5, 3)
     codes = palette.predict(np.array([[[0, 0, 0], [200, 200, 200]]], dtype=np.uint8))

@@ -182,10 +182,10 @@ def test_of_a_raw_file_the_preview_is_read_not_the_thumbnail(orientation, tmp_pa
     turns = {1: 0, 3: 2, 6: -1, 8: 1}[orientation]
     (tmp_path / "a.tif").write_bytes(dng(encode(pixels, "JPEG", quality=95), orientation))  # the content decides
     upright = np.rot90(pixels, turns)
-    found = read_image(tmp_path / "a.tif")
-    check(found)
-    assert found.shape == upright.shape
-    assert difference(found, upright) < 3
+    preview = read_image(tmp_path / "a.tif")
+    check(preview)
+    assert preview.shape == upright.shape
+    assert difference(preview, upright) < 3
     small, height, width = read_picture(tmp_path / "a.tif", max_side=160)
     assert (small.shape[:2], (height, width)) == (tuple(n // 4 for n in upright.shape[:2]), upright.shape[:2])
     assert exif_fields(tmp_path / "a.tif")["date"] == "2024-05-03T14:22:10"
@@ -390,22 +390,22 @@ def test_scaling_down_turns_an_image_as_ever_and_tells_its_original_size(kind, o
     data = encode(pixels, kind, exif=exif)
     full = decode_image(data, "x")
     for max_side in (64, 100, 300, 640):  # 1/8 and less, 1/4, 1/2, 1/1
-        found = decode_picture(data, "x", max_side=max_side)
-        assert (found.height, found.width) == full.shape[:2]
+        decoded = decode_picture(data, "x", max_side=max_side)
+        assert (decoded.height, decoded.width) == full.shape[:2]
         expected = shrink_to_side(full, max_side)
         assert max(expected.shape) == max_side
-        check(found.pixels)
-        assert found.pixels.shape == expected.shape
-        assert difference(found.pixels, expected) <= 3  # a wrong orientation: 40
+        check(decoded.pixels)
+        assert decoded.pixels.shape == expected.shape
+        assert difference(decoded.pixels, expected) <= 3  # a wrong orientation: 40
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (48, 54), (500, 2), (300, 500)])
 def test_images_within_the_limit_are_not_touched(shape):
     for kind in ("JPEG", "PNG"):
         data = encode(picture(*shape), kind)
-        found = decode_picture(data, "x", max_side=500)
-        np.testing.assert_array_equal(found.pixels, decode_image(data, "x"))
-        assert (found.height, found.width) == shape
+        decoded = decode_picture(data, "x", max_side=500)
+        np.testing.assert_array_equal(decoded.pixels, decode_image(data, "x"))
+        assert (decoded.height, decoded.width) == shape
 
 
 def test_a_thin_image_keeps_a_pixel():
@@ -1093,14 +1093,14 @@ def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
         (tmp_path / name).touch()
 
     skipped = []
-    found = find_images(tmp_path, on_skip=lambda path, reason: skipped.append((path, reason)))
-    assert found == sorted((tmp_path / name for name in names), key=os.fsencode)
+    paths = find_images(tmp_path, on_skip=lambda path, reason: skipped.append((path, reason)))
+    assert paths == sorted((tmp_path / name for name in names), key=os.fsencode)
     told = ["__MACOSX", ".git", ".hidden.jpg"]  # not files that no image could be
     assert [str(p.relative_to(tmp_path)) for p, _ in skipped] == sorted(others + told)
     reasons = dict((p.name, reason) for p, reason in skipped)
     assert reasons["notes.txt"] == "not a supported image name (.txt)"
     assert reasons["README"] == "not a supported image name (no extension)"
-    assert find_images(str(tmp_path) + os.sep) == found
+    assert find_images(str(tmp_path) + os.sep) == paths
 
 
 def test_previews_and_deleted_files_of_systems_are_skipped(tmp_path):
@@ -1114,8 +1114,8 @@ def test_previews_and_deleted_files_of_systems_are_skipped(tmp_path):
         (tmp_path / folder / "x/1.jpg").touch()
 
     skipped = {}
-    found = find_images(tmp_path, on_skip=skipped.__setitem__)
-    assert found == sorted((tmp_path / folder / "x/1.jpg" for folder in kept), key=os.fsencode)
+    paths = find_images(tmp_path, on_skip=skipped.__setitem__)
+    assert paths == sorted((tmp_path / folder / "x/1.jpg" for folder in kept), key=os.fsencode)
     expected = {tmp_path / folder: "folder of previews or deleted files" for folder in systems}
     assert skipped == expected | {tmp_path / folder: "hidden by its name" for folder in hidden}
     assert find_images(tmp_path / "@eaDir") == [tmp_path / "@eaDir/x/1.jpg"], "given by its name"
@@ -1176,8 +1176,8 @@ def test_links_and_special_files(tmp_path):
     (tmp_path / "link to root").symlink_to(root)
     for top in (root, tmp_path / "link to root"):
         skipped = {}
-        found = find_images(top, on_skip=lambda path, reason, skipped=skipped: skipped.update({path: reason}))
-        assert [str(path.relative_to(top)) for path in found] == ["a/1.jpg", "a/sub/2.jpg", "file.png", "x/3.jpg"]
+        paths = find_images(top, on_skip=lambda path, reason, skipped=skipped: skipped.update({path: reason}))
+        assert [str(path.relative_to(top)) for path in paths] == ["a/1.jpg", "a/sub/2.jpg", "file.png", "x/3.jpg"]
         assert {str(path.relative_to(top)): reason for path, reason in skipped.items()} == {
             "0-first-but-a-link": f"same folder as {top}/a",
             "a/sub/self": "symlink loop",

@@ -36,14 +36,14 @@ def photos():
     import skimage.data
 
     rng = np.random.default_rng(0)
-    found = []
+    crops = []
     for name in ("coffee", "chelsea"):
         photo = getattr(skimage.data, name)()
         for low, high in [(60, 150)] * 8 + [(220, 260)] * 2:
             height, width = rng.integers(low, high, 2)
             y, x = rng.integers(0, photo.shape[0] - height), rng.integers(0, photo.shape[1] - width)
-            found.append(photo[y : y + height, x : x + width])
-    return found
+            crops.append(photo[y : y + height, x : x + width])
+    return crops
 
 
 def checksums():
@@ -51,7 +51,7 @@ def checksums():
     images = photos()
     threads = int(os.environ.get("VISTERM_TEST_THREADS", "1"))
     settings = {"n_visterms": 300, "max_side": 200, "enlarge_to": 192, "random_state": 0, "n_jobs": threads}
-    found = {}
+    digests = {}
     for kind in ("kmeans", "forest"):
         extractor = VistermExtractor(codebook=kind, n_trees=3, **settings)
         with warnings.catch_warnings(action="ignore"):  # of fewer visterms than asked for
@@ -59,13 +59,13 @@ def checksums():
         vectors = extractor.transform(images)
         codebook = extractor.codebook_
         own = [codebook.centers_, extractor.palette_.colors_] if kind == "kmeans" else [codebook.nodes_]
-        found[kind] = digest(*own, extractor.weighting_.idf_, vectors.indices, vectors.data)
+        digests[kind] = digest(*own, extractor.weighting_.idf_, vectors.indices, vectors.data)
     embedder = OnnxEmbedder("none", resize="trim", keep=0.9)
     embedder.size_, embedder.resizing_ = (160, 160), VERSION
     image = SimpleNamespace(name="image", type="tensor(float)", shape=[1, 3, 160, 160])
     embedder._network = SimpleNamespace(get_inputs=lambda: [image]), "vectors"  # which only says what it takes
-    found["deep"] = digest(*map(embedder._prepare, images))
-    return found
+    digests["deep"] = digest(*map(embedder._prepare, images))
+    return digests
 
 
 def digest(*arrays):

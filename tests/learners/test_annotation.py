@@ -59,15 +59,15 @@ class TestAnnotate:
         learner = PAMIR(n_steps=500, random_state=0).fit(X, y)
         whole = learner.annotate(X, 4)
         monkeypatch.setattr("visterm.learners.annotation._N_SCORES", 20)
-        for found, expected in zip(learner.annotate(X, 4), whole, strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        for piecewise, expected in zip(learner.annotate(X, 4), whole, strict=True):
+            np.testing.assert_allclose(piecewise, expected, rtol=1e-5, atol=1e-6)
 
     def test_no_k_is_ten_or_all(self, fixed):
         images = np.random.default_rng(0).random((2, 12))
         assert fixed.annotate(images[:, :3])[0].shape == (2, 3)
         many = Fixed().fit(np.zeros((12, 12)), np.arange(12))
-        for found, expected in zip(many.annotate(images), many.annotate(images, 10), strict=True):
-            np.testing.assert_array_equal(found, expected)
+        for default, expected in zip(many.annotate(images), many.annotate(images, 10), strict=True):
+            np.testing.assert_array_equal(default, expected)
 
     @pytest.mark.parametrize("k", [0, 4, -1, 1.5])
     def test_bad_k(self, fixed, k):
@@ -150,9 +150,9 @@ class TestLabels:
         zeros = sp.csr_array((np.eye(4)[y].ravel(), np.tile(np.arange(4), 60), np.arange(0, 241, 4)), (60, 4))
         for labels in (several, sp.csr_matrix(several), several.tocsc(), several.tocoo(), frozen, zeros):
             n_stored = labels.nnz
-            found = WSABIE(**SMALL).fit(X, labels)
-            assert found.classes_.tolist() == [0, 1, 2, 3]
-            np.testing.assert_array_equal(found.label_vectors_, expected)
+            learner = WSABIE(**SMALL).fit(X, labels)
+            assert learner.classes_.tolist() == [0, 1, 2, 3]
+            np.testing.assert_array_equal(learner.label_vectors_, expected)
             assert labels.nnz == n_stored  # the caller's array is as it was
 
     def test_columns_without_images_are_counted(self, X, y, caplog):
@@ -201,15 +201,15 @@ class TestPartialFit:
 class TestValidation:
     def test_watches_precision_at_1(self, X, y):
         held_out = np.arange(0, 60, 3)
-        found = []
+        precisions = []
 
         def look(learner):
             if learner.phase_ == "search":
                 labels, _ = learner.annotate(X[held_out], 1)
-                found.append((learner.classes_[labels[:, 0]] == y[held_out]).mean())
+                precisions.append((learner.classes_[labels[:, 0]] == y[held_out]).mean())
 
         learner = WSABIE(**SMALL, pass_steps=100, refit=False).fit(X, y, validation_rows=held_out, callback=look)
-        np.testing.assert_allclose([entry["validation"] for entry in learner.history_[1:-1]], found)
+        np.testing.assert_allclose([entry["validation"] for entry in learner.history_[1:-1]], precisions)
         assert learner.validation_measure == "p@1"
 
     def test_several_labels_are_ranked_as_a_whole(self, X, y):

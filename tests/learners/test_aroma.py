@@ -22,10 +22,10 @@ def learn_diagonal(X, triplets, r, model=None):
     if model is None:
         model = np.zeros((X.shape[1], X.shape[1], 2), np.float32)
         model[..., 1] = 1
-    found = diagonal_pass(
+    totals = diagonal_pass(
         as_rows(sp.csr_array(X)), np.asarray(triplets, np.int32), r, model.reshape(X.shape[1], 2 * X.shape[1])
     )
-    return model[..., 0], model[..., 1], *found
+    return model[..., 0], model[..., 1], *totals
 
 
 def learn_factored(X, triplets, r, n_pending=7, run=map):
@@ -116,10 +116,10 @@ class TestHandWorkedUpdate:
         np.testing.assert_allclose(Sigma, [[1 - 0.2304, 1 - 0.0576], [1 - 0.4096, 1 - 0.1024]], rtol=1e-6)
         v = 0.7696 * 0.2304 + 0.9424 * 0.0576 + 0.5904 * 0.4096 + 0.8976 * 0.1024
         Sigma = np.array([[0.7696, 0.9424], [0.5904, 0.8976]])
-        found_W, found_Sigma, losses, _ = learn_diagonal(self.X, [(0, 1, 2)] * 2, 0.2)
+        learned_W, learned_Sigma, losses, _ = learn_diagonal(self.X, [(0, 1, 2)] * 2, 0.2)
         assert losses == pytest.approx(1 + 0.2)
-        np.testing.assert_allclose(found_W, self.G + 0.2 / (v + 0.2) * Sigma * self.G, rtol=1e-5)
-        np.testing.assert_allclose(found_Sigma, Sigma - (Sigma * self.G) ** 2 / (v + 0.2), rtol=1e-5)
+        np.testing.assert_allclose(learned_W, self.G + 0.2 / (v + 0.2) * Sigma * self.G, rtol=1e-5)
+        np.testing.assert_allclose(learned_Sigma, Sigma - (Sigma * self.G) ** 2 / (v + 0.2), rtol=1e-5)
 
     def test_factored(self):
         # s = q;  t = p;  a = 1;  b = 0.8;  loss / (r + a b) = 1;  m = n = 2, so that d r + a b = 0.4 + 0.8
@@ -185,12 +185,12 @@ class TestKernels:
         X, y = images
         triplets = draw(y)
         *expected, expected_losses = factored_reference(X, triplets, r)
-        *found, losses, violating, folds = learn_factored(X, triplets, r, n_pending)
+        *matrices, losses, violating, folds = learn_factored(X, triplets, r, n_pending)
         assert violating == len(expected_losses) < len(triplets)
         updates = violating - (triplets[:, 0] == 4).sum()  # queries of zeros violate, and teach nothing
         assert folds in (updates // n_pending, updates // n_pending + 1)
         assert losses == pytest.approx(sum(expected_losses), rel=1e-4)
-        for matrix, reference in zip(found, expected, strict=True):
+        for matrix, reference in zip(matrices, expected, strict=True):
             np.testing.assert_allclose(matrix, reference, atol=2e-4 * np.abs(reference).max())
 
     def test_tiles_may_be_folded_at_once(self, images, monkeypatch):
@@ -428,13 +428,13 @@ class TestCovariance:
 
     @pytest.mark.parametrize("covariance", FORMS)
     def test_is_exposed_as_views(self, covariance, synonyms):
-        found = AROMA(covariance=covariance, n_steps=500, random_state=0).fit(*synonyms)
+        learner = AROMA(covariance=covariance, n_steps=500, random_state=0).fit(*synonyms)
         d = synonyms[0].shape[1]
-        parts = (found.W_, found.covariance_) if covariance == "diagonal" else (found.W_, *found.covariance_)
+        parts = (learner.W_, learner.covariance_) if covariance == "diagonal" else (learner.W_, *learner.covariance_)
         for part in parts:
             assert part.shape == (d, d)
             assert part.dtype == np.float32
-            assert np.shares_memory(part, found.distribution_)
+            assert np.shares_memory(part, learner.distribution_)
         assert len({part.ctypes.data for part in parts}) == len(parts)
 
     @pytest.mark.parametrize("d", [2, 3])
@@ -442,16 +442,16 @@ class TestCovariance:
     def test_forms_are_told_apart_at_any_size(self, covariance, d):
         """(3, d, d) and (d, d, 2) look alike when d is 2 or 3."""
         X = np.eye(d, dtype=np.float32)[[0, 0, 1, 1]]
-        found = AROMA(covariance=covariance, whiten=False, n_steps=50, random_state=0).fit(X, [0, 0, 1, 1])
-        assert found.W_[0, 0] > 0 > found.W_[0, 1]
-        np.testing.assert_array_equal(found.similarity(X[:1], X), X[:1] @ found.W_ @ X.T)
-        found.partial_fit(X, [0, 0, 1, 1])
+        learner = AROMA(covariance=covariance, whiten=False, n_steps=50, random_state=0).fit(X, [0, 0, 1, 1])
+        assert learner.W_[0, 0] > 0 > learner.W_[0, 1]
+        np.testing.assert_array_equal(learner.similarity(X[:1], X), X[:1] @ learner.W_ @ X.T)
+        learner.partial_fit(X, [0, 0, 1, 1])
 
     def test_rare_pairs_stay_uncertain(self, X, y):
         """The variance of an entry falls with the number of times that it was learned from."""
-        found = AROMA(n_steps=2000, random_state=0).fit(X, y)
-        assert (found.covariance_[16:, 16:] < 1).all()  # visterms of all classes
-        assert found.covariance_[0, 0] < 1
+        learner = AROMA(n_steps=2000, random_state=0).fit(X, y)
+        assert (learner.covariance_[16:, 16:] < 1).all()  # visterms of all classes
+        assert learner.covariance_[0, 0] < 1
 
 
 class TestLearner:
@@ -463,8 +463,8 @@ class TestLearner:
         triplets = np.concatenate([sampler.draw(stream(5, 0, step), 250) for step in range(0, 1000, 250)])
         reference = diagonal_reference if covariance == "diagonal" else factored_reference
         *expected, losses = reference(X.toarray(), triplets, 0.3)
-        found = [learner.W_, learner.covariance_] if covariance == "diagonal" else [learner.W_, *learner.covariance_]
-        for matrix, correct in zip(found, expected, strict=True):
+        matrices = [learner.W_, learner.covariance_] if covariance == "diagonal" else [learner.W_, *learner.covariance_]
+        for matrix, correct in zip(matrices, expected, strict=True):
             np.testing.assert_allclose(matrix, correct, atol=2e-4 * np.abs(correct).max())
         assert np.mean([entry["violating"] for entry in learner.history_]) == pytest.approx(len(losses) / 1000)
 
@@ -487,21 +487,21 @@ class TestLearner:
         import tracemalloc
 
         X = sp.csr_array(([1.0] * 4, ([0, 1, 2, 3], [0, 0, 1, 1])), (4, 1500), dtype=np.float32)
-        found = AROMA(n_steps=20, random_state=0).fit(X, [0, 0, 1, 1])
-        expected = X.toarray() @ found.W_
-        found.transform_query(X)  # compiles the product, which takes memory too
+        learner = AROMA(n_steps=20, random_state=0).fit(X, [0, 0, 1, 1])
+        expected = X.toarray() @ learner.W_
+        learner.transform_query(X)  # compiles the product, which takes memory too
         tracemalloc.start()
-        side = found.transform_query(X)
+        side = learner.transform_query(X)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         np.testing.assert_allclose(side, expected, atol=1e-6)
         assert side.flags.c_contiguous
-        assert peak < 0.1 * found.W_.nbytes
+        assert peak < 0.1 * learner.W_.nbytes
 
     def test_partial_fit_in_another_form_is_refused(self, synonyms):
-        found = AROMA(n_steps=100, random_state=0).fit(*synonyms).set_params(covariance="factored")
+        learner = AROMA(n_steps=100, random_state=0).fit(*synonyms).set_params(covariance="factored")
         with pytest.raises(ValueError, match="fitted covariance is not 'factored'; use fit"):
-            found.partial_fit(*synonyms)
+            learner.partial_fit(*synonyms)
         # What was fitted still answers, and a new fit takes the new form.
-        assert found.similarity(synonyms[0][:1], synonyms[0]).any()
-        assert len(found.fit(*synonyms).covariance_) == 2
+        assert learner.similarity(synonyms[0][:1], synonyms[0]).any()
+        assert len(learner.fit(*synonyms).covariance_) == 2

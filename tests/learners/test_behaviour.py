@@ -192,13 +192,13 @@ class TestInput:
 
     def test_similarity_is_the_inner_product_of_the_sides(self, each, X, y):
         each.fit(X, y)
-        found = each.similarity(X[:7], X)
-        assert found.dtype == np.float32
-        assert found.shape == (7, len(y))
+        scores = each.similarity(X[:7], X)
+        assert scores.dtype == np.float32
+        assert scores.shape == (7, len(y))
         query, gallery = (
             side.toarray() if sp.issparse(side) else side for side in (each.transform_query(X[:7]), each.transform(X))
         )
-        np.testing.assert_allclose(found, query @ gallery.T, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(scores, query @ gallery.T, rtol=1e-4, atol=1e-5)
 
     def test_read_only_int64_and_float64_input(self, each, X, y):
         expected = clone(each).fit(X, y)
@@ -208,9 +208,9 @@ class TestInput:
         labels = y.copy()
         for array in (frozen.data, frozen.indices, frozen.indptr, labels):
             array.flags.writeable = False
-        found = each.fit(frozen, labels)
-        assert_same(found, expected)
-        np.testing.assert_array_equal(found.similarity(frozen[:3], frozen), expected.similarity(X[:3], X))
+        fitted = each.fit(frozen, labels)
+        assert_same(fitted, expected)
+        np.testing.assert_array_equal(fitted.similarity(frozen[:3], frozen), expected.similarity(X[:3], X))
 
     def test_unsorted_columns(self, each, X, y):
         shuffled = X.copy()
@@ -418,9 +418,9 @@ class TestLearning:
     def test_beats_the_cosine(self, better, synonyms, unseen_synonyms):
         X, y = unseen_synonyms
         baseline = mean_ap(Cosine().fit(X), X, y)
-        found = mean_ap(better.fit(*synonyms), X, y)
+        learned_map = mean_ap(better.fit(*synonyms), X, y)
         assert baseline < 0.55
-        assert found > baseline + 0.2
+        assert learned_map > baseline + 0.2
 
     def test_same_seed_same_model(self, trained, synonyms):
         assert_same(clone(trained).fit(*synonyms), clone(trained).fit(*synonyms))
@@ -436,9 +436,9 @@ class TestLearning:
         assert not np.array_equal(one.similarity(*2 * [synonyms[0]]), other.similarity(*2 * [synonyms[0]]))
 
     def test_no_seed_keeps_the_one_drawn(self, each_trained, synonyms):
-        found = clone(each_trained).set_params(random_state=None).fit(*synonyms)
-        again = clone(each_trained).set_params(random_state=found.seed_).fit(*synonyms)
-        assert_same(found, again)
+        first = clone(each_trained).set_params(random_state=None).fit(*synonyms)
+        again = clone(each_trained).set_params(random_state=first.seed_).fit(*synonyms)
+        assert_same(first, again)
 
     @pytest.mark.parametrize(
         "name",
@@ -454,11 +454,11 @@ class TestLearning:
     )
     def test_similarity_is_minus_the_distance(self, name, matrix, X, y):
         """Up to a constant of the query."""
-        found = clone(LEARNERS[name]).set_params(n_steps=500 if name in ("oasis-dissim", "lego") else 10).fit(X, y)
+        fitted = clone(LEARNERS[name]).set_params(n_steps=500 if name in ("oasis-dissim", "lego") else 10).fit(X, y)
         dense = X.toarray()
         differences = dense[:4, None] - dense[None]
-        expected = -np.einsum("qgi,ij,qgj->qg", differences, getattr(found, matrix), differences)
-        scores = found.similarity(X[:4], X)
+        expected = -np.einsum("qgi,ij,qgj->qg", differences, getattr(fitted, matrix), differences)
+        scores = fitted.similarity(X[:4], X)
         np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-3)
 
     def test_compiled_kernels_name_no_class(self, synonyms):
@@ -487,7 +487,7 @@ class TestEarlyStopping:
     def test_keeps_the_best(self, watched, synonyms):
         """All that was learned at the best step comes back, and nothing else of it stays."""
         states = {}
-        watched.fit(*synonyms, callback=lambda found: states.setdefault(found.n_steps_, arrays_of(found)))
+        watched.fit(*synonyms, callback=lambda fitted: states.setdefault(fitted.n_steps_, arrays_of(fitted)))
         looks = [entry for entry in watched.history_ if entry["validation"] is not None]
         figures = {look["step"]: look["validation"] for look in looks[watched.begins_at == "nothing" :]}
         best = watched.best_step_
@@ -765,14 +765,14 @@ class TestOpenWorld:
         opened.set_params(validation_fraction=None)
         plain = clone(opened).fit(X, y)
         for learned, expected in ((None, 1.0), (0.3, 0.3)):
-            found = clone(opened).fit(X, y, world="open", learned_weight=learned)
-            assert (found.learned_weight_, found.unseen_, found.worlds_, found.held_out_) == (
+            fitted = clone(opened).fit(X, y, world="open", learned_weight=learned)
+            assert (fitted.learned_weight_, fitted.unseen_, fitted.worlds_, fitted.held_out_) == (
                 expected,
                 None,
                 None,
                 None,
             )
-            assert_same_models(found, plain)
+            assert_same_models(fitted, plain)
 
     def test_what_is_no_world_or_share_is_refused_before_anything_is_learned(self, opened, several, monkeypatch):
         monkeypatch.setattr(type(opened), "_learn", lambda *arguments: pytest.fail("it learned"))
@@ -829,19 +829,19 @@ def test_images_that_validate_may_be_given_in_the_open_world(several):
     assert learner.held_out_.tolist() == np.union1d(rows, learner.unseen_).tolist()
     # Where they are all of classes that would be held out, no class is.
     for name in ("oasis", "wsabie"):
-        found = clone(LEARNERS[name]).fit(X, y, validation_rows=learner.unseen_, world="open", learned_weight=None)
-        assert len(found.unseen_) == 0
-        assert found.held_out_.tolist() == learner.unseen_.tolist()
+        refitted = clone(LEARNERS[name]).fit(X, y, validation_rows=learner.unseen_, world="open", learned_weight=None)
+        assert len(refitted.unseen_) == 0
+        assert refitted.held_out_.tolist() == learner.unseen_.tolist()
 
 
 def test_classes_are_held_out_only_where_images_are_left_to_validate():
     """One class of six has four images or more: held out as a whole, it would leave none to stop early by."""
     y = np.array([*"aaaaaaaa", *"bbb", *"ccc", *"ddd", *"eee", *"fff"])
     X = sp.csr_array(np.random.default_rng(0).random((len(y), 30), np.float32))
-    found = {}
+    seed_by_count = {}
     for seed in range(12):
         learner = clone(LEARNERS["oasis-one-pair"]).set_params(validation_fraction=0.3, n_steps=10, random_state=seed)
         learner.fit(X, y, world="open", learned_weight=None)
         assert set(y[np.setdiff1d(learner.held_out_, learner.unseen_)]) == {"a"}
-        found[len(learner.unseen_)] = seed
-    assert set(found) == {0, 6}
+        seed_by_count[len(learner.unseen_)] = seed
+    assert set(seed_by_count) == {0, 6}

@@ -70,8 +70,8 @@ def test_by_hand():
     """W = I + [[1, 0], [2, 0]], a quarter of it learned: q' (I + [[1, 0], [2, 0]] / 4) x."""
     learner = OASIS()
     learner.n_features_in_, learner.W_ = 2, np.array([[2, 0], [2, 1]], np.float32)
-    found = Blend(learner, 0.25).similarity([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
-    np.testing.assert_allclose(found, [[1.75, 1.0]])
+    scores = Blend(learner, 0.25).similarity([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(scores, [[1.75, 1.0]])
 
 
 def test_is_the_mixture_of_both_and_its_parts_add_up(learner, images):
@@ -79,10 +79,10 @@ def test_is_the_mixture_of_both_and_its_parts_add_up(learner, images):
     labels = y if type(learner).__name__ == "MuSL" else None
     look, learned = (X @ X.T).toarray(), learner.similarity(X, X, labels)
     for share in (0.0, 0.3, 1.0):
-        found = Blend(learner, share, scale=0.7 if not learner.gallery_is_vectors else 1.0)
-        expected = (1 - share) * look + share * found.scale * learned
-        np.testing.assert_allclose(found.similarity(X, X, labels), expected, atol=2e-5)
-        np.testing.assert_allclose(found.similarity(X.toarray(), X.toarray(), labels), expected, atol=2e-5)
+        mixture = Blend(learner, share, scale=0.7 if not learner.gallery_is_vectors else 1.0)
+        expected = (1 - share) * look + share * mixture.scale * learned
+        np.testing.assert_allclose(mixture.similarity(X, X, labels), expected, atol=2e-5)
+        np.testing.assert_allclose(mixture.similarity(X.toarray(), X.toarray(), labels), expected, atol=2e-5)
     if not learner.linear:
         assert not Blend(learner, 0.5).linear
         return

@@ -76,8 +76,8 @@ def test_no_triplets_change_nothing_and_few_images_do(synonyms):
     np.testing.assert_array_equal(W, np.eye(6))
     assert (losses, violating) == (0.0, 0)
     X, y = synonyms
-    found = OASIS(n_steps=40_000, pairs_per_query=200, random_state=0).fit(X, y)
-    assert found.score(X, y) > 0.9
+    learner = OASIS(n_steps=40_000, pairs_per_query=200, random_state=0).fit(X, y)
+    assert learner.score(X, y) > 0.9
 
 
 def test_a_quarter_of_the_entries_makes_an_array_of_all():
@@ -104,10 +104,10 @@ def test_the_kernel_is_chosen_by_the_entries(density, pairs, expected):
 def test_either_kernel_learns_the_same(pairs):
     """Few entries in many columns: one pair a query is learned one by one, twenty in blocks."""
     X, y = make_images(60, 1000, 0.01, 0), np.arange(60) % 3
-    found = OASIS(n_steps=500, pairs_per_query=pairs, random_state=3).fit(X, y)
+    learner = OASIS(n_steps=500, pairs_per_query=pairs, random_state=3).fit(X, y)
     assert bool(block_size(as_rows(sp.csr_array(X)), 1000, pairs)) == (pairs > 1)
     triplets = TripletSampler(y).draw_pass((3, 0), 0, 500, pairs_per_query=pairs)
-    np.testing.assert_allclose(found.W_, plain_steps(X, triplets, 0.1)[0], atol=1e-5)
+    np.testing.assert_allclose(learner.W_, plain_steps(X, triplets, 0.1)[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -115,6 +115,6 @@ def test_dense_vectors_learn_the_same_on_any_number_of_threads(n_jobs):
     X, y = make_images(60, 700, 1.0, 1), np.arange(60) % 4
     options = {"n_steps": 2000, "pairs_per_query": 8, "validation_fraction": 0.2, "random_state": 0}
     one = OASIS(n_jobs=1, **options).fit(X, y)
-    found = OASIS(n_jobs=n_jobs, **options).fit(X, y)
-    assert found.W_.tobytes() == one.W_.tobytes()
-    assert found.history_ == one.history_
+    threaded = OASIS(n_jobs=n_jobs, **options).fit(X, y)
+    assert threaded.W_.tobytes() == one.W_.tobytes()
+    assert threaded.history_ == one.history_

@@ -129,8 +129,8 @@ def test_training_equals_slow_reference(options, seed):
     np.testing.assert_array_equal(learner.metric_of_category_, s)
     assert len(set(s)) == 2
     for k in range(2):
-        found = list(zip(learner.stump_features_[k].tolist(), learner.stump_thresholds_[k].tolist(), strict=True))
-        assert found == [(j, float(theta)) for j, theta in stumps[k]]
+        learned = list(zip(learner.stump_features_[k].tolist(), learner.stump_thresholds_[k].tolist(), strict=True))
+        assert learned == [(j, float(theta)) for j, theta in stumps[k]]
     np.testing.assert_allclose(learner.likelihoods_, L)
 
 
@@ -392,23 +392,23 @@ class TestStarts:
         best = int(np.argmin(losses))
         assert best == (2 if retrain else 3)
         assert len(set(losses)) == 4
-        found = MuSL(n_starts=4, retrain=retrain, **self.OPTIONS).fit(self.X, self.y)
-        assert (found.start_, found.start_losses_) == (best, losses)
+        kept = MuSL(n_starts=4, retrain=retrain, **self.OPTIONS).fit(self.X, self.y)
+        assert (kept.start_, kept.start_losses_) == (best, losses)
         for name in ("stump_features_", "stump_thresholds_", "metric_of_category_", "likelihoods_"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(alone[best], name))
-        assert found.history_ == [entry for learner in alone for entry in learner.history_]
-        assert not [name for name in vars(found) if name.startswith("best_")]
+            np.testing.assert_array_equal(getattr(kept, name), getattr(alone[best], name))
+        assert kept.history_ == [entry for learner in alone for entry in learner.history_]
+        assert not [name for name in vars(kept) if name.startswith("best_")]
 
     def test_phases(self):
         phases = []
-        found = MuSL(n_starts=3, **self.OPTIONS).fit(self.X, self.y, callback=lambda m: phases.append(m.phase_))
+        learner = MuSL(n_starts=3, **self.OPTIONS).fit(self.X, self.y, callback=lambda m: phases.append(m.phase_))
         one = ["group"] * 6 + ["train"] * 6
-        assert [entry["phase"] for entry in found.history_] == one * 3
+        assert [entry["phase"] for entry in learner.history_] == one * 3
         assert phases == [*(one * 3)[1:], "done"]
-        assert (found.steps_done_, found.steps_total_) == (36, 36)
+        assert (learner.steps_done_, learner.steps_total_) == (36, 36)
         for options in ({"grouping": "kmeans"}, {"n_metrics": 1}, {"n_metrics": 6}):
-            found = MuSL(n_starts=3, **(self.OPTIONS | options)).fit(self.X, self.y)
-            assert (found.steps_done_, found.steps_total_, len(found.start_losses_)) == (6, 6, 1)
+            learner = MuSL(n_starts=3, **(self.OPTIONS | options)).fit(self.X, self.y)
+            assert (learner.steps_done_, learner.steps_total_, len(learner.start_losses_)) == (6, 6, 1)
 
     def test_starts_that_are_all_alike_are_said(self, caplog):
         MuSL(n_starts=2, **(self.OPTIONS | {"negatives_per_example": 60})).fit(self.X, self.y)
@@ -450,22 +450,22 @@ class TestSides:
         rng = np.random.default_rng(0)
         a, b = rng.integers(0, 2**64, (5, 3), np.uint64), rng.integers(0, 2**64, (7, 3), np.uint64)
         b[0], a[0] = 0, 2**64 - 1
-        found = np.empty((5, 7), np.float32)
-        hamming(a, b, found)
+        distances = np.empty((5, 7), np.float32)
+        hamming(a, b, distances)
         expected = [[sum((int(x) ^ int(z)).bit_count() for x, z in zip(p, q, strict=True)) for q in b] for p in a]
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(distances, expected)
 
     def test_unknown_labels_take_all_metrics(self, fitted, caplog):
         learner, X, y = fitted
         names = y.astype(object)
         names[3], names[5] = "never", None
-        found = learner.transform(X, names)
+        vectors = learner.transform(X, names)
         assert "2 of 72 gallery images have labels not learned" in caplog.text
         caplog.clear()
         everything = learner.transform(X)
         assert not caplog.records
         np.testing.assert_allclose(everything, learner.transform_query(X) / 3, rtol=1e-6)
-        np.testing.assert_array_equal(found[[3, 5]], everything[[3, 5]])
+        np.testing.assert_array_equal(vectors[[3, 5]], everything[[3, 5]])
 
     def test_vote_shares_ties(self):
         """Distances 0, 1, 1 for labels a, b, b: with two neighbours, the two b share one vote."""

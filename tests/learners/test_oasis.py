@@ -103,16 +103,16 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
 class TestVariants:
     def test_symmetric_and_psd_project_once(self, synonyms):
         plain = OASIS(n_steps=500, random_state=0).fit(*synonyms)
-        found = OASIS(n_steps=500, random_state=0, variant="symmetric").fit(*synonyms)
-        np.testing.assert_allclose(found.W_, (plain.W_ + plain.W_.T) / 2, rtol=1e-6)
-        assert found.symmetry_index() == pytest.approx(1.0)
+        projected = OASIS(n_steps=500, random_state=0, variant="symmetric").fit(*synonyms)
+        np.testing.assert_allclose(projected.W_, (plain.W_ + plain.W_.T) / 2, rtol=1e-6)
+        assert projected.symmetry_index() == pytest.approx(1.0)
         assert plain.symmetry_index() < 1
         plain = OASIS(n_steps=500, random_state=0, init="zero").fit(*synonyms)
-        found = OASIS(n_steps=500, random_state=0, init="zero", variant="psd").fit(*synonyms)
+        projected = OASIS(n_steps=500, random_state=0, init="zero", variant="psd").fit(*synonyms)
         values, vectors = np.linalg.eigh((plain.W_.astype(float) + plain.W_.T) / 2)
         assert values.min() < -0.01
         expected = (vectors * np.maximum(values, 0)) @ vectors.T
-        np.testing.assert_allclose(found.W_, expected, atol=1e-5)
+        np.testing.assert_allclose(projected.W_, expected, atol=1e-5)
         once = OASIS(n_steps=1000, random_state=0, init="zero", variant="psd", pass_steps=250).fit(*synonyms)
         often = OASIS(n_steps=1000, random_state=0, init="zero", variant="psd", pass_steps=250, psd_every=250).fit(
             *synonyms
@@ -121,33 +121,33 @@ class TestVariants:
         assert np.linalg.eigvalsh(often.W_.astype(float)).min() > -1e-5
 
     def test_embedding(self, X, y):
-        found = OASIS(n_steps=500, random_state=0, variant="psd").fit(X, y)
-        A = found.embedding()
+        learner = OASIS(n_steps=500, random_state=0, variant="psd").fit(X, y)
+        A = learner.embedding()
         assert A.shape[1] == X.shape[1]
-        np.testing.assert_allclose(A.T @ A, found.W_, atol=1e-5)
-        np.testing.assert_allclose((X @ A.T) @ (X @ A.T).T, found.similarity(X, X), atol=1e-4)
+        np.testing.assert_allclose(A.T @ A, learner.W_, atol=1e-5)
+        np.testing.assert_allclose((X @ A.T) @ (X @ A.T).T, learner.similarity(X, X), atol=1e-4)
 
     def test_rankers_are_averaged(self, X, y):
-        found = OASIS(n_steps=300, n_rankers=3, random_state=5).fit(X, y)
+        averaged = OASIS(n_steps=300, n_rankers=3, random_state=5).fit(X, y)
         models = []
 
         def keep(learner):
             models.append(learner.ranker_W_.copy())
 
         OASIS(n_steps=301, pass_steps=300, n_rankers=3, random_state=5).fit(
-            X, y, callback=lambda found: models or keep(found)
+            X, y, callback=lambda learner: models or keep(learner)
         )
         single = OASIS(n_steps=300, random_state=5).fit(X, y)
         np.testing.assert_array_equal(models[0][0], single.W_)
         assert not np.array_equal(models[0][0], models[0][1])
-        np.testing.assert_array_equal(found.W_, models[0].mean(axis=0))
+        np.testing.assert_array_equal(averaged.W_, models[0].mean(axis=0))
 
     def test_rankers_that_mix_go_on_from_their_mean(self, synonyms):
         kept = []
         OASIS(n_steps=601, pass_steps=100, n_rankers=3, mix_every=200, random_state=5).fit(
             *synonyms,
-            callback=lambda found: kept.append(
-                hasattr(found, "ranker_W_") and all(np.array_equal(W, found.W_) for W in found.ranker_W_)
+            callback=lambda learner: kept.append(
+                hasattr(learner, "ranker_W_") and all(np.array_equal(W, learner.W_) for W in learner.ranker_W_)
             ),
         )
         assert kept == [False, True, False, True, False, True, False]
@@ -162,14 +162,14 @@ class TestVariants:
 
     def test_one_or_two_threads_without_locks(self, synonyms):
         usual = OASIS(n_steps=1000, random_state=5).fit(*synonyms)
-        found = OASIS(n_steps=1000, random_state=5, lock_free=True, n_jobs=1).fit(*synonyms)
-        np.testing.assert_array_equal(found.W_, usual.W_)
+        unlocked = OASIS(n_steps=1000, random_state=5, lock_free=True, n_jobs=1).fit(*synonyms)
+        np.testing.assert_array_equal(unlocked.W_, usual.W_)
         # Each from a stream of its own; what they learn is as good, though no two runs need to agree.
-        found = OASIS(n_steps=3001, random_state=5, lock_free=True, n_jobs=2).fit(*synonyms)
+        unlocked = OASIS(n_steps=3001, random_state=5, lock_free=True, n_jobs=2).fit(*synonyms)
         usual = OASIS(n_steps=3001, random_state=5).fit(*synonyms)
-        assert found.n_steps_ == 3001
-        assert 0 < found.history_[-1]["violating"] <= 1
-        assert found.score(*synonyms) > 0.95 * usual.score(*synonyms)
+        assert unlocked.n_steps_ == 3001
+        assert 0 < unlocked.history_[-1]["violating"] <= 1
+        assert unlocked.score(*synonyms) > 0.95 * usual.score(*synonyms)
 
     def test_symmetry_index_over_blocks(self):
         learner = OASIS(n_steps=1, init="zero", random_state=0).fit(np.eye(4), [0, 0, 1, 1])
@@ -193,10 +193,10 @@ class TestEarlyStopping:
     def test_patience_stops(self, synonyms):
         learner = OASIS(n_steps=2000, validation_fraction=0.3, **self.params)
         best = learner.fit(*synonyms).best_step_
-        found = learner.set_params(patience=2).fit(*synonyms)
-        assert found.history_[-1]["step"] <= best + 200
-        assert found.steps_done_ == found.steps_total_ == found.history_[-1]["step"]
-        assert found.best_step_ == found.history_[-1]["step"] - 200
+        patient = learner.set_params(patience=2).fit(*synonyms)
+        assert patient.history_[-1]["step"] <= best + 200
+        assert patient.steps_done_ == patient.steps_total_ == patient.history_[-1]["step"]
+        assert patient.best_step_ == patient.history_[-1]["step"] - 200
 
     def test_validation_images_are_not_learned_from(self, X, y):
         """Their rows may hold anything in columns of their own: W stays as it began there."""
@@ -204,11 +204,11 @@ class TestEarlyStopping:
         marked = sp.lil_array((X.shape[0], X.shape[1] + 1), dtype=np.float32)
         marked[:, :-1] = X
         marked[held_out, -1] = 1.0
-        found = OASIS(n_steps=500, validation_fraction=0.3, random_state=1).fit(marked.tocsr(), y)
-        expected = np.zeros(found.n_features_in_)
+        learner = OASIS(n_steps=500, validation_fraction=0.3, random_state=1).fit(marked.tocsr(), y)
+        expected = np.zeros(learner.n_features_in_)
         expected[-1] = 1.0
-        np.testing.assert_array_equal(found.W_[-1], expected)
-        np.testing.assert_array_equal(found.W_[:, -1], expected)
+        np.testing.assert_array_equal(learner.W_[-1], expected)
+        np.testing.assert_array_equal(learner.W_[:, -1], expected)
 
     def test_rows_that_validate_may_be_named(self, synonyms):
         """The rows that the share would draw give the same model, whether or not there is a share."""
@@ -226,9 +226,9 @@ class TestEarlyStopping:
 
 
 def test_noisy_negatives_do_little_harm(synonyms, unseen_synonyms):
-    found = OASIS(n_steps=3000, random_state=0, check_negatives=False).fit(*synonyms)
+    learner = OASIS(n_steps=3000, random_state=0, check_negatives=False).fit(*synonyms)
     X, y = unseen_synonyms
-    scores = found.similarity(X, X)
+    scores = learner.similarity(X, X)
     np.fill_diagonal(scores, -np.inf)
     assert (y[scores.argmax(axis=1)] == y).mean() > 0.8
 

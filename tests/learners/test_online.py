@@ -35,8 +35,8 @@ START_SAYS_NOTHING = {
 
 def choose(learner, figures, synonyms):
     """Fit a learner whose validation finds these figures, one before the first pass and one after each."""
-    learner, found = clone(learner), iter(figures)
-    learner._validator = lambda X, y, held_out: lambda: next(found)
+    learner, remaining = clone(learner), iter(figures)
+    learner._validator = lambda X, y, held_out: lambda: next(remaining)
     return learner.fit(*synonyms)
 
 
@@ -44,9 +44,9 @@ def choose(learner, figures, synonyms):
 @pytest.mark.parametrize("name", START_SAYS_NOTHING)
 def test_a_start_that_says_nothing_is_never_chosen(name, refit, synonyms):
     learner = clone(START_SAYS_NOTHING[name]).set_params(refit=refit)
-    found = choose(learner, [0.9, 0.1, 0.5, 0.5, 0.2], synonyms)
-    assert (found.best_step_, found.n_steps_, found.best_validation_) == (2, 2, 0.5)
-    assert [entry["step"] for entry in found.history_ if entry["phase"] == "search"] == [0, 1, 2, 3, 4]
+    fitted = choose(learner, [0.9, 0.1, 0.5, 0.5, 0.2], synonyms)
+    assert (fitted.best_step_, fitted.n_steps_, fitted.best_validation_) == (2, 2, 0.5)
+    assert [entry["step"] for entry in fitted.history_ if entry["phase"] == "search"] == [0, 1, 2, 3, 4]
     assert choose(learner, [0.9, 0.0, 0.0, 0.0, 0.0], synonyms).n_steps_ == 1
 
 
@@ -77,9 +77,9 @@ def test_labels_that_are_not_trained_on_do_not_stop_a_training(name, several):
 
 def test_patience_counts_from_the_first_pass(synonyms):
     learner = clone(START_SAYS_NOTHING["wsabie"]).set_params(patience=2)
-    found = choose(learner, [0.9, 0.1, 0.1, 0.1, 0.8], synonyms)
-    assert found.n_steps_ == 1
-    assert len(found.history_) == 4
+    fitted = choose(learner, [0.9, 0.1, 0.1, 0.1, 0.8], synonyms)
+    assert fitted.n_steps_ == 1
+    assert len(fitted.history_) == 4
 
 
 def test_steps_by_the_number_of_images(synonyms):

@@ -42,8 +42,8 @@ def make_images(*, dense, n=60, d=40, seed=0):
 def assert_same_scores(learner, X, Q, G):
     """Table and W agree to 1e-4 of the largest score."""
     wanted = learner.similarity(Q, G)
-    found = Teachers(learner, X).similarity(Q, G)
-    assert np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    scores = Teachers(learner, X).similarity(Q, G)
+    assert np.abs(scores - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
@@ -146,14 +146,14 @@ def test_teachers_of_a_pair_are_the_strongest_and_add_up_to_the_score():
     q, x = X[[0]], X[[6]]
     u, v = (X @ q.T).toarray()[:, 0], (X @ x.T).toarray()[:, 0]
     terms = u[:, None] * T * v
-    found = teachers.of_pair(q, x, n=4)
-    np.testing.assert_allclose(found.contributions[:4], np.sort(terms.ravel())[::-1][:4], rtol=1e-5)
-    np.testing.assert_allclose(found.contributions[4:], np.sort(terms.ravel())[:4], rtol=1e-5)
-    np.testing.assert_allclose(terms[found.queries, found.images], found.contributions, rtol=1e-5)
-    assert found.unlearned == pytest.approx(float((q @ x.T).toarray()[0, 0]))
-    assert found.common == 0
-    assert found.unlearned + found.learned == pytest.approx(found.score, rel=1e-5)
-    assert found.n_rest == np.count_nonzero(terms) - 8
+    pair = teachers.of_pair(q, x, n=4)
+    np.testing.assert_allclose(pair.contributions[:4], np.sort(terms.ravel())[::-1][:4], rtol=1e-5)
+    np.testing.assert_allclose(pair.contributions[4:], np.sort(terms.ravel())[:4], rtol=1e-5)
+    np.testing.assert_allclose(terms[pair.queries, pair.images], pair.contributions, rtol=1e-5)
+    assert pair.unlearned == pytest.approx(float((q @ x.T).toarray()[0, 0]))
+    assert pair.common == 0
+    assert pair.unlearned + pair.learned == pytest.approx(pair.score, rel=1e-5)
+    assert pair.n_rest == np.count_nonzero(terms) - 8
     np.testing.assert_allclose(teachers.of_images(q, x), (terms.sum(axis=1) + terms.sum(axis=0)) / 2, atol=1e-6)
 
 

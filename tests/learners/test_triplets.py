@@ -13,14 +13,14 @@ from visterm.learners.triplets import related_images
 N_DRAWS = 60_000
 
 
-def assert_distribution(found, expected):
+def assert_distribution(drawn, expected):
     """Pearson's chi-square test of counts, at a level that a right sampler passes with any seed we would meet."""
-    found, expected = np.asarray(found, float).ravel(), np.asarray(expected, float).ravel()
-    assert found[expected == 0].sum() == 0
-    found, expected = found[expected > 0], expected[expected > 0] * found.sum() / expected.sum()
+    drawn, expected = np.asarray(drawn, float).ravel(), np.asarray(expected, float).ravel()
+    assert drawn[expected == 0].sum() == 0
+    drawn, expected = drawn[expected > 0], expected[expected > 0] * drawn.sum() / expected.sum()
     if len(expected) == 1:
         return
-    statistic = ((found - expected) ** 2 / expected).sum()
+    statistic = ((drawn - expected) ** 2 / expected).sum()
     assert statistic < chi2.ppf(1 - 1e-6, len(expected) - 1)
 
 
@@ -171,8 +171,8 @@ class TestClicks:
         sampler = TripletSampler(sp.csr_array(self.R), cutoff=0.02, subset=subset)
         assert_triplets(sampler, related.any(axis=1), Pr * related, ~related & others)
         rows, columns = np.array([1, 4]), np.array([0, 2, 3, 5, 6])
-        found = related_images(sp.csr_array(self.R), rows, columns, cutoff=0.02)
-        np.testing.assert_array_equal(found, self.probabilities()[np.ix_(rows, columns)] > 0.02)
+        related_part = related_images(sp.csr_array(self.R), rows, columns, cutoff=0.02)
+        np.testing.assert_array_equal(related_part, self.probabilities()[np.ix_(rows, columns)] > 0.02)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ class TestPlainSupervision:
     def test_dense_zeros_and_ones_are_several_labels_and_labels_stay(self):
         y = np.array([[1, 0, 1], [0, 1, 0]])
         for given in (y, y.astype(bool), y.astype(float)):
-            found = plain_supervision(given)
-            assert sp.issparse(found)
-            assert (found.toarray() == y).all()
+            supervision = plain_supervision(given)
+            assert sp.issparse(supervision)
+            assert (supervision.toarray() == y).all()
         y = np.array(["b", "a"])
         assert plain_supervision(y) is y
 
@@ -259,18 +259,18 @@ class TestCutoffByShare:
         values = np.sort(P[P > 0])
         expected = values[len(values) - max(1, round(percent / 100 * len(values)))] * (1 - 1e-12) <= P
         everything = np.arange(40)
-        found = related_images(self.clicks, everything, everything, cutoff=f"top {percent} %")
-        np.fill_diagonal(found, False)
-        np.testing.assert_array_equal(found, expected & (P > 0))
+        related = related_images(self.clicks, everything, everything, cutoff=f"top {percent} %")
+        np.fill_diagonal(related, False)
+        np.testing.assert_array_equal(related, expected & (P > 0))
         queries, positives, _ = TripletSampler(self.clicks, cutoff=f"top {percent}%").sample(300)
-        assert found[queries, positives].all()
+        assert related[queries, positives].all()
 
     def test_of_very_many_pairs_a_part_decides(self, monkeypatch):
         monkeypatch.setattr(triplets, "_PAIRS", 2000)
         everything = np.arange(40)
-        found = related_images(self.clicks, everything, everything, cutoff="top 20 %")
-        np.fill_diagonal(found, False)
-        assert found.sum() / (self.probabilities() > 0).sum() == pytest.approx(0.2, abs=0.08)
+        related = related_images(self.clicks, everything, everything, cutoff="top 20 %")
+        np.fill_diagonal(related, False)
+        assert related.sum() / (self.probabilities() > 0).sum() == pytest.approx(0.2, abs=0.08)
 
     def test_bad_input(self):
         for bad in ("top 0 %", "top 101 %", "1 %", "top", -0.1):

@@ -164,15 +164,15 @@ class TestWorlds:
 
     def test_figures_by_hand(self):
         """Three relevant images of seven, behind four others: (1 / 5 + 2 / 6 + 3 / 7) / 3."""
-        found = self.worlds(1 - self.good).choose(self.good, self.wrong_for(self.unseen), "open", [1.0])
+        choice = self.worlds(1 - self.good).choose(self.good, self.wrong_for(self.unseen), "open", [1.0])
         low, lowest = (1 / 5 + 2 / 6 + 3 / 7) / 3, (1 / 13 + 2 / 14 + 3 / 15) / 3
-        assert found.figures["cosine"] == pytest.approx([low, low, lowest])
-        assert found.figures["learner"] == pytest.approx([1, low, (1 + lowest) / 2])
-        assert found.figures["curve"] == [found.figures["learner"]]
-        assert found.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
-        assert found.figures["n_images"] == [8, 8, 16]
-        assert found.figures["shares"] == [1.0]
-        assert (found.learned_weight, found.quality.map, found.cosine.map) == pytest.approx(
+        assert choice.figures["cosine"] == pytest.approx([low, low, lowest])
+        assert choice.figures["learner"] == pytest.approx([1, low, (1 + lowest) / 2])
+        assert choice.figures["curve"] == [choice.figures["learner"]]
+        assert choice.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
+        assert choice.figures["n_images"] == [8, 8, 16]
+        assert choice.figures["shares"] == [1.0]
+        assert (choice.learned_weight, choice.quality.map, choice.cosine.map) == pytest.approx(
             (1.0, (1 + lowest) / 2, lowest)
         )
 
@@ -185,9 +185,9 @@ class TestWorlds:
 
     @pytest.mark.parametrize(("world", "place"), [("seen", 0), ("unseen", 1), ("open", 2)])
     def test_each_world_has_its_measure(self, world, place):
-        found = self.worlds(1 - self.good).choose(self.good, self.wrong_for(self.unseen), world, [1.0])
-        assert found.quality.map == found.figures["learner"][place]
-        assert found.cosine.map == found.figures["cosine"][place]
+        choice = self.worlds(1 - self.good).choose(self.good, self.wrong_for(self.unseen), world, [1.0])
+        assert choice.quality.map == choice.figures["learner"][place]
+        assert choice.cosine.map == choice.figures["cosine"][place]
 
     @pytest.mark.parametrize(
         ("world", "expected"),
@@ -204,8 +204,8 @@ class TestWorlds:
         """Right from a share of a half: the first of those that are as good."""
         worlds = self.worlds(1 - self.good)
         for world in ("open", "unseen"):
-            found = worlds.choose(1 - self.good, self.good, world)
-            assert (found.learned_weight, found.quality.map) == (0.7, 1.0)
+            choice = worlds.choose(1 - self.good, self.good, world)
+            assert (choice.learned_weight, choice.quality.map) == (0.7, 1.0)
         assert worlds.choose(1 - self.good, self.good, "seen").learned_weight == 1.0
         # Seen classes gain and unseen ones lose from a half: open and unseen stay below it, seen does not.
         look = self.wrong_for(~self.unseen)
@@ -222,29 +222,29 @@ class TestWorlds:
     def test_where_every_share_is_below_cosine(self):
         """Learned scores are six times as large: a share of 0.2 is wrong for unseen classes, and 0.1 is not."""
         learned = 6 * self.wrong_for(self.unseen)
-        found = self.worlds(self.good).choose(self.good, learned, "open")
-        assert found.learned_weight == 0.1
-        assert found.figures["curve"][SHARES.index(CAUTIOUS)][1] < 1
-        found = self.worlds(self.good).choose(1 - self.good, 1 - self.good, "open")
-        assert found.learned_weight == CAUTIOUS
+        choice = self.worlds(self.good).choose(self.good, learned, "open")
+        assert choice.learned_weight == 0.1
+        assert choice.figures["curve"][SHARES.index(CAUTIOUS)][1] < 1
+        choice = self.worlds(self.good).choose(1 - self.good, 1 - self.good, "open")
+        assert choice.learned_weight == CAUTIOUS
 
     @pytest.mark.parametrize(("world", "expected"), [("open", CAUTIOUS), ("unseen", CAUTIOUS), ("seen", 0.0)])
     def test_without_unseen_classes(self, world, expected):
         """Nothing is known of them: the share is the cautious one, unless seen classes are all that counts."""
         worlds = self.worlds(self.good, np.zeros(16, bool))
-        found = worlds.choose(self.good, -6 * self.good, world)
-        assert found.learned_weight == expected
-        assert [len(found.figures[key]) for key in ("cosine", "chance", "n_images", "learner")] == [1, 1, 1, 1]
-        assert (found.quality.map == 1) == (world == "seen")
+        choice = worlds.choose(self.good, -6 * self.good, world)
+        assert choice.learned_weight == expected
+        assert [len(choice.figures[key]) for key in ("cosine", "chance", "n_images", "learner")] == [1, 1, 1, 1]
+        assert (choice.quality.map == 1) == (world == "seen")
 
     def test_some_images_are_queries_and_those_without_a_relevant_one_are_left_out(self):
         relevant = self.relevant.copy()
         relevant[0] = False
         relevant[0, 0] = True
         worlds = Worlds(relevant, self.own, self.unseen, self.y, self.good)
-        found = worlds.choose(self.good, self.good, "open", [1.0])
-        assert found.figures["learner"] == [1, 1, 1]
-        assert found.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
+        choice = worlds.choose(self.good, self.good, "open", [1.0])
+        assert choice.figures["learner"] == [1, 1, 1]
+        assert choice.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
         # Each query is left out by the column that it has among the images of its part.
         own = np.array([1, 5, 9, 14])
         scores = self.good.copy()
@@ -255,10 +255,10 @@ class TestWorlds:
         worlds = self.worlds(self.good, np.ones(16, bool))
         assert worlds.choose(self.good, self.good, "open", [1.0]).figures["n_images"] == [0, 16, 16]
         one = np.ones((1, 1), bool)
-        found = Worlds(one, np.zeros(1, int), ~one[0], np.zeros(1), one.astype(float)).choose(
+        choice = Worlds(one, np.zeros(1, int), ~one[0], np.zeros(1), one.astype(float)).choose(
             one * 1.0, one * 1.0, "open"
         )
-        assert (found.learned_weight, found.quality.map, found.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])
+        assert (choice.learned_weight, choice.quality.map, choice.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])
 
 
 class TestSmallClasses:
@@ -285,12 +285,12 @@ class TestSmallClasses:
         good = relevant.astype(np.float32)
         look = 1 - good if gain else good
         worlds = Worlds(relevant, np.arange(200), np.ones(200, bool), self.y, look)
-        found = worlds.choose(look, good, "open")
-        assert found.learned_weight == share
-        assert found.figures["n_images"] == [0, 200, 200]
-        assert found.figures["gain"][0] == pytest.approx(gain, abs=0.01)
-        assert found.figures["p1_gain"] == [gain, 0]
-        assert found.figures["clearly_below"] == [False, False, False]
+        choice = worlds.choose(look, good, "open")
+        assert choice.learned_weight == share
+        assert choice.figures["n_images"] == [0, 200, 200]
+        assert choice.figures["gain"][0] == pytest.approx(gain, abs=0.01)
+        assert choice.figures["p1_gain"] == [gain, 0]
+        assert choice.figures["clearly_below"] == [False, False, False]
 
 
 def test_what_is_below_cosine_is_told_by_the_test_that_chooses():

@@ -339,10 +339,10 @@ class TestShares:
         rng = np.random.default_rng(1)
         query, result = (rng.dirichlet(np.ones(6), 8).T.astype(np.float32) * X[row] for row in (4, 60))
         for model in (learner, Blend(learner, 0.3)):
-            found = explain(model, query, result)
+            explained = explain(model, query, result)
             score = model.similarity(X[[4]], X[[60]])[0, 0]
-            assert found.score == pytest.approx(score, abs=1e-4)
-            for terms in (found.query.sum(), found.result.sum(), found.positive + found.negative):
+            assert explained.score == pytest.approx(score, abs=1e-4)
+            for terms in (explained.query.sum(), explained.result.sum(), explained.positive + explained.negative):
                 assert terms == pytest.approx(score, abs=1e-3)
 
     def test_queries_of_directions_are_differences_of_queries(self, X, y):

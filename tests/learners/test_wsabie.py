@@ -157,11 +157,11 @@ def test_kernels_equal_the_slow_reference(images, loss, several, dense, n_compon
     start = WSABIE(**params | {"learning_rate": 1e-12}, n_steps=1).fit(X, indicator(own, 6))
     V, W = start.visterm_vectors_.astype(float), start.label_vectors_.astype(float)
     learner = WSABIE(loss=loss, n_steps=600, pass_steps=600, decay_steps=300, **params).fit(X, indicator(own, 6))
-    found = slow_reference(X, own, 7, V, W, loss=loss, n_steps=600, rate=0.05, decay_steps=300, max_norm=0.9)
+    reference = slow_reference(X, own, 7, V, W, loss=loss, n_steps=600, rate=0.05, decay_steps=300, max_norm=0.9)
     np.testing.assert_allclose(learner.visterm_vectors_, V, rtol=1e-3, atol=2e-5)
     np.testing.assert_allclose(learner.label_vectors_, W, rtol=1e-3, atol=2e-5)
-    assert learner.history_[0]["loss"] == pytest.approx(found[0], rel=1e-4)
-    assert learner.history_[0]["violating"] == pytest.approx(found[1], abs=2 / 600)
+    assert learner.history_[0]["loss"] == pytest.approx(reference[0], rel=1e-4)
+    assert learner.history_[0]["violating"] == pytest.approx(reference[1], abs=2 / 600)
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -247,8 +247,8 @@ class TestSeveralLabels:
             y.shape,
         )
         for other in (5 * y, doubled, y.astype(bool), y.tocsc()):
-            found = WSABIE(n_components=5, n_steps=200, random_state=0).fit(X, other)
-            np.testing.assert_array_equal(found.label_vectors_, expected.label_vectors_)
+            learner = WSABIE(n_components=5, n_steps=200, random_state=0).fit(X, other)
+            np.testing.assert_array_equal(learner.label_vectors_, expected.label_vectors_)
 
 
 class TestFourUses:
@@ -280,13 +280,13 @@ class TestEnsembles:
     params = {"max_norm": 1.1, "learning_rate": 0.05, "n_steps": 600, "random_state": 5}
 
     def test_first_member_is_the_model_of_its_size(self, synonyms):
-        found = WSABIE(n_components=[8, 24, 8], **self.params).fit(*synonyms)
+        ensemble = WSABIE(n_components=[8, 24, 8], **self.params).fit(*synonyms)
         single = WSABIE(n_components=8, **self.params).fit(*synonyms)
-        np.testing.assert_array_equal(found.visterm_vectors_[:, :8], single.visterm_vectors_)
-        np.testing.assert_array_equal(found.label_vectors_[:, :8], single.label_vectors_)
-        assert not np.array_equal(found.visterm_vectors_[:, 32:], single.visterm_vectors_)
-        assert found.V_.shape == (40, 32)
-        assert found.member_weights_.tolist() == [1, 1, 1]
+        np.testing.assert_array_equal(ensemble.visterm_vectors_[:, :8], single.visterm_vectors_)
+        np.testing.assert_array_equal(ensemble.label_vectors_[:, :8], single.label_vectors_)
+        assert not np.array_equal(ensemble.visterm_vectors_[:, 32:], single.visterm_vectors_)
+        assert ensemble.V_.shape == (40, 32)
+        assert ensemble.member_weights_.tolist() == [1, 1, 1]
 
     def test_members_start_and_draw_apart(self, synonyms, monkeypatch):
         drawn = []
@@ -294,8 +294,8 @@ class TestEnsembles:
             "visterm.learners.wsabie.stream", lambda *numbers: drawn.append(numbers) or stream(*numbers)
         )
         params = self.params | {"learning_rate": 1e-12, "pass_steps": 300}
-        found = WSABIE(n_components=[8, 8], **params).fit(*synonyms)
-        assert np.abs(found.visterm_vectors_[:, :8] - found.visterm_vectors_[:, 8:]).max() > 0.1
+        ensemble = WSABIE(n_components=[8, 8], **params).fit(*synonyms)
+        assert np.abs(ensemble.visterm_vectors_[:, :8] - ensemble.visterm_vectors_[:, 8:]).max() > 0.1
         assert drawn == [(5, 0, 0), (5, 1, 0), (5, 0, 300), (5, 1, 300)]
 
     def test_score_is_the_weighted_sum(self, synonyms):

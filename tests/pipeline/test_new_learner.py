@@ -88,11 +88,11 @@ def test_a_class_and_a_row(write_images, tmp_path):
     assert done.returncode == 0, done.stderr
     said, page = json.loads(done.stdout)
     assert [code for code, _, _ in said] == [0, 0, 2, 0, 0, 0, 0], said
-    (_, usage, _), _, (_, _, refusal), _, (_, tuned, _), _, (_, found, _) = said
+    (_, usage, _), _, (_, _, refusal), _, (_, tuned, _), _, (_, answers, _) = said
     assert "toy" in usage
     assert "toy: power=10.0 of kmeans visterms is too much; use --set toy.power=2\n" in refusal
     assert "power" in tuned
     assert "toy" in json.loads((tmp_path / "runs/photos/evaluations/toy/metrics.json").read_text())["systems"]
-    assert json.loads(found)[0]["results"]
+    assert json.loads(answers)[0]["results"]
     assert "toy" in page["learners"]
     assert page["titles"]["toy"] == "A toy"

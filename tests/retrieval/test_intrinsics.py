@@ -29,11 +29,11 @@ def test_the_plain_loop_gives_the_same_bytes(index_type):
     rng = np.random.default_rng(0)
     X = sp.random_array((50, 200), density=0.1, rng=rng, dtype=np.float32, format="csr")
     queries = rng.standard_normal((200, WIDTH), np.float32)
-    found, expected = np.full((2, 50, WIDTH), np.nan, np.float32)
+    sums, expected = np.full((2, 50, WIDTH), np.nan, np.float32)
     arrays = X.indptr.astype(index_type), X.indices.astype(index_type), X.data, queries
     plain_sums(*arrays, expected)
     try:
-        vector_sums(*arrays, found)
+        vector_sums(*arrays, sums)
     except Exception as error:
         pytest.fail(f"retrieval/intrinsics.py does not compile with Numba {numba.__version__}: {error}")
-    assert found.tobytes() == expected.tobytes(), f"retrieval/intrinsics.py adds wrongly with Numba {numba.__version__}"
+    assert sums.tobytes() == expected.tobytes(), f"retrieval/intrinsics.py adds wrongly with Numba {numba.__version__}"

@@ -65,9 +65,9 @@ def test_votes_are_those_of_a_slow_count(seed, k, n_classes):
     rng = np.random.default_rng(seed)
     gallery = rng.integers(0, n_classes, 20)
     ranking = ranking_of(*(rng.permutation(20)[:9] for _ in range(5)))
-    for found, row in zip(knn_labels(ranking, gallery, k), ranking.indices, strict=True):
+    for winner, row in zip(knn_labels(ranking, gallery, k), ranking.indices, strict=True):
         votes = gallery[row[:k]].tolist()
-        assert found == max(votes, key=lambda label: (votes.count(label), -votes.index(label)))
+        assert winner == max(votes, key=lambda label: (votes.count(label), -votes.index(label)))
 
 
 @settings(deadline=None, max_examples=30)
@@ -77,9 +77,9 @@ def test_agrees_with_scikit_learn_where_nothing_ties(seed):
     X, y, Q = rng.normal(size=(30, 3)), rng.integers(0, 2, 30), rng.normal(size=(12, 3))
     labels = np.arange(12) % 2  # queries of both: scikit-learn warns where a class is found that no query has
     order = np.argsort(((Q[:, None] - X) ** 2).sum(axis=2), axis=1)
-    found = KNeighborsClassifier(5).fit(X, y).predict(Q)
-    assert knn_labels(ranking_of(*order), y, 5).tolist() == found.tolist()
-    assert knn_accuracy(ranking_of(*order), labels, y, 5) == pytest.approx(balanced_accuracy_score(labels, found))
+    predicted = KNeighborsClassifier(5).fit(X, y).predict(Q)
+    assert knn_labels(ranking_of(*order), y, 5).tolist() == predicted.tolist()
+    assert knn_accuracy(ranking_of(*order), labels, y, 5) == pytest.approx(balanced_accuracy_score(labels, predicted))
 
 
 # Places of toad, frog, newt, lamp, lizard.

@@ -128,5 +128,5 @@ def test_ndcg_agrees_with_scikit_learn():
     relevant[:, 4] = True
     scores = np.arange(30, 0, -1)[None].repeat(20, axis=0)
     for k in (1, 7, 30):
-        found = ndcg_at(relevant, relevant.sum(axis=1), k)
-        assert found.mean() == pytest.approx(ndcg_score(relevant, scores, k=k), abs=1e-12)
+        ndcg = ndcg_at(relevant, relevant.sum(axis=1), k)
+        assert ndcg.mean() == pytest.approx(ndcg_score(relevant, scores, k=k), abs=1e-12)

@@ -223,10 +223,10 @@ def test_pages_and_parts_are_cut_from_one_ranking():
         assert (by.search(X[:20], k, exclude=own).indices == whole.indices[:, :k]).all()
     rows = np.flatnonzero(y < 3)
     part = ExactIndex(by.learner, X[rows])
-    found = by.search(X[:20], len(rows), exclude=own, among=part, rows=rows)
+    within_part = by.search(X[:20], len(rows), exclude=own, among=part, rows=rows)
     for q in range(20):
         expected = [row for row in whole.indices[q] if row in set(rows)]
-        assert rows[found.indices[q][found.indices[q] >= 0]].tolist() == expected
+        assert rows[within_part.indices[q][within_part.indices[q] >= 0]].tolist() == expected
 
 
 def test_an_index_in_two_stages_gives_the_same_results():
@@ -368,12 +368,12 @@ def test_of_many_dense_photos_nearly_all_neighbours_are_found(monkeypatch, learn
     monkeypatch.setattr(module, "MANY", 1000)
     monkeypatch.setattr(module, many, 1000)
     monkeypatch.setattr(module, "PROBED", 24)
-    found = Neighbours.of(index, X)
+    neighbours = Neighbours.of(index, X)
     alone = module._Coarse(index, X).search(X[:1], LISTED, exclude=[0])  # as in a cell with one photo
-    np.testing.assert_array_equal(alone.indices[0], found.near[0])
-    same = [len(set(a) & set(b)) / LISTED for a, b in zip(found.near, exact.near, strict=True)]
+    np.testing.assert_array_equal(alone.indices[0], neighbours.near[0])
+    same = [len(set(a) & set(b)) / LISTED for a, b in zip(neighbours.near, exact.near, strict=True)]
     assert np.mean(same) > 0.97
-    first = np.isclose(found.scores[:, 0], exact.scores[:, 0], atol=1e-6)
+    first = np.isclose(neighbours.scores[:, 0], exact.scores[:, 0], atol=1e-6)
     assert first.mean() >= {"MANY": 1, "VERY_MANY": 0.999}[many]
 
 

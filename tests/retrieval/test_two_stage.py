@@ -35,10 +35,10 @@ def test_finds_what_exact_search_finds_among_few_candidates(learner, sparse):
     Q = queries_near(sparse, np.random.default_rng(3))
     index = TwoStageIndex(learner, sparse, n_candidates=120)
     assert index.recall(Q, k=10) >= 0.98
-    found, wanted = index.search(Q, 10), ExactIndex(learner, sparse).search(Q, 10)
-    same = found.indices == wanted.indices
+    ranking, wanted = index.search(Q, 10), ExactIndex(learner, sparse).search(Q, 10)
+    same = ranking.indices == wanted.indices
     assert same.mean() >= 0.95
-    np.testing.assert_array_equal(found.scores[same], wanted.scores[same])  # bit for bit
+    np.testing.assert_array_equal(ranking.scores[same], wanted.scores[same])  # bit for bit
 
 
 def test_fewer_visterms_find_less(learner, sparse, monkeypatch):
@@ -69,9 +69,9 @@ def test_as_many_candidates_as_images_make_it_exact(kind, learner, request):
 
 def test_equal_images_tie_exactly_and_the_smaller_index_comes_first(sparse, learner):
     X = sp.vstack([sparse, sparse[:30], sparse[:30]], format="csr")
-    found = TwoStageIndex(learner, X, n_candidates=60).search(sparse[:30], 3)
-    np.testing.assert_array_equal(found.indices, np.arange(30)[:, None] + [0, 2000, 2030])
-    assert (found.scores == found.scores[:, :1]).all()
+    ranking = TwoStageIndex(learner, X, n_candidates=60).search(sparse[:30], 3)
+    np.testing.assert_array_equal(ranking.indices, np.arange(30)[:, None] + [0, 2000, 2030])
+    assert (ranking.scores == ranking.scores[:, :1]).all()
 
 
 @pytest.mark.parametrize("options", [None, {"n_candidates": 200}], ids=["exact", "two stages"])
@@ -93,17 +93,17 @@ def test_results_do_not_depend_on_the_batch_or_threads(options, kind, request, m
 def test_the_query_is_removed_by_identity(kind, request):
     X = request.getfixturevalue(kind)
     index = TwoStageIndex(Bilinear(), X, n_candidates=200)
-    found = index.search(X[:40], 5, exclude=np.arange(40))
-    assert not (found.indices == np.arange(40)[:, None]).any()
-    assert (found.indices >= 0).all()
+    ranking = index.search(X[:40], 5, exclude=np.arange(40))
+    assert not (ranking.indices == np.arange(40)[:, None]).any()
+    assert (ranking.indices >= 0).all()
     with pytest.raises(ValueError, match="exclude must name rows of the gallery"):
         index.search(X[:1], 5, exclude=[2000])
 
 
 def test_many_results_get_more_candidates(sparse, learner):
     index = TwoStageIndex(learner, sparse, n_candidates=1)
-    found = index.search(sparse[:5], 300)
-    assert (found.indices >= 0).all()
+    ranking = index.search(sparse[:5], 300)
+    assert (ranking.indices >= 0).all()
     assert index.recall(sparse[:5], 300) > 0.9
     nothing = index.search(sp.csr_matrix((1, D), dtype=np.float32), 4)
     np.testing.assert_array_equal(nothing.indices, [[0, 1, 2, 3]])

@@ -216,17 +216,17 @@ def test_many_uploads_at_once(made, monkeypatch, serving, photos, start_upload):
 def test_slow_upload(client, monkeypatch, start_upload, limit, more):
     """One that pauses, and one that never ends."""
     monkeypatch.setattr(bodies, limit, 0.2)
-    found, deadline = b"", time.monotonic() + 120
+    response, deadline = b"", time.monotonic() + 120
     with start_upload(client.base_url, 10_000) as connection:
         connection.settimeout(0.05)
-        while b"}" not in found:
+        while b"}" not in response:
             assert time.monotonic() < deadline
             try:
-                found += connection.recv(10_000)
+                response += connection.recv(10_000)
             except TimeoutError:
                 connection.sendall(more)
-    assert found.startswith(b"HTTP/1.1 408 ")
-    assert b"too slow" in found
+    assert response.startswith(b"HTTP/1.1 408 ")
+    assert b"too slow" in response
 
 
 def test_the_command_checks_origins(finished):

@@ -42,10 +42,10 @@ def mapped(own, searcher, serving):
 
 
 def test_suggestions_and_albums(client, photos):
-    found = client.get("/api/suggest", params={"q": "PE"}).json()
-    assert found["labels"] == [{"name": "pear", "images": 7}]
-    assert {image["path"].split("/")[0] for image in found["images"]} == {"pear"}
-    assert found["folders"] == []  # the same as the labels
+    suggestions = client.get("/api/suggest", params={"q": "PE"}).json()
+    assert suggestions["labels"] == [{"name": "pear", "images": 7}]
+    assert {image["path"].split("/")[0] for image in suggestions["images"]} == {"pear"}
+    assert suggestions["folders"] == []  # the same as the labels
     assert client.get("/api/suggest", params={"q": "pe", "kind": "folder"}).json()["folders"][0]["name"] == "pear"
     number = photos.id("plum/2.jpg")
     for text in (f"id:{number}", str(number)):

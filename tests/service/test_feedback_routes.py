@@ -19,8 +19,8 @@ def test_update_and_undo(own, serving, photos):
         (before,) = client.get("/search", params=ask).json()
         worst, best = before["results"][-1], before["results"][0]
         key = client.mark(photos, "plum/0.jpg", [worst["path"]], [best["path"], "fig/1.jpg"])
-        found = client.get("/marks", params={"query": key}).json()
-        assert [(mark["path"], mark["mark"]) for mark in found["marks"]][0] == (worst["path"], 1)
+        marks = client.get("/marks", params={"query": key}).json()
+        assert [(mark["path"], mark["mark"]) for mark in marks["marks"]][0] == (worst["path"], 1)
         left = client.post("/marks/undo", json={"query": key}).json()
         assert [mark["path"] for mark in left["marks"]] == [worst["path"], best["path"]]
         result = client.post("/feedback/update", json={"query": key}).json()
@@ -187,6 +187,6 @@ def test_two_services_on_one_run(own, monkeypatch, serving, photos):
                 and len({*versions}) == 1
             )
         )
-        found = [client.get("/search?id=1&k=18").json()[0] for client in (first, second)]
-        assert found[0]["version"] == found[1]["version"] != old
-        assert ranked(found[0]) == ranked(found[1])
+        answers = [client.get("/search?id=1&k=18").json()[0] for client in (first, second)]
+        assert answers[0]["version"] == answers[1]["version"] != old
+        assert ranked(answers[0]) == ranked(answers[1])

@@ -156,9 +156,9 @@ def test_the_service_fetches_only_where_it_is_allowed(own, serving, photos, monk
         assert client.get("/api/run").json()["limits"]["fetch_urls"] == 0
         monkeypatch.setattr(adding, "fetch_image", lambda url, most: ("a.jpg", photos.data("pear/1.jpg")))
         client.parts.settings = ServiceSettings(fetch=True)
-        found = client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}).json()
-        assert found["name"] == "a.jpg"
-        assert client.get("/search", params={"upload": found["upload"]}).status_code == 200
+        fetched = client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}).json()
+        assert fetched["name"] == "a.jpg"
+        assert client.get("/search", params={"upload": fetched["upload"]}).status_code == 200
         client.parts.settings = ServiceSettings(100, fetch=True)
         client.check_error(client.post("/api/fetch", json={"url": "http://example.org/a.jpg"}), 413, "too large")
 

@@ -34,8 +34,8 @@ def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page
 
     def check(state):
         page.pictures()
-        if found := page.violations():
-            faults[state] = found
+        if violations := page.violations():
+            faults[state] = violations
         if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
             faults[f"{state}, width"] = wide
 

@@ -174,11 +174,11 @@ def test_on_a_phone_suggestions_are_as_wide_as_the_page(page, ids):
     page.goto("")
     box = page.get_by_role("combobox", name="Search by photo")
     box.fill("pear")
-    found = page.get_by_role("listbox", name="Suggestions")
-    expect(found.get_by_role("option").first).to_be_visible()
-    assert found.bounding_box()["width"] >= 360
-    assert found.bounding_box()["y"] < 80, "right below the field"
-    label = found.get_by_role("option").first.locator(".quiet")
+    suggestions = page.get_by_role("listbox", name="Suggestions")
+    expect(suggestions.get_by_role("option").first).to_be_visible()
+    assert suggestions.bounding_box()["width"] >= 360
+    assert suggestions.bounding_box()["y"] < 80, "right below the field"
+    label = suggestions.get_by_role("option").first.locator(".quiet")
     assert label.evaluate("(node) => node.scrollWidth <= node.clientWidth"), "the number is whole"
     box.fill("xylophone")
     page.keyboard.press("Enter")

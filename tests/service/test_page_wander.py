@@ -469,9 +469,9 @@ def test_figures(page):
 
 def test_names_of_any_script_and_length_fit(page):
     long, arabic = "x" * 4000, "صور العائلة"
-    found = {"labels": [{"name": long, "images": 1}, {"name": arabic, "images": 2}], "folders": [], "images": []}
-    found |= {"words": []}
-    page.route("**/api/suggest?*", lambda route: route.fulfill(json=found))
+    suggestions = {"labels": [{"name": long, "images": 1}, {"name": arabic, "images": 2}], "folders": [], "images": []}
+    suggestions |= {"words": []}
+    page.route("**/api/suggest?*", lambda route: route.fulfill(json=suggestions))
     page.goto("")
     page.box.fill("x")
     expect(page.get_by_role("option")).to_have_count(2)

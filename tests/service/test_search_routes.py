@@ -71,17 +71,17 @@ def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, mon
     known = Calibration([4.0, 4.0, 0.0], 0.0, 0.25, 100)
     monkeypatch.setattr(Searcher, "calibration", lambda *_, is_plain: known if is_plain else "more than one image")
     (answer,) = client.get("/search", params=asked).json()
-    found = [row["probability"] for row in answer["results"]]
-    assert (found, answer["base_rate"]) == (sorted(found, reverse=True), 0.25)
-    (likely,) = client.get("/search", params=asked | {"min_probability": found[2]}).json()
+    probabilities = [row["probability"] for row in answer["results"]]
+    assert (probabilities, answer["base_rate"]) == (sorted(probabilities, reverse=True), 0.25)
+    (likely,) = client.get("/search", params=asked | {"min_probability": probabilities[2]}).json()
     assert 1 <= len(likely["results"]) < 12
     assert likely["results"] == answer["results"][: len(likely["results"])]
-    pages = asked | {"k": len(likely["results"]), "min_probability": found[2]}
+    pages = asked | {"k": len(likely["results"]), "min_probability": probabilities[2]}
     (page,) = client.get("/search", params=pages).json()
     assert (page["results"], page["next"]) == (likely["results"], None)
     (page,) = client.get("/search", params=pages | {"k": 1}).json()
     assert (page["results"], page["next"]) == (likely["results"][:1], 1)
-    columns = client.get("/search/columns", params=asked | {"min_probability": found[2]}).json()
+    columns = client.get("/search/columns", params=asked | {"min_probability": probabilities[2]}).json()
     assert columns["probabilities"] == [row["probability"] for row in likely["results"]]
     assert client.get("/search", params=asked | {"weight": 2, "min_probability": 0.1}).status_code == 409
 
@@ -208,12 +208,12 @@ def test_an_explanation_by_images_that_were_removed_since(own, serving, photos):
 def test_explanation(client, photos):
     first, second = photos.id("plum/1.jpg"), photos.id("plum/2.jpg")
     asked = {"id": first, "result": second, "learner": "cosine"}
-    found = client.get("/explain", params=asked).json()
-    assert found["result"]["path"] == "plum/2.jpg"
-    assert sum(found["query"]["heat"]) == pytest.approx(found["score"], abs=1e-4)
+    explanation = client.get("/explain", params=asked).json()
+    assert explanation["result"]["path"] == "plum/2.jpg"
+    assert sum(explanation["query"]["heat"]) == pytest.approx(explanation["score"], abs=1e-4)
     (answer,) = client.upload(photos.data("plum/1.jpg")).json()
     same = client.get("/explain", params={"upload": answer["upload"], "result": second, "learner": "cosine"}).json()
-    assert same["score"] == pytest.approx(found["score"], abs=1e-5)
+    assert same["score"] == pytest.approx(explanation["score"], abs=1e-5)
     taught = client.get("/explain", params=asked | {"learner": "oasis", "teachers": 2}).json()
     teachers = taught["teachers"]
     assert teachers["unlearned"] + teachers["common"] + teachers["learned"] == pytest.approx(taught["score"], abs=1e-5)
@@ -235,15 +235,15 @@ def test_batched_searches_equal_single_ones(client):
     ]
     asked += [(77777, SearchRequest()), (1, SearchRequest(learner="none such"))]
     together = shared.search_batch([(snapshot, *question) for question in asked])
-    for (number, request), found in zip(asked, together, strict=True):
+    for (number, request), outcome in zip(asked, together, strict=True):
         params = {"id": number, "k": request.k, "offset": request.offset}
         params |= {"learner": request.learner} if request.learner else {}
         alone = client.get("/search", params=params).json()
-        if isinstance(found, Exception):
-            assert alone["error"] == found.detail
+        if isinstance(outcome, Exception):
+            assert alone["error"] == outcome.detail
         else:
-            assert found | {"seconds": 0} == alone[0] | {"seconds": 0}
-    assert [type(found).__name__ for found in together[-2:]] == ["HTTPException"] * 2
+            assert outcome | {"seconds": 0} == alone[0] | {"seconds": 0}
+    assert [type(outcome).__name__ for outcome in together[-2:]] == ["HTTPException"] * 2
 
 
 def test_filter_scores_only_the_images_with_its_label(made, serving):

@@ -44,9 +44,9 @@ def test_copies_of_any_size_are_found(photos, monkeypatch):
     root, queries, train = photos
     X = np.eye(6, dtype=np.float32) + 1  # all are candidates
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    found = find_copies(root, queries, train, X[[0, 1, 2, 3, 4, 5, 0]], X, 10**6)
-    assert found.pairs == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert (found.n_compared, found.n_queries) == (7, 7)
+    of_all = find_copies(root, queries, train, X[[0, 1, 2, 3, 4, 5, 0]], X, 10**6)
+    assert of_all.pairs == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert (of_all.n_compared, of_all.n_queries) == (7, 7)
     assert find_copies(root, queries, [], X[:0], X[:0], 10**6).pairs == {}
 
     monkeypatch.setattr(copies, "MOST_QUERIES", 3)

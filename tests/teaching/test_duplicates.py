@@ -329,6 +329,6 @@ def test_mirrored_drawings_are_known_as_such(tmp_path):
     for name, pixels in written.items():
         cv2.imwrite(str(tmp_path / name), pixels)
     listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(written)]
-    found = find_same_pictures(tmp_path, listed, 10_000_000)
-    assert found.pairs.keys() == {(0, 1), (2, 3), (4, 5)}
-    assert found.mirrored == {(0, 1)}
+    duplicates = find_same_pictures(tmp_path, listed, 10_000_000)
+    assert duplicates.pairs.keys() == {(0, 1), (2, 3), (4, 5)}
+    assert duplicates.mirrored == {(0, 1)}

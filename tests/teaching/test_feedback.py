@@ -93,25 +93,25 @@ def session(run, rows, *, wrong=False, learner="oasis", n=20):
     model, done = trainer.load(learner), []
     for row in rows:
         query = searcher.images[row]
-        found = ranking(searcher, model, row, n)
-        right = [searcher.images[i].labels == query.labels for i in found]
-        for i, relevant in zip(found, right, strict=True):
+        nearest = ranking(searcher, model, row, n)
+        right = [searcher.images[i].labels == query.labels for i in nearest]
+        for i, relevant in zip(nearest, right, strict=True):
             mark = 1 if relevant != wrong else -1
             trainer.marks.add(query.sha256, searcher.images[i], mark, learner=learner, version=trainer.version(learner))
         if len(set(right)) == 2:
-            done.append((row, found, right))
+            done.append((row, nearest, right))
     return done
 
 
 def some_queries(run, n, learner="oasis"):
     """Rows of test images whose first 20 results are of both kinds."""
-    searcher, found = Searcher(run), []
+    searcher, rows = Searcher(run), []
     model = FeedbackTrainer(run).load(learner)
     for row, query in enumerate(searcher.images):
         right = sum(searcher.images[i].labels == query.labels for i in ranking(searcher, model, row, 20))
         if query.split == "test" and 5 <= right <= 15:
-            found.append(row)
-    return found[:: len(found) // n][:n]
+            rows.append(row)
+    return rows[:: len(rows) // n][:n]
 
 
 @pytest.mark.parametrize("learner", ["oasis", "aroma"])
@@ -319,8 +319,8 @@ def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
         return load(self, learner, version, *rest)
 
     monkeypatch.setattr(LearnerVersions, "load", exchanged)
-    found = np.array(trainer.load("oasis").W_)
-    np.testing.assert_array_equal(found, matrix(run, folder=run.learner("oasis") / "files"))
+    loaded = np.array(trainer.load("oasis").W_)
+    np.testing.assert_array_equal(loaded, matrix(run, folder=run.learner("oasis") / "files"))
 
 
 def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
@@ -463,10 +463,10 @@ def test_a_search_sees_one_version_or_the_next(run):
         return hashlib.sha256(matrix(run).tobytes()).hexdigest()
 
     def look():
-        found = set()
+        digests = set()
         while not stop.is_set():
-            found.add(digest())
-        return found
+            digests.add(digest())
+        return digests
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         watchers = [pool.submit(look) for _ in range(2)]
@@ -518,13 +518,13 @@ def test_right_marks_on_real_photos_cost_nothing_held_out(data, tmp_path):
         before = ranking(searcher, trainer.load("oasis"), row)
         if not (marked := session(run, [row])):
             continue
-        ((_, found, right),) = marked
+        ((_, nearest, right),) = marked
         answer = trainer.update()
         assert answer["accepted"], answer["reason"]
         assert answer["map_after"] >= answer["map_base"] - MAX_FALL
         after = ranking(searcher, trainer.load("oasis"), row)
         changed.append(len(set(before[:20]) - set(after[:20])))
-        places = np.array([after.index(i) - before.index(i) for i in found])
+        places = np.array([after.index(i) - before.index(i) for i in nearest])
         moved.append((places[np.array(right)].mean(), places[~np.array(right)].mean()))
     assert len(changed) >= 3
     assert np.mean(changed) >= 4

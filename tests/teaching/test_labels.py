@@ -184,8 +184,8 @@ def test_a_label_has_one_form_whoever_types_it(editor):
     assert editor.add("caf\u00e9", ["apple/0.jpg"])["changed"] == 0
     for options in ({"label": "cafe\u0301"}, {"not_label": ["cafe\u0301", "plum", "pear"], "k": 1}):
         assert len(Searcher(editor.run).search([1], learner="cosine", **options)[0]["results"]) <= 1
-    found = Searcher(editor.run).search_label("cafe\u0301", k=1, learner="cosine")
-    assert "caf\u00e9" in found[0]["results"][0]["labels"]
+    answers = Searcher(editor.run).search_label("cafe\u0301", k=1, learner="cosine")
+    assert "caf\u00e9" in answers[0]["results"][0]["labels"]
     with pytest.raises(UserError, match="no training image has it; --learner cosine can"):
         Searcher(editor.run).search_label("caf\u00e9", learner="wsabie")
     dry = json_of("remove", "--label", "cafe\u0301", "--dry-run", cwd=editor.run.folder.parents[1])

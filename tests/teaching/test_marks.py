@@ -134,7 +134,7 @@ def test_many_processes_and_threads_write_at_once(marks):
     for writer in writers:
         assert writer.communicate(timeout=100)[1] == b""
         assert writer.returncode == 0
-    assert {key: len(found) for key, found in marks.standing().items()} == dict.fromkeys(keys, 15)
+    assert {key: len(of_key) for key, of_key in marks.standing().items()} == dict.fromkeys(keys, 15)
     assert len({row["number"] for row in marks.export()}) == 90
 
 

@@ -38,10 +38,10 @@ def test_what_add_confirmed_survives_kill(tmp_path):
     wait = random.Random(0)
     for _ in range(5):
         said = said_until_killed(MARKER, marks.file, confirmed, lines=1, seconds=wait.uniform(0, 0.1))
-        found = [mark.image for mark in marks.of("a" * 64)]
-        assert found == list(range(1, len(found) + 1))  # no gap, nothing twice
-        assert len(found) in (said[-1], said[-1] + 1)  # the last one may be written and not yet confirmed
-        confirmed = len(found)
+        images = [mark.image for mark in marks.of("a" * 64)]
+        assert images == list(range(1, len(images) + 1))  # no gap, nothing twice
+        assert len(images) in (said[-1], said[-1] + 1)  # the last one may be written and not yet confirmed
+        confirmed = len(images)
     assert confirmed >= 5
 
 

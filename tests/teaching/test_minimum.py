@@ -30,8 +30,8 @@ def test_its_steps_are_those_of_scipy(kept, tolerance, most_steps):
     options = {"maxiter": most_steps, "maxcor": kept, "ftol": tolerance, "gtol": 0}
     expected = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     assert expected.nit + 1 == expected.nfev > 5  # all of its steps are of length 1
-    found = minimise(loss, start, kept=kept, tolerance=tolerance, most_steps=most_steps)
-    np.testing.assert_allclose(found, expected.x, atol=1e-9)
+    minimum = minimise(loss, start, kept=kept, tolerance=tolerance, most_steps=most_steps)
+    np.testing.assert_allclose(minimum, expected.x, atol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -40,12 +40,12 @@ def test_steps_that_are_too_long_or_too_short_are_tried_again(scale):
         return rosen(x / scale), rosen_der(x / scale) / scale
 
     start = scale * np.array([1.3, 0.7, 0.8, 1.9])
-    found = minimise(loss, start, kept=5, tolerance=0, most_steps=500)
-    np.testing.assert_allclose(found / scale, 1, atol=1e-5)
+    minimum = minimise(loss, start, kept=5, tolerance=0, most_steps=500)
+    np.testing.assert_allclose(minimum / scale, 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("slope", [0.0, np.nan])
 def test_where_nothing_can_be_gained_the_start_is_returned(slope):
     start = np.ones(3)
-    found = minimise(lambda x: (1.0, np.full(3, slope)), start, kept=3, tolerance=0, most_steps=5)
-    np.testing.assert_array_equal(found, start)
+    minimum = minimise(lambda x: (1.0, np.full(3, slope)), start, kept=3, tolerance=0, most_steps=5)
+    np.testing.assert_array_equal(minimum, start)

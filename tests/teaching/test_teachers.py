@@ -23,8 +23,8 @@ from visterm.teaching.teachers import explain_teachers, in_words
 QUIET = Console(quiet=True)
 
 
-def whole(found):
-    return found["unlearned"] + found["common"] + found["learned"]
+def whole(explanation):
+    return explanation["unlearned"] + explanation["common"] + explanation["learned"]
 
 
 @pytest.mark.usefixtures("alone")
@@ -32,26 +32,26 @@ def whole(found):
 def test_the_parts_add_up_to_the_score_of_search(searcher, outside, learned_weight):
     for query in (outside / "pear/new.jpg", "pear/3.jpg"):
         for result in searcher.search(query, k=3, learned_weight=learned_weight)[0]["results"]:
-            found = explain_teachers(searcher, query, result["path"], learned_weight=learned_weight, n_teachers=3)
-            assert found["learner"] == "oasis"
-            assert found["score"] == pytest.approx(result["score"], abs=2e-6)
-            assert whole(found) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
-            listed = sum(one["contribution"] for one in found["pairs"]) + found["rest"]
-            assert listed == pytest.approx(found["learned"], rel=1e-4, abs=1e-6)
-            assert found == json.loads(json.dumps(found))
+            explanation = explain_teachers(searcher, query, result["path"], learned_weight=learned_weight, n_teachers=3)
+            assert explanation["learner"] == "oasis"
+            assert explanation["score"] == pytest.approx(result["score"], abs=2e-6)
+            assert whole(explanation) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
+            listed = sum(one["contribution"] for one in explanation["pairs"]) + explanation["rest"]
+            assert listed == pytest.approx(explanation["learned"], rel=1e-4, abs=1e-6)
+            assert explanation == json.loads(json.dumps(explanation))
 
 
 def test_teachers_are_training_images_with_what_stands_behind_them(searcher):
     training = {image.path for image in searcher.gallery.training_images}
-    found = explain_pair(searcher, "pear/3.jpg", "pear/4.jpg", "oasis", learned_weight=1.0, n_teachers=4)["teachers"]
-    assert found["pairs"]
-    for one in found["pairs"]:
+    teachers = explain_pair(searcher, "pear/3.jpg", "pear/4.jpg", "oasis", learned_weight=1.0, n_teachers=4)["teachers"]
+    assert teachers["pairs"]
+    for one in teachers["pairs"]:
         sides = one["query"], one["result"]
         assert {side["path"] for side in sides} <= training
         assert one["together"] == (one["label"] is not None)  # oasis puts together what shares a label
         assert one["label"] is None or all(one["label"] in side["labels"] for side in sides)
         assert one["mark"] is None
-    signs = [one["contribution"] for one in found["pairs"]]
+    signs = [one["contribution"] for one in teachers["pairs"]]
     assert signs == [*sorted((s for s in signs if s > 0), reverse=True), *sorted(s for s in signs if s < 0)]
 
 
@@ -61,8 +61,8 @@ def test_the_command_prints_a_table_or_json(finished):
     assert lines[0].startswith("pear/3.jpg and pear/4.jpg: ")
     assert "without learning" in lines[1]
     assert "like the query" in lines[2]
-    found = json.loads(visterm(*call, "--json", cwd=finished).stdout)
-    assert in_words(found) == lines
+    explanation = json.loads(visterm(*call, "--json", cwd=finished).stdout)
+    assert in_words(explanation) == lines
     assert "oasis has one" in refused(*call, "--learner", "wsabie", cwd=finished)
     assert "--output" in refused(*call, "--output", "a.png", cwd=finished)
 
@@ -112,14 +112,14 @@ def test_marks_are_teachers_with_their_number_and_time(run, monkeypatch):
         trainer.marks.add(images["pear/3.jpg"].sha256, images[path], mark, learner="oasis")
     assert trainer.update("oasis")["accepted"]
     searcher = Searcher(run)
-    found = explain_teachers(searcher, "pear/3.jpg", "plum/5.jpg", learned_weight=1.0, n_teachers=500)
+    explanation = explain_teachers(searcher, "pear/3.jpg", "plum/5.jpg", learned_weight=1.0, n_teachers=500)
     score = searcher.search("pear/3.jpg", k=len(searcher.images), learned_weight=1.0)[0]["results"]
-    assert whole(found) == pytest.approx(next(r["score"] for r in score if r["path"] == "plum/5.jpg"), rel=1e-4)
-    of_marks = [one for one in found["pairs"] if one["mark"] is not None]
+    assert whole(explanation) == pytest.approx(next(r["score"] for r in score if r["path"] == "plum/5.jpg"), rel=1e-4)
+    of_marks = [one for one in explanation["pairs"] if one["mark"] is not None]
     assert {one["mark"]["number"] for one in of_marks} >= {1}
     numbers = {mark.number: mark.time for marks in trainer.marks.standing().values() for mark in marks}
     assert all(numbers[one["mark"]["number"]] == one["mark"]["time"] for one in of_marks)
-    assert any(f"mark {of_marks[0]['mark']['number']}, " in line for line in in_words(found))
+    assert any(f"mark {of_marks[0]['mark']['number']}, " in line for line in in_words(explanation))
     trainer.undo("oasis")
     assert not any(one["mark"] for one in explain_teachers(Searcher(run), "pear/3.jpg", "plum/5.jpg")["pairs"])
 
@@ -134,10 +134,10 @@ def test_vectors_of_teachers_are_those_of_the_training(run):
 
 def test_a_forgotten_image_leaves_the_learner_and_its_table_and_comes_back_with_undo(mine, run, monkeypatch):
     before = Searcher(run).search("pear/3.jpg", k=20, learned_weight=1.0)
-    found = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0, n_teachers=500)
-    sides = [one[side] for one in found["pairs"] for side in ("query", "result")]
+    explanation = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0, n_teachers=500)
+    sides = [one[side] for one in explanation["pairs"] for side in ("query", "result")]
     gone = next(side for side in sides if side["path"] not in ("pear/3.jpg", "pear/4.jpg"))
-    part = sum(p["contribution"] for p in found["pairs"] if gone["id"] in (p["query"]["id"], p["result"]["id"]))
+    part = sum(p["contribution"] for p in explanation["pairs"] if gone["id"] in (p["query"]["id"], p["result"]["id"]))
 
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
     assert "held-out mAP would fall" in refused("forget", f"id:{gone['id']}", cwd=mine)
@@ -150,7 +150,7 @@ def test_a_forgotten_image_leaves_the_learner_and_its_table_and_comes_back_with_
 
     after = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned_weight=1.0, n_teachers=500)
     assert not any(gone["id"] in (p["query"]["id"], p["result"]["id"]) for p in after["pairs"])
-    assert after["learned"] == pytest.approx(found["learned"] - part, rel=1e-4, abs=1e-6)
+    assert after["learned"] == pytest.approx(explanation["learned"] - part, rel=1e-4, abs=1e-6)
     assert whole(after) == pytest.approx(after["score"], rel=1e-4)
     assert "has forgotten it already" in refused("forget", gone["path"], cwd=mine)
     assert FeedbackTrainer(run).undo("oasis")["to_version"] == 0
@@ -178,10 +178,10 @@ def test_marks_are_forgotten_and_later_updates_do_not_bring_back_what_was(run, m
     assert trainer.forget([trained.path, "plum/6.jpg"])["marks"] == [2]
     trainer.marks.add(query, images["plum/7.jpg"], 1, learner="oasis")
     assert trainer.update("oasis")["accepted"]
-    found = explain_teachers(Searcher(run), "pear/3.jpg", "plum/7.jpg", learned_weight=1.0, n_teachers=500)
-    assert {one["mark"]["number"] for one in found["pairs"] if one["mark"]} <= {3, 5}
-    assert trained.id not in {one[side]["id"] for one in found["pairs"] for side in ("query", "result")}
-    assert whole(found) == pytest.approx(found["score"], rel=1e-4)
+    explanation = explain_teachers(Searcher(run), "pear/3.jpg", "plum/7.jpg", learned_weight=1.0, n_teachers=500)
+    assert {one["mark"]["number"] for one in explanation["pairs"] if one["mark"]} <= {3, 5}
+    assert trained.id not in {one[side]["id"] for one in explanation["pairs"] for side in ("query", "result")}
+    assert whole(explanation) == pytest.approx(explanation["score"], rel=1e-4)
 
 
 def test_what_cannot_be_forgotten_is_said_in_one_line(mine):

@@ -100,12 +100,12 @@ async function read() {
   for (const [id] of batch) wanted.delete(id);
   for (const image of all) reading.add(image);
   if (wanted.size) timer = setTimeout(() => void read().catch(() => {}), DELAY);
-  const found = await get("api/images", { ids: [...asked.keys()].join(",") }).finally(() =>
+  const photos = await get("api/images", { ids: [...asked.keys()].join(",") }).finally(() =>
     all.forEach((image) => reading.delete(image)),
   );
   /** @type {Photo[]} */
   const known = [];
-  for (const { path, labels, width, height, id } of found)
+  for (const { path, labels, width, height, id } of photos)
     for (const image of asked.get(id) ?? [])
       known.push(Object.assign(image, { path, labels, width, height }));
   for (const tell of tellers) tell(known);

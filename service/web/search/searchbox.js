@@ -128,14 +128,14 @@ async function suggest() {
       ]),
     ]);
   const { kind, text: words, without } = parse(text);
-  const found = await get("api/suggest", {
+  const matches = await get("api/suggest", {
     q: words.slice(0, MAX_NAME),
     kind,
     limit: kind === "all" ? 6 : 12,
   }).catch((/** @type {Error} */ error) => error);
   if (mine !== asked) return;
-  failed = found instanceof Error ? found : null;
-  if (found instanceof Error) return draw([]); // what stood there is of another text
+  failed = matches instanceof Error ? matches : null;
+  if (matches instanceof Error) return draw([]); // what stood there is of another text
   /** @param {string} label @param {string} what @param {string} [text_by] */
   const showing = (label, what, text_by) =>
     option(
@@ -144,10 +144,10 @@ async function suggest() {
       icon("image"),
     );
   const groups = present([
-    found.labels.length &&
+    matches.labels.length &&
       group(
         "Labels",
-        found.labels.map(({ name, images }) =>
+        matches.labels.map(({ name, images }) =>
           option(
             { label: `${without ? "−" : ""}${name}`, what: without ? "leave out" : count(images) },
             () => chooseLabel(name, without),
@@ -155,10 +155,10 @@ async function suggest() {
           ),
         ),
       ),
-    found.folders.length &&
+    matches.folders.length &&
       group(
         "Folders",
-        found.folders.map(({ name, images }) =>
+        matches.folders.map(({ name, images }) =>
           option(
             { label: name || "(image directory)", what: count(images) },
             () => chooseFolder(name),
@@ -166,10 +166,10 @@ async function suggest() {
           ),
         ),
       ),
-    found.images.length &&
+    matches.images.length &&
       group(
         state.adding ? "Add to the query" : "Search with",
-        found.images.map((image) =>
+        matches.images.map((image) =>
           option(
             { label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
             () => (state.adding ? addExamples([image.id]) : go({ id: image.id, ...settings() })),
@@ -177,13 +177,13 @@ async function suggest() {
           ),
         ),
       ),
-    (found.words.length || found.text_model) &&
+    (matches.words.length || matches.text_model) &&
       !state.adding &&
       group(
         "Photos that show",
         present([
-          found.words.length && showing(found.words.join(" + "), "by labels"),
-          found.text_model && showing(words, "by the text model", "model"),
+          matches.words.length && showing(matches.words.join(" + "), "by labels"),
+          matches.text_model && showing(words, "by the text model", "model"),
         ]),
       ),
   ]);

@@ -65,11 +65,11 @@ function summary(name, metrics) {
       `Metrics of ${name}`,
       ["Ranked by", "mAP", ...ks.map((k) => `P@${k}`)],
       1,
-      systems.map(([system, found]) =>
+      systems.map(([system, means]) =>
         el(
           "tr",
           el("th", { scope: "row" }, named(system)),
-          numbers(...[found.map, ...ks.map((k) => found.precision_at?.[k])].map(digits)),
+          numbers(...[means.map, ...ks.map((k) => means.precision_at?.[k])].map(digits)),
         ),
       ),
       null,
@@ -223,7 +223,7 @@ const queries = (title, about, list) =>
 /** @param {string} name */
 async function evaluation(name) {
   const id = encodeURIComponent(name);
-  const [metrics, curves, found] = await Promise.all([
+  const [metrics, curves, figures] = await Promise.all([
     get(`api/evaluations/${id}/metrics`),
     get(`api/evaluations/${id}/curves`).catch(() => null),
     get(`api/evaluations/${id}/figures`, { queries: 6 }).catch(
@@ -237,7 +237,7 @@ async function evaluation(name) {
         titleOf(name),
         null,
         summary(name, metrics),
-        "stale" in found && found.stale
+        "stale" in figures && figures.stale
           ? el(
               "p.quiet",
               "Labels, photos or learners have changed since: ",
@@ -248,23 +248,23 @@ async function evaluation(name) {
       ),
       curves && panel("Along the results", null, curvesOf(curves, metrics)),
     ),
-    found instanceof Error
+    figures instanceof Error
       ? box("No figures of labels and queries", [
-          el("p", found.message),
+          el("p", figures.message),
           command("visterm evaluate --force"),
         ])
       : [
-          labelBars(found),
-          confusions(found),
+          labelBars(figures),
+          confusions(figures),
           queries(
             "Best queries",
             "One per label first: else one easy label takes all places.",
-            found.best,
+            figures.best,
           ),
           queries(
             "Worst queries",
             "Where a wrong label, an unusual photo or too few examples often is the reason.",
-            found.worst,
+            figures.worst,
           ),
         ],
   ];
@@ -309,23 +309,23 @@ function training(learners) {
 async function feedback() {
   const learner = Object.keys(state.run.models).find((name) => state.run.learners.includes(name));
   if (!learner) return null;
-  const found = await get("api/feedback/effect", { learner }).catch(() => null);
-  if (!found) return null;
+  const effect = await get("api/feedback/effect", { learner }).catch(() => null);
+  if (!effect) return null;
   const title = "Before and after your marks";
-  if (!found.model?.version)
+  if (!effect.model?.version)
     return panel(
       title,
       null,
       el(
         "p",
-        found.marks
-          ? `${plural(found.marks, "mark")} so far, none used yet: “Update ranking” below the ` +
+        effect.marks
+          ? `${plural(effect.marks, "mark")} so far, none used yet: “Update ranking” below the ` +
               "results uses them."
           : "No marks yet. Mark results as relevant or not, then update the ranking: this page " +
               "shows what it changed.",
       ),
     );
-  const { map_base: before, map_after: after, marks } = found.model;
+  const { map_base: before, map_after: after, marks } = effect.model;
   /** @param {Schemas["MarkedImage"][]} images @param {string} words */
   const side = (images, words) =>
     el(
@@ -346,7 +346,7 @@ async function feedback() {
       (Number.isFinite(before)
         ? ` Held-out images without marks: mAP ${figure(before)}, ${figure(after)}.`
         : ""),
-    found.queries.map((query) =>
+    effect.queries.map((query) =>
       el(
         "div.effect",
         el("ul.photos.small", photo(query.image, { what: "Query" })),

@@ -230,9 +230,9 @@ const percent = (value) =>
 
 /** @param {Schemas["NextTask"]} next */
 async function showEnd(next) {
-  const found = await get("api/judge/results");
+  const results = await get("api/judge/results");
   document.title = "Done – Judge – visterm";
-  drawResults(found, [
+  drawResults(results, [
     el("h1", { tabindex: "-1" }, "Done. Thank you!"),
     el(
       "p",
@@ -251,15 +251,15 @@ async function showEnd(next) {
 // The page of results, with an address of its own.
 async function showResults() {
   try {
-    const found = await get("api/judge/results");
+    const results = await get("api/judge/results");
     document.title = "Results – Judge – visterm";
-    drawResults(found, [
+    drawResults(results, [
       el("h1", { tabindex: "-1" }, "Results of judging"),
       el(
         "p.quiet",
-        `Study ${found.study} of ${found.learner}: ` +
-          `${plural(found.queries.length, "query", "queries")}, ` +
-          `${plural(found.judges.length, "judge")}.`,
+        `Study ${results.study} of ${results.learner}: ` +
+          `${plural(results.queries.length, "query", "queries")}, ` +
+          `${plural(results.judges.length, "judge")}.`,
       ),
       el("p", el("a", { href: "judge" }, "Judge some images")),
     ]);
@@ -269,17 +269,17 @@ async function showResults() {
   }
 }
 
-/** @param {Results} found @param {Child} head */
-function drawResults(found, head) {
+/** @param {Results} results @param {Child} head */
+function drawResults(results, head) {
   /** @param {{ precision_at: { [k: string]: number | null } }} row */
-  const at = (row) => row.precision_at?.[found.k];
+  const at = (row) => row.precision_at?.[results.k];
   /** @type {[number, number][]} */
-  const curve = Object.entries(found.precision_at ?? {}).flatMap(([k, value]) =>
+  const curve = Object.entries(results.precision_at ?? {}).flatMap(([k, value]) =>
     value === null ? [] : [[Number(k), value]],
   );
-  const random = found.random_relevant;
+  const random = results.random_relevant;
   /** @type {Series[]} */
-  const series = [{ name: found.learner, kind: "learner", points: curve }];
+  const series = [{ name: results.learner, kind: "learner", points: curve }];
   if (curve.length && random !== null)
     series.push({
       name: "Random images",
@@ -289,7 +289,7 @@ function drawResults(found, head) {
         [curve[curve.length - 1][0], random],
       ],
     });
-  const judged = found.queries
+  const judged = results.queries
     .filter((row) => row.judges)
     .sort((a, b) => (at(b) ?? 0) - (at(a) ?? 0));
   $("#stage").replaceChildren(
@@ -299,8 +299,8 @@ function drawResults(found, head) {
       el("h2", "Results so far"),
       el(
         "dl.facts",
-        el("dt", `Precision at ${found.k}, ${found.learner}`),
-        el("dd", percent(at(found))),
+        el("dt", `Precision at ${results.k}, ${results.learner}`),
+        el("dd", percent(at(results))),
         el("dt", "Random images judged relevant"),
         el("dd", percent(random)),
       ),
@@ -308,7 +308,7 @@ function drawResults(found, head) {
         ? lineChart(series, {
             x: "k, the number of first results",
             y: "Precision at k",
-            label: `Precision at k by the judges: ${percent(at(found))} at ${found.k}`,
+            label: `Precision at k by the judges: ${percent(at(results))} at ${results.k}`,
           })
         : null,
       table(
@@ -318,11 +318,11 @@ function drawResults(found, head) {
           "Judged",
           "Cannot say",
           "Seconds per image",
-          `Precision at ${found.k}`,
+          `Precision at ${results.k}`,
           "Agreement with other judges",
         ],
         1,
-        found.judges.map((row) =>
+        results.judges.map((row) =>
           el(
             "tr",
             el("th", { scope: "row", dir: "auto" }, row.judge),

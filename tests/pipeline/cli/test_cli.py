@@ -82,9 +82,9 @@ def test_names_are_completed(finished):
 
 def test_a_damaged_record_does_not_hide_the_run(mine):
     (mine / "runs/fruit/learners/oasis/record.json").write_text("{")
-    found = json_of("info", cwd=mine)
-    assert found["images"] == 30
-    assert found["learners"]["oasis"] == "damaged: run 'visterm train --learner oasis --run fruit --force'"
+    info = json_of("info", cwd=mine)
+    assert info["images"] == 30
+    assert info["learners"]["oasis"] == "damaged: run 'visterm train --learner oasis --run fruit --force'"
     line = refused("search", "fruit/pear/0.jpg", cwd=mine)
     assert "damaged record; run 'visterm train --learner oasis --force --run fruit'" in line
     visterm("train", "--learner", "oasis", "--run", "fruit", "--force", cwd=mine)
@@ -130,10 +130,10 @@ def test_evaluate_writes_all_its_files_and_info_says_what_the_run_holds(finished
         rows = list(csv.DictReader(stream))
     assert len(rows) == 12 * 10
     assert all(row["query"] != row["path"] for row in rows)
-    found = json_of("info", cwd=finished)
-    assert (found["images"], found["classes"], found["visterms"]) == (30, 3, 40)
-    assert found["splits"] == {"train": 18, "test": 12}
-    assert "oasis" in found["learners"]
+    info = json_of("info", cwd=finished)
+    assert (info["images"], info["classes"], info["visterms"]) == (30, 3, 40)
+    assert info["splits"] == {"train": 18, "test": 12}
+    assert "oasis" in info["learners"]
     assert "images:      30" in visterm("info", cwd=finished).stdout
 
 
@@ -150,16 +150,16 @@ def test_what_is_fresh_is_not_made_again(mine):
 def test_only_what_changed_is_extracted(mine, write_images):
     before = counts_by_path(mine)
     write_images(mine / "fruit", [f"apple/new{i}.jpg" for i in range(10)])
-    found = json_of("features", "fruit", cwd=mine)
-    assert (found["added"], found["extracted"], found["n_images"]) == (10, 10, 40)
+    summary = json_of("features", "fruit", cwd=mine)
+    assert (summary["added"], summary["extracted"], summary["n_images"]) == (10, 10, 40)
 
     write_images(mine / "fruit", ["pear/0.jpg"], seed=1)
-    found = json_of("features", "fruit", cwd=mine)
-    assert (found["changed"], found["extracted"], found["n_images"]) == (1, 1, 40)
+    summary = json_of("features", "fruit", cwd=mine)
+    assert (summary["changed"], summary["extracted"], summary["n_images"]) == (1, 1, 40)
 
     (mine / "fruit/plum/0.jpg").unlink()
-    found = json_of("features", "fruit", cwd=mine)
-    assert (found["removed"], found["extracted"], found["n_images"]) == (1, 0, 39)
+    summary = json_of("features", "fruit", cwd=mine)
+    assert (summary["removed"], summary["extracted"], summary["n_images"]) == (1, 0, 39)
 
     now = counts_by_path(mine)
     assert all(now[path] == row for path, row in before.items() if path not in ("pear/0.jpg", "plum/0.jpg"))
@@ -194,9 +194,9 @@ def test_search_finds_an_image_from_outside(finished, tmp_path, write_images):
 def test_search_leaves_the_query_itself_out(finished):
     for learner in ("oasis", "cosine"):
         result = visterm("search", "fruit/pear/0.jpg", "-k", "99", "--learner", learner, "--json", cwd=finished)
-        (found,) = json.loads(result.stdout)
-        assert len(found["results"]) == 29
-        assert "pear/0.jpg" not in [row["path"] for row in found["results"]]
+        (answer,) = json.loads(result.stdout)
+        assert len(answer["results"]) == 29
+        assert "pear/0.jpg" not in [row["path"] for row in answer["results"]]
         assert "-k 99: the collection has 30 images" in result.stderr
 
 
@@ -284,8 +284,8 @@ def test_removed_images_are_said_and_are_no_results(finished, tmp_path):
     for path in gone:
         (tmp_path / "fruit" / path).unlink()
     result = visterm("search", query, "--learner", "cosine", "-k", "6", "--json", cwd=tmp_path)
-    left = [found["path"] for found in json.loads(result.stdout)[0]["results"]]
-    assert left == [found["path"] for found in answer["results"][3:]]
+    left = [row["path"] for row in json.loads(result.stdout)[0]["results"]]
+    assert left == [row["path"] for row in answer["results"][3:]]
     assert result.stderr.count("deleted photos are no results; 'visterm features --run fruit' removes them") == 1
     assert "3 images removed in " in visterm("features", "--run", "fruit", cwd=tmp_path).stderr
     assert "nothing to do in " in visterm("features", "--run", "fruit", cwd=tmp_path).stderr
@@ -313,9 +313,9 @@ def test_bad_files_are_listed_and_the_run_goes_on(mine):
     with open(os.path.join(os.fsencode(fruit), b"\xff.jpg"), "wb") as stream:
         stream.write((fruit / "2.jpg").read_bytes())
     result = visterm("features", "fruit", "--json", cwd=mine)
-    found = json.loads(result.stdout)
-    assert found["added"] - found["extracted"] == 3  # empty, text and cut
-    assert found["n_images"] == 32
+    summary = json.loads(result.stdout)
+    assert summary["added"] - summary["extracted"] == 3  # empty, text and cut
+    assert summary["n_images"] == 32
     listed = visterm("info", "--skipped", cwd=mine).stdout
     reasons = {"empty.jpg": "empty file", "text.png": "not an image", "cut.jpg": "truncated"}
     for name, reason in (reasons | {"loop": "loop", "broken.jpg": "link"}).items():
@@ -420,8 +420,8 @@ def test_damaged_files_are_named(mine, part, file):
 @pytest.mark.slow
 def test_the_decoders_are_silent(data, tmp_path):
     result = in_a_process("features", data / "odd", *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
-    found = json.loads(result.stdout)
-    assert found["n_images"] + found["skipped"] == 170
+    summary = json.loads(result.stdout)
+    assert summary["n_images"] + summary["skipped"] == 170
     own = ("warning: ", str(data / "odd"), "learning ", "extracting", "reading dates", "kept for later commands")
     own += ("files of more than 8 bits",)
     assert [line for line in result.stderr.splitlines() if not line.startswith(own)] == []
@@ -553,8 +553,8 @@ def test_a_moved_root_is_the_same_collection(mine, write_images):
     (mine / "fruit").rename(mine / "moved")
     write_images(mine / "moved", ["apple/new.jpg"])
     (mine / "moved/pear/0.jpg").unlink()
-    found = json_of("features", "moved", "--run", "fruit", cwd=mine)
-    assert (found["added"], found["removed"], found["extracted"]) == (1, 1, 1)
+    summary = json_of("features", "moved", "--run", "fruit", cwd=mine)
+    assert (summary["added"], summary["removed"], summary["extracted"]) == (1, 1, 1)
 
 
 def test_the_folder_that_a_relative_path_leads_out_of_may_go(mine):
@@ -570,12 +570,12 @@ def test_the_pixel_limit_may_move(mine, write_images):
     import cv2
 
     cv2.imwrite(str(mine / "fruit/apple/large.png"), np.zeros((200, 300, 3), np.uint8))
-    found = []
+    summaries = []
     for limit in (100_000, 50_000, 100_000):
         options = ["--set", f"collection.max_pixels={limit}", "--json"]
-        found.append(json.loads(visterm("features", "fruit", *SMALL, *options, cwd=mine).stdout))
-    assert [f["n_images"] for f in found] == [31, 30, 31]
-    assert found[2]["extracted"] == 1
+        summaries.append(json.loads(visterm("features", "fruit", *SMALL, *options, cwd=mine).stdout))
+    assert [f["n_images"] for f in summaries] == [31, 30, 31]
+    assert summaries[2]["extracted"] == 1
 
 
 def test_a_lost_collection_loses_nothing_else(mine):
@@ -588,8 +588,8 @@ def test_a_picture_beside_the_split_folders_changes_nothing(tmp_path, write_imag
     write_images(tmp_path / "fruit", [f"{s}/{c}/{i}.jpg" for s in ("train", "test") for c in CLASSES for i in range(5)])
     write_images(tmp_path / "fruit", ["cover.jpg"])
     visterm("features", "fruit", *SMALL, cwd=tmp_path)
-    found = json_of("info", cwd=tmp_path)
-    assert (found["classes"], found["splits"]) == (3, {"none": 1, "test": 15, "train": 15})
+    info = json_of("info", cwd=tmp_path)
+    assert (info["classes"], info["splits"]) == (3, {"none": 1, "test": 15, "train": 15})
 
 
 @pytest.mark.slow

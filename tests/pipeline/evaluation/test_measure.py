@@ -74,18 +74,18 @@ def test_labels_of_training_images_are_shown_unless_an_image_has_several():
     measure(spy, {}, task_of(["a", "b"], ["a", "b", "b"], own=False), config_of())
     assert spy.seen == [["a", "b", "b"]]
     spy = Spy()
-    found = measure(spy, {}, task_of(["a", "b"], [("a", "b"), "b"], own=False), config_of())
+    result = measure(spy, {}, task_of(["a", "b"], [("a", "b"), "b"], own=False), config_of())
     assert spy.seen == [None]
-    assert found.accuracy is None
+    assert result.accuracy is None
 
 
 def test_figures_by_hand():
     # Images of one label are alike. The class of c is not trained, and ties go to the first training image, an a.
     task = task_of(["a", "a", "b", "b", "c", "c"], ["a", "b", "a"], own=True)
-    found = measure(Spy(), {}, task, config_of("evaluate.accuracy_neighbours=1"))
-    assert found.evaluation.mean_average_precision == 1
-    assert found.accuracy == pytest.approx((1 + 1 + 0) / 3)
-    assert found.annotation is None
+    result = measure(Spy(), {}, task, config_of("evaluate.accuracy_neighbours=1"))
+    assert result.evaluation.mean_average_precision == 1
+    assert result.accuracy == pytest.approx((1 + 1 + 0) / 3)
+    assert result.annotation is None
     # Of three neighbours two are an a for everyone.
     assert measure(Spy(), {}, task, config_of()).accuracy == pytest.approx((1 + 0 + 0) / 3)
 
@@ -96,11 +96,11 @@ def test_annotations_by_hand(tmp_path):
     assert siblings[0] == ["a", "b", "c", "d"]
     assert warning == ("is_a.csv gives no parent for 1 of 4 labels, such as c: such a label has no sibling but itself")
     task = task_of(["a", "c", "d"], ["a", "b", "c"], own=False, siblings=siblings)
-    found = measure(Annotator(), {"labels": ["a", "b", "c"]}, task, config_of()).annotation
-    assert found.precision_at == {1: pytest.approx(1 / 3)}
-    assert found.sibling_precision_at == {1: pytest.approx(2 / 3)}  # d was not learned, but has the sibling a
-    assert found.n_unknown_labels == 1
-    assert found.as_json() == {
+    annotation = measure(Annotator(), {"labels": ["a", "b", "c"]}, task, config_of()).annotation
+    assert annotation.precision_at == {1: pytest.approx(1 / 3)}
+    assert annotation.sibling_precision_at == {1: pytest.approx(2 / 3)}  # d was not learned, but has the sibling a
+    assert annotation.n_unknown_labels == 1
+    assert annotation.as_json() == {
         "precision_at": {"1": pytest.approx(1 / 3)},
         "sibling_precision_at": {"1": pytest.approx(2 / 3)},
         # All three images, of labels a, c and d, are annotated with a.
@@ -118,6 +118,6 @@ def test_annotations_by_hand(tmp_path):
 
 def test_annotations_of_several_labels():
     task = task_of([("a", "c"), ("b",), ("e",)], [("a", "b"), ("c", "d", "e")], own=False)
-    found = measure(Annotator(), {"labels": ["a", "b", "c", "d", "e"]}, task, config_of()).annotation
-    assert found.precision_at == {1: pytest.approx((1 + 0 + 0) / 3), 5: pytest.approx((2 + 1 + 1) / 15)}
-    assert found.sibling_precision_at == {}
+    annotation = measure(Annotator(), {"labels": ["a", "b", "c", "d", "e"]}, task, config_of()).annotation
+    assert annotation.precision_at == {1: pytest.approx((1 + 0 + 0) / 3), 5: pytest.approx((2 + 1 + 1) / 15)}
+    assert annotation.sibling_precision_at == {}

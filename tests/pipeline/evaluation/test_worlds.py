@@ -11,18 +11,18 @@ def result_of(learner, cosine, world="open"):
 
 
 def test_figures_come_from_the_record():
-    found = held_out_of(result_of([0.9, 0.8, 0.7], [0.6, 0.85, 0.5]))
-    assert list(found) == ["seen", "unseen", "both"]
+    held_out = held_out_of(result_of([0.9, 0.8, 0.7], [0.6, 0.85, 0.5]))
+    assert list(held_out) == ["seen", "unseen", "both"]
     unseen = {"map": 0.8, "cosine": 0.85, "chance": 0.2, "n_images": 20}
-    assert found["unseen"] == unseen | {"below_cosine": True}  # as the figures read: an older training
+    assert held_out["unseen"] == unseen | {"below_cosine": True}  # as the figures read: an older training
     assert list(held_out_of(result_of([0.9], [0.6]))) == ["seen"]  # no class was held out
     assert held_out_of({"steps": 3}) == {}
     # A share that passed the test is not warned of, however the figures read.
     result = result_of([0.9, 0.8, 0.7], [0.6, 0.85, 0.75])
     result["worlds"]["clearly_below"] = [False, False, True]
-    found = held_out_of(result)
-    assert [row["below_cosine"] for row in found.values()] == [False, False, True]
-    (line,) = below_cosine({"oasis": {"held_out": found}})
+    held_out = held_out_of(result)
+    assert [row["below_cosine"] for row in held_out.values()] == [False, False, True]
+    (line,) = below_cosine({"oasis": {"held_out": held_out}})
     assert "other classes" not in line
     # Nor is one whose figures read as those of cosine: "mAP 0.914, cosine 0.914".
     result["worlds"]["learner"][2], result["worlds"]["cosine"][2] = 0.9141, 0.9144

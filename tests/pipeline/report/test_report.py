@@ -365,8 +365,8 @@ def test_the_worlds_of_class_splits(tmp_path):
     def figures(*maps, sd=0.01):
         return {world: OpenFigures(own, 0.9, sd) for world, own in zip(("seen", "unseen", "both"), maps, strict=True)}
 
-    found = {"oasis": figures(0.9, 0.7, 0.8), "cosine": figures(0.8, 0.75, 0.7), "chance": figures(0.1, 0.1, 0.05)}
-    page = page_of(tmp_path, some_data(class_splits=5, open_systems=found))
+    systems = {"oasis": figures(0.9, 0.7, 0.8), "cosine": figures(0.8, 0.75, 0.7), "chance": figures(0.1, 0.1, 0.05)}
+    page = page_of(tmp_path, some_data(class_splits=5, open_systems=systems))
     rows = cells_of((tmp_path / "report.html").read_text("utf-8"), "Means of class splits")
     assert rows[0] == ["System", "Seen", "Unseen", "Both"]
     assert rows[2] == ["oasis", "0.900 ± 0.010", "0.900", "▼ below cosine: 0.700 ± 0.010", "0.900"] + [
@@ -519,10 +519,10 @@ def test_in_a_browser(tmp_path):
         page.on("console", lambda message: told.append(message.text))
         page.on("pageerror", lambda error: told.append(str(error)))
         page.goto((tmp_path / "probed.html").as_uri(), timeout=120_000)
-        found = page.locator("body").get_attribute("data-probe")
+        probe = page.locator("body").get_attribute("data-probe")
         browser.close()
     assert told == []  # no script error, nothing that the content policy refused
-    assert found.split("|") == [
+    assert probe.split("|") == [
         "tabs block none",
         "tabs none block",
         "worst beach/img_0.jpg",

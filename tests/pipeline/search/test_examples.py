@@ -43,9 +43,9 @@ def test_a_search_with_a_sum_of_images_is_that_of_the_sum_and_leaves_them_out(se
     assert [row["id"] for row in doubled[0]["results"]] == [row["id"] for row in answer["results"]]
     pixels = cv2.cvtColor(cv2.imread(str(searcher.root / names[1])), cv2.COLOR_BGR2RGB)
     (with_pixels,) = searcher.search(names[0], 5, "cosine", example=[(pixels, 0.5), (searcher.root / names[2], -0.7)])
-    found = [row["path"] for row in with_pixels["results"]]
-    assert names[1] in found  # pixels are no image of the collection
-    assert names[2] not in found
+    paths = [row["path"] for row in with_pixels["results"]]
+    assert names[1] in paths  # pixels are no image of the collection
+    assert names[2] not in paths
     alone = [searcher.search("id:1", 5, "cosine", example=one) for one in (pixels, [pixels])]
     assert alone[0] == alone[1]
     data = (searcher.root / names[2]).read_bytes()

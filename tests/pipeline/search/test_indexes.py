@@ -48,8 +48,8 @@ def test_what_two_stages_find_is_measured_once_and_shown(mine):
         assert told in visterm(*ask, cwd=mine).stderr
         assert "two stages" not in visterm(*ask, cwd=mine).stderr
     measured = {"recall": 1.0, "k": 10, "queries": 30, "images": 30}
-    found = json.loads(visterm("info", "--json", cwd=mine).stdout)["indexes"]
-    assert found == {"oasis": measured, "wsabie": measured}
+    indexes = json.loads(visterm("info", "--json", cwd=mine).stdout)["indexes"]
+    assert indexes == {"oasis": measured, "wsabie": measured}
     line = "index:       wsabie finds 100.0% of the 10 nearest of 30 images (measured with 30 of them)"
     assert line in visterm("info", cwd=mine).stdout.splitlines()
 

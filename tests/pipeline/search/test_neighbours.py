@@ -141,9 +141,9 @@ def test_the_command_lists_the_photos_that_both_are_like_and_filters_leave_them(
     whole = results_of(searcher)
     for condition in ({"label": "pear"}, {"not_label": "pear"}, {"folder": "plum"}):
         rows = {searcher.images[i].path for i in searcher.gallery.rows_of(searcher.filter(**condition))}
-        found = results_of(searcher, **condition)
-        assert [path for path, _ in found] == [path for path, _ in whole if path in rows]
-        np.testing.assert_allclose([s for _, s in found], [s for path, s in whole if path in rows], atol=1e-6)
+        results = results_of(searcher, **condition)
+        assert [path for path, _ in results] == [path for path, _ in whole if path in rows]
+        np.testing.assert_allclose([s for _, s in results], [s for path, s in whole if path in rows], atol=1e-6)
 
 
 def test_an_evaluation_tells_both(finished, mine):

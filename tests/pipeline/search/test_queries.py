@@ -68,9 +68,9 @@ def test_many_kinds_of_queries_need_no_list_and_can_be_used_again(searcher, fini
     assert paths_of(searcher.search(read_image(file), k=1, learner="cosine")[0]) == ["plum/1.jpg"]
     assert searcher.search([]) == []
     (outside / "pear/notes.txt").write_text("no image")
-    found = searcher.search([outside, "id:1"], k=2)
-    assert [answer["query"] for answer in found] == [*(str(outside / c / "new.jpg") for c in CLASSES), "id:1"]
-    for answer, label in zip(found, CLASSES, strict=False):
+    answers = searcher.search([outside, "id:1"], k=2)
+    assert [answer["query"] for answer in answers] == [*(str(outside / c / "new.jpg") for c in CLASSES), "id:1"]
+    for answer, label in zip(answers, CLASSES, strict=False):
         assert answer["results"][0]["labels"] == [label]
     queries = searcher.queries(outside)
     assert searcher.search(queries, k=4) == searcher.search(outside, k=4)

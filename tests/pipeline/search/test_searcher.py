@@ -95,7 +95,7 @@ def test_a_share_of_what_was_learned(searcher, name):
     assert [row["id"] for row in none["results"]] == [row["id"] for row in look["results"]]
     scale = searcher.blend(name, 0.3).scale
     (mixed,) = searcher.search("id:7", k=29, learner=name, learned_weight=0.3)
-    of_look, of_learned = ({row["id"]: row["score"] for row in found["results"]} for found in (look, learned))
+    of_look, of_learned = ({row["id"]: row["score"] for row in answer["results"]} for answer in (look, learned))
     for row in mixed["results"]:
         expected = 0.7 * of_look[row["id"]] + 0.3 * scale * of_learned[row["id"]]
         assert row["score"] == pytest.approx(expected, abs=1e-4)
@@ -134,9 +134,9 @@ def test_the_share_of_a_run_is_what_training_chose(mine, kind, chosen):
                 (answer,) = searcher.search("id:8", k=29, learner=name, learned_weight=share)
                 scale = searcher.blend(name, 0.5).scale
                 expected = Blend(learner, share, scale=1 if share == 1 else scale).similarity(*X)[0]
-                found = {row["id"]: row["score"] for row in answer["results"]}
-                assert len(found) == 29
-                for number, score in found.items():
+                scores = {row["id"]: row["score"] for row in answer["results"]}
+                assert len(scores) == 29
+                for number, score in scores.items():
                     assert score == pytest.approx(expected[searcher.place[number]], abs=1e-5)
         kept = {path.name for path in (mine / "runs/fruit/index").glob("*/")} - {"milvus.db"}
         looks = {"wsabie_look"} if chosen == 1 else set()  # another index where all of it counts by default

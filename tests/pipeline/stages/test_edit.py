@@ -39,7 +39,7 @@ def mine(mine, write_images):
     return mine
 
 
-def found(query, cwd, learner="cosine", k=1):
+def result_paths(query, cwd, learner="cosine", k=1):
     (result,) = json_of("search", query, "--learner", learner, "-k", k, cwd=cwd)
     return [row["path"] for row in result["results"]]
 
@@ -52,7 +52,7 @@ def test_an_added_image_is_found_at_once_by_what_was_trained_before(mine):
     for learner in ("cosine", "oasis"):
         (result,) = json_of("search", "query.jpg", "--learner", learner, "-k", 31, cwd=mine)
         assert len(result["results"]) == 31
-    assert found("query.jpg", mine) == [str(mine / "more/pear/new0.jpg")]
+    assert result_paths("query.jpg", mine) == [str(mine / "more/pear/new0.jpg")]
 
 
 def test_a_folder_below_the_root_is_added_as_a_scan_would_do_it(mine, tmp_path_factory):
@@ -209,7 +209,7 @@ def test_a_removed_image_stays_away_until_it_is_added_again(mine):
     expected = counts_by_path(mine)
     assert visterm("remove", "fruit/pear/3.jpg", cwd=mine).stdout.endswith("  pear/3.jpg\n")
     assert (mine / "fruit/pear/3.jpg").exists()
-    assert "pear/3.jpg" not in found("fruit/pear/3.jpg", mine, k=29)
+    assert "pear/3.jpg" not in result_paths("fruit/pear/3.jpg", mine, k=29)
     again = json_of("features", "fruit", cwd=mine)
     assert (again["n_images"], again["added"], again["removed"]) == (29, 0, 0)
     (mine / "fruit/pear/3.jpg").rename(mine / "aside.jpg")  # nor when its file goes and comes back
@@ -248,7 +248,7 @@ def test_an_exclusion_is_undone_with_vectors_and_labels(mine, run):
     excluded = edit_stage.exclude(run, [*ids, 10**9])
     assert len(excluded) == 2
     assert edit_stage.exclude(run, ids) == []  # they are out already
-    assert "plum/3.jpg" not in found("fruit/plum/3.jpg", mine, k=30)
+    assert "plum/3.jpg" not in result_paths("fruit/plum/3.jpg", mine, k=30)
     assert edit_stage.restore(run, excluded) == 2
     assert catalogue_rows(mine, "path, id, labels, split, status, segment, row") == before
     with closing(Collection(run.collection)) as collection:
@@ -306,12 +306,12 @@ def test_remove_refuses_what_is_a_mistake(mine, arguments, message):
 def test_a_run_goes_on_after_compacting(mine):
     visterm("add", "more/pear", cwd=mine)
     visterm("remove", "pear/1.jpg", cwd=mine)
-    expected, nearest = counts_by_path(mine), found("fruit/pear/0.jpg", mine, "oasis", k=31)
+    expected, nearest = counts_by_path(mine), result_paths("fruit/pear/0.jpg", mine, "oasis", k=31)
     assert json_of("info", cwd=mine)["segments"] == {"number": 2, "dead_rows": 1, "to_merge": 2}
     done = json_of("compact", cwd=mine)
     assert (done["run"], done["segments_before"], done["segments"], done["dropped_rows"]) == ("fruit", 2, 1, 1)
     assert counts_by_path(mine) == expected
-    assert found("fruit/pear/0.jpg", mine, "oasis", k=31) == nearest
+    assert result_paths("fruit/pear/0.jpg", mine, "oasis", k=31) == nearest
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
     assert json_of("info", cwd=mine)["segments"] == {"number": 1, "dead_rows": 0, "to_merge": 0}
 
@@ -333,7 +333,7 @@ def test_a_killed_add_goes_on_where_it_was(mine, write_images):
     partly = counts_by_path(mine)
     assert partly.items() >= expected.items()
     assert len(partly) == 30 + 15
-    assert len(found("fruit/pear/0.jpg", mine, k=200)) == len(partly) - 1  # all that is there can be found
+    assert len(result_paths("fruit/pear/0.jpg", mine, k=200)) == len(partly) - 1  # all that is there can be found
     done = json_of("add", "many", "--label", "new", cwd=mine)
     assert (done["present"], done["n_images"], len(done["ids"])) == (30, 60, 30)
     killed, after = counts_by_path(mine), catalogue_rows(mine, "path, labels, status")

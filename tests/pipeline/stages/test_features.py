@@ -43,23 +43,23 @@ def test_a_forest_from_images_to_a_search(fruit):
 
     # the trees have learned from labels of training images, without those of early stopping, and rows are their counts
     collection = Collection(run.collection)
-    found = collection.images()
-    counts = collection.counts(found).toarray()
+    images = collection.images()
+    counts = collection.counts(images).toarray()
     collection.close()
     held_out = read_record(run.extractor)["held_out"]
-    train = [image for image in found if image.split == "train" and image.path not in held_out]
+    train = [image for image in images if image.split == "train" and image.path not in held_out]
     paths = [fruit / "fruit" / image.path for image in train]
     y = [next(iter(image.labels)) for image in train]
     again = VistermExtractor(**extractor.get_params()).fit(paths, y)
     assert again.codebook_.nodes_.tobytes() == extractor.codebook_.nodes_.tobytes()
-    np.testing.assert_array_equal(counts, again.count([fruit / "fruit" / image.path for image in found]).toarray())
+    np.testing.assert_array_equal(counts, again.count([fruit / "fruit" / image.path for image in images]).toarray())
 
     visterm("train", "--run", "forest", cwd=fruit)
-    learned = [image.path for image in found if image.split == "train"]
+    learned = [image.path for image in images if image.split == "train"]
     assert [learned[row] for row in load_learner(run.learner("oasis") / "files").held_out_] == held_out
     assert sorted(Path(path).parent.name for path in held_out) == sorted(2 * CLASSES)
-    (found,) = json_of("search", "fruit/pear/0.jpg", "-k", "5", "--run", "forest", cwd=fruit)
-    assert [result["labels"] for result in found["results"]] == [["pear"]] * 5
+    (answer,) = json_of("search", "fruit/pear/0.jpg", "-k", "5", "--run", "forest", cwd=fruit)
+    assert [result["labels"] for result in answer["results"]] == [["pear"]] * 5
 
 
 def test_idf_is_of_the_images_that_grew_no_trees_too(fruit):

@@ -39,13 +39,13 @@ def small():
         "n_metrics": 2,
         "negatives_per_example": 20,
     }
-    found = {}
+    sections = {}
     for name in TRAINED:
         section = type(getattr(Config(), name)).model_fields
-        found[name] = {key: value for key, value in wanted.items() if key in section}
-    if "n_steps" in found["mcml"]:
-        found["mcml"] |= {"n_steps": 20, "pass_steps": 10}
-    return set_all(features={"n_visterms": 40}, compute={"n_jobs": 1}, **found)
+        sections[name] = {key: value for key, value in wanted.items() if key in section}
+    if "n_steps" in sections["mcml"]:
+        sections["mcml"] |= {"n_steps": 20, "pass_steps": 10}
+    return set_all(features={"n_visterms": 40}, compute={"n_jobs": 1}, **sections)
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_every_learner_has_a_section_and_a_class_and_estimates_what_it_takes():
     assert MCML().estimate(1000, 10_000, 30_000)[0] > 32e9
     config = Config()
     for n_images, expected in ((100, 4_000_000), (20_000, 20_000_000)):
-        found = fitting.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images, np.empty(0), [])
-        assert found["n_steps"] == expected
+        parameters = fitting.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images, np.empty(0), [])
+        assert parameters["n_steps"] == expected
 
 
 @pytest.mark.slow
@@ -127,8 +127,8 @@ def test_all_skips_learners_that_are_out_of_date(mine):
     result = visterm("evaluate", "--learner", "all", "--set", "knn.n_neighbors=3", "--json", cwd=mine)
     assert "skipped, as they must be trained again: knn" in result.stderr
     assert "knn" not in json.loads(result.stdout)["systems"]
-    found = json_of("info", cwd=mine)
-    assert found["learners"]["knn"].endswith("(out of date: train again)")
+    info = json_of("info", cwd=mine)
+    assert info["learners"]["knn"].endswith("(out of date: train again)")
     visterm("label", "add", "red", "apple", cwd=mine)
     assert "run 'visterm train --learner oasis," in refused("evaluate", "--learner", "all", cwd=mine)
     visterm("label", "undo", cwd=mine)
@@ -356,8 +356,8 @@ def test_several_learners_by_one_option(mine):
         ]
         assert result.stderr.count("Next: ") == 1
         assert result.stderr.endswith("Next: visterm evaluate --run fruit --learner all\n")
-    found = json_of("evaluate", "--learner", "knn,pamir", cwd=mine)
-    assert list(found["systems"])[:2] == ["knn", "pamir"]
+    metrics = json_of("evaluate", "--learner", "knn,pamir", cwd=mine)
+    assert list(metrics["systems"])[:2] == ["knn", "pamir"]
     result = visterm("train", "--learner", "all", "--json", cwd=mine)
     assert [summary["learner"] for summary in json.loads(result.stdout)] == ["pamir", "knn"]  # as in TRAINED
 
@@ -547,14 +547,14 @@ def test_what_cannot_end_is_refused(mine, monkeypatch):
 @pytest.mark.slow
 def test_the_learner_that_validated_best_is_recommended(finished):
     metrics = json_of("evaluate", "--learner", "all", cwd=finished)
-    found = metrics["recommended"]
-    maps = found["validation_map"]
-    assert maps[found["learner"]] >= 0.8 * max(maps.values())
+    recommended = metrics["recommended"]
+    maps = recommended["validation_map"]
+    assert maps[recommended["learner"]] >= 0.8 * max(maps.values())
 
     assert set(maps) == set(TRAINED) - {"musl", "mcml", "knn"} | {"cosine"}
-    assert found["not_validated"] == ["musl", "mcml", "knn"]
+    assert recommended["not_validated"] == ["musl", "mcml", "knn"]
     last = visterm("evaluate", "--learner", "all", cwd=finished).stderr.splitlines()[-1]
-    start = f"Recommended: {found['learner']}, for images of any class, by held-out images: mAP "
+    start = f"Recommended: {recommended['learner']}, for images of any class, by held-out images: mAP "
     assert last.startswith(start)
     assert last.endswith("; not validated: musl, mcml, knn")
     (one,) = set(json_of("evaluate", "--learner", "oasis", cwd=finished)["recommended"]["validation_map"]) - {"cosine"}
@@ -618,9 +618,9 @@ def test_training_says_what_held_out_images_advise():
     )
     assert training_report._why_no_class(np.array([*"aabbccddee"])) == "too few images would be left"
     assert training_report._why_no_class(sp.csr_array(np.eye(3))).startswith("too few labels")
-    found = {"shares": [1.0], "learner": [0.9, 0.3, 0.5996], "cosine": [0.5, 0.6, 0.6], "n_images": [9, 9, 18]}
-    found |= {"chance": [0.1, 0.1, 0.1], "clearly_below": [False, True, False]}
-    learner = Mock(learned_weight_=1.0, world_="open", worlds_=found)
+    worlds = {"shares": [1.0], "learner": [0.9, 0.3, 0.5996], "cosine": [0.5, 0.6, 0.6], "n_images": [9, 9, 18]}
+    worlds |= {"chance": [0.1, 0.1, 0.1], "clearly_below": [False, True, False]}
+    learner = Mock(learned_weight_=1.0, world_="open", worlds_=worlds)
     training_report._say_worlds("oasis", learner, None, console)
     (warning,) = [call.args[0] for call in console.warn.call_args_list]
     assert warning == (

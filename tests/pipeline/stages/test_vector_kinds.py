@@ -104,9 +104,9 @@ def finished(tmp_path_factory, write_images, write_model):
 
 def test_the_collection_holds_the_vectors_of_the_model(finished, monkeypatch):
     embedder = OnnxEmbedder(finished / "model.onnx", keep=0.9).fit()
-    found = rows_by_path(finished / "runs/fruit")
-    assert list(found) == sorted(NAMES)
-    for path, row in found.items():
+    rows = rows_by_path(finished / "runs/fruit")
+    assert list(rows) == sorted(NAMES)
+    for path, row in rows.items():
         np.testing.assert_array_equal(row, halved(embedder.transform([finished / "fruit" / path])[0]))
     segments = sorted((finished / "runs/fruit/collection/segments").iterdir())
     assert len(segments) == 3
@@ -149,8 +149,8 @@ def test_every_learner_is_measured_in_one_report_and_annotates(finished):
 def test_search_embeds_the_query_with_the_same_model(finished, tmp_path, learner):
     shutil.copy(finished / "fruit/pear/3.jpg", tmp_path / "q.jpg")  # a copy, so that nothing is left out
     (tmp_path / "bad.jpg").write_bytes(b"no image")
-    found = json_of("search", tmp_path / "q.jpg", "fruit/pear/3.jpg", "-k", 5, "--learner", learner, cwd=finished)
-    copied, own = (answer["results"] for answer in found)
+    answers = json_of("search", tmp_path / "q.jpg", "fruit/pear/3.jpg", "-k", 5, "--learner", learner, cwd=finished)
+    copied, own = (answer["results"] for answer in answers)
     assert [row["rank"] for row in copied] == [1, 2, 3, 4, 5]
     assert all(row["labels"] == [os.path.dirname(row["path"])] for row in copied)
     scores = {row["path"]: row["score"] for row in copied}
@@ -185,8 +185,8 @@ def test_a_second_run_does_nothing_and_new_images_are_embedded(mine, write_image
     assert (again["added"], again["extracted"], again["skipped"]) == (2, 1, 1)
     after = rows_by_path(mine / "runs/fruit")
     assert set(after) - set(before) == {"pear/new.jpg"}
-    found = json_of("search", "fruit/pear/new.jpg", cwd=mine)
-    assert len(found[0]["results"]) == 10
+    answers = json_of("search", "fruit/pear/new.jpg", cwd=mine)
+    assert len(answers[0]["results"]) == 10
 
 
 def test_another_model_makes_everything_again(mine, write_model):
@@ -241,9 +241,9 @@ def test_weights_in_a_second_file_are_part_of_the_model(beside):
     (beside / "runs").rename(beside / "moved/runs")
     shutil.copy(beside / "fruit" / NAMES[0], beside / "moved/q.jpg")
     load_extractor.cache_clear()  # as in a process of its own
-    found = json_of("search", "q.jpg", cwd=beside / "moved")[0]["results"]
-    assert found[0]["path"] == NAMES[0]
-    assert found[0]["score"] == pytest.approx(1, abs=1e-6)
+    results = json_of("search", "q.jpg", cwd=beside / "moved")[0]["results"]
+    assert results[0]["path"] == NAMES[0]
+    assert results[0]["score"] == pytest.approx(1, abs=1e-6)
 
 
 def test_a_run_that_left_weights_out_says_so_and_is_rebuilt(beside):
@@ -394,11 +394,11 @@ def test_from_a_table_to_a_report_and_a_search(table):
         assert metrics["systems"][name]["map"] > metrics["systems"]["chance"]["map"], name
     assert ", cannot be read" in (folder / "report.html").read_text()  # names in the place of pictures
     for learner in (*LEARNERS, "cosine"):
-        found = json_of("search", "pear/3.jpg", "--learner", learner, cwd=table)
-        paths = [row["path"] for row in found[0]["results"]]
+        answers = json_of("search", "pear/3.jpg", "--learner", learner, cwd=table)
+        paths = [row["path"] for row in answers[0]["results"]]
         assert len(paths) == 10
         assert "pear/3.jpg" not in paths
-    number = next(row["id"] for row in found[0]["results"] if row["path"] == paths[0])
+    number = next(row["id"] for row in answers[0]["results"] if row["path"] == paths[0])
     by_id = json_of("search", f"id:{number}", cwd=table)
     assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
     info = json_of("info", cwd=table)
@@ -424,8 +424,8 @@ def test_further_columns_of_a_table_of_vectors_are_fields(table):
     assert f"; fields shop, date, price, split; no id, such as {NAMES[0]}, is an image below {table}; " in said
     assert {split for _, split in catalogue_rows(table, "path, split")} == {None, "test"}
     where = ("--where", "shop=b", "--after", "2024-05-07", "--where", "price<9")
-    (found,) = json_of("search", "id:1", *where, cwd=table)
-    assert [result["path"] for result in found["results"]] == [NAMES[7]]
+    (answer,) = json_of("search", "id:1", *where, cwd=table)
+    assert [result["path"] for result in answer["results"]] == [NAMES[7]]
 
 
 def test_settings_without_effect_are_said_by_the_stage_that_would_use_them(table):
@@ -476,33 +476,33 @@ def test_relevance_feedback_keeps_whitening_and_share(table, monkeypatch, learne
         learn_batch(plain, batch)
     answer = trainer.update(learner)
     assert answer["accepted"], answer["reason"]
-    found = trainer.load(learner)
-    assert (found.learned_weight_, found.scale_) == (base.learned_weight_, base.scale_)
+    updated = trainer.load(learner)
+    assert (updated.learned_weight_, updated.scale_) == (base.learned_weight_, base.scale_)
     for name in ("mean_", "whitening_"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(base, name))
+        np.testing.assert_array_equal(getattr(updated, name), getattr(base, name))
     array = {"oasis": "W_", "aroma": "distribution_"}[learner]
-    np.testing.assert_array_equal(getattr(found, array), getattr(plain, array))
-    assert not np.array_equal(getattr(found, array), getattr(base, array))
+    np.testing.assert_array_equal(getattr(updated, array), getattr(plain, array))
+    assert not np.array_equal(getattr(updated, array), getattr(base, array))
     assert Searcher(run).share(learner) == base.learned_weight_
     trainer.undo(learner)
-    found = trainer.load(learner)
-    np.testing.assert_array_equal(getattr(found, array), getattr(base, array))
-    assert found.is_whitened()
-    assert found.learned_weight_ == base.learned_weight_
+    undone = trainer.load(learner)
+    np.testing.assert_array_equal(getattr(undone, array), getattr(base, array))
+    assert undone.is_whitened()
+    assert undone.learned_weight_ == base.learned_weight_
 
 
 def test_vectors_as_queries_and_those_that_cannot_be_answered(table, write_images):
     take(table)
     np.save(table / "one.npy", made_up()[13] * 7)
     np.save(table / "two.npy", made_up()[[0, 39]].astype(np.float32))
-    found = json_of("search", "two.npy", "one.npy", "quince/2.jpg", "--learner", "cosine", cwd=table)
-    assert [answer["query"] for answer in found] == ["two.npy[0]", "two.npy[1]", "one.npy", "quince/2.jpg"]
-    assert [answer["results"][0]["path"] for answer in found[:3]] == [NAMES[0], NAMES[39], NAMES[13]]
+    answers = json_of("search", "two.npy", "one.npy", "quince/2.jpg", "--learner", "cosine", cwd=table)
+    assert [answer["query"] for answer in answers] == ["two.npy[0]", "two.npy[1]", "one.npy", "quince/2.jpg"]
+    assert [answer["results"][0]["path"] for answer in answers[:3]] == [NAMES[0], NAMES[39], NAMES[13]]
     write_images(table, ["other.jpg"])
     np.save(table / "long.npy", np.ones(13))
     queries = ("other.jpg", "long.npy", "id:999", "pear/none.jpg")
-    found = json_of("search", *queries, "--learner", "cosine", cwd=table, check=2)
-    errors = [answer["error"] for answer in found]
+    answers = json_of("search", *queries, "--learner", "cosine", cwd=table, check=2)
+    errors = [answer["error"] for answer in answers]
     assert "this run has imported vectors and nothing to make vectors with: search with one of its images" in errors[0]
     assert errors[1].startswith("vectors of 13 numbers; those of the run have 12")
     assert "no image of this id" in errors[2]
@@ -517,9 +517,9 @@ def test_images_beside_the_vectors(table, write_images):
     (table / "ids.txt").write_text("\n".join(str(table / "photos" / name) for name in NAMES))  # as many tools write it
     visterm("features", "photos", "--run", "fruit", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), cwd=table)
     assert set(rows_by_path(table / "runs/fruit")) == set(NAMES)
-    found = json_of("search", "photos/plum/4.jpg", "--learner", "cosine", cwd=table)
+    answers = json_of("search", "photos/plum/4.jpg", "--learner", "cosine", cwd=table)
     expected = np.argsort(-unit(made_up()) @ unit(made_up())[24], kind="stable")[1:]
-    assert [row["path"] for row in found[0]["results"]] == [NAMES[i] for i in expected[:10]]
+    assert [row["path"] for row in answers[0]["results"]] == [NAMES[i] for i in expected[:10]]
     visterm("evaluate", "--learner", "cosine", cwd=table)
     assert "data:image/webp" in (table / "runs/fruit/evaluations/cosine/report.html").read_text()
 
@@ -626,12 +626,12 @@ def test_labels_of_the_table_and_of_a_file(table):
     said = visterm(*arguments, cwd=table).stderr
     assert "1 label without a value, such as nan; skipped" in said
     assert "1 label that an earlier tool probably garbled, such as KÃ¤fer (Käfer?); kept as written" in said
-    found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
-    assert found == {f"<{i}>": {label: 1.0} if i != 39 else {} for i, label in enumerate(labels)}
+    image_labels = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
+    assert image_labels == {f"<{i}>": {label: 1.0} if i != 39 else {} for i, label in enumerate(labels)}
     (table / "labels.csv").write_text("path,label\n<0>,x\n<0>,y\n<1>,x\n")
     visterm(*arguments, "--set", "collection.labels=labels.csv", cwd=table)
-    found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
-    assert {path: own for path, own in found.items() if own} == {"<0>": {"x": 1.0, "y": 1.0}, "<1>": {"x": 1.0}}
+    image_labels = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
+    assert {path: own for path, own in image_labels.items() if own} == {"<0>": {"x": 1.0, "y": 1.0}, "<1>": {"x": 1.0}}
     visterm(*arguments, "--set", "collection.labels=none", cwd=table)
     assert "no labelled training images" in refused("train", cwd=table)
 
@@ -827,8 +827,8 @@ def test_a_damaged_segment_is_told_and_mended(table):
     take(table)
 
     def segment():
-        (found,) = (table / "runs/fruit/collection/segments").glob("*/vectors.npy")
-        return found
+        (path,) = (table / "runs/fruit/collection/segments").glob("*/vectors.npy")
+        return path
 
     file = segment()
     file.write_bytes(file.read_bytes()[:-8])

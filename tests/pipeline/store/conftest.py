@@ -28,8 +28,8 @@ def scan(collection, tmp_path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as stream:
                 stream.write(content)
-        found = collection.scan(tmp_path / "images", load_config(None, list(settings)))
-        return found.added, found.changed, found.removed, found.unchanged
+        changes = collection.scan(tmp_path / "images", load_config(None, list(settings)))
+        return changes.added, changes.changed, changes.removed, changes.unchanged
 
     return scan
 

@@ -57,8 +57,8 @@ def test_images_without_labels(finished, tmp_path, monkeypatch):
     settings = ("--set", "features.n_visterms=10", "--set", f"collection.labels={folder / 'labels.csv'}")
     result = visterm("features", "some", *settings, cwd=tmp_path)
     assert "skipped" not in result.stderr  # the table of labels is no image that could not be read
-    found = open_run(tmp_path / "runs/some")
-    assert sparse.issparse(found.y)
-    assert found.y.toarray().tolist() == [[1, 1], [0, 1], [0, 0]]
-    assert found.labels == ["green", "round"]
-    assert found.splits[2] == ""
+    arrays = open_run(tmp_path / "runs/some")
+    assert sparse.issparse(arrays.y)
+    assert arrays.y.toarray().tolist() == [[1, 1], [0, 1], [0, 0]]
+    assert arrays.labels == ["green", "round"]
+    assert arrays.splits[2] == ""

@@ -130,8 +130,8 @@ def test_a_tagged_file_and_a_copy_of_it_are_known(mine, run):
     assert "0 changed, 0 removed, 1 with other tags in the file)" in stderr
     shutil.copy(file, mine / "copy.jpg")
     searcher = Searcher(run)
-    found = searcher.find([str(mine / "copy.jpg")], SearchRequest.of(3, "cosine", exclude_duplicates=True))
-    assert "apple/0.jpg" not in [searcher.images[row].path for row, _ in found.ranked[0]]
+    answer = searcher.find([str(mine / "copy.jpg")], SearchRequest.of(3, "cosine", exclude_duplicates=True))
+    assert "apple/0.jpg" not in [searcher.images[row].path for row, _ in answer.ranked[0]]
     digest = next(iter(searcher.gallery._retagged))
     assert searcher.gallery.rows_by_sha256[digest] == searcher.images.row_of_path("apple/0.jpg")
 

@@ -18,9 +18,9 @@ def validated(figure, world=None, *, p1=0.9, n=400):
 def test_map_decides_unless_first_results_are_worse_or_other_classes_lead():
     """A learner that ranks all but the first place better than cosine is no gain to people who look at the first."""
     results = {"oasis": validated(0.6, p1=0.4), "aroma": validated(0.45, p1=0.54)}
-    found = recommend(results)
-    assert found["learner"] == "cosine"
-    assert list(found["validation_p1"].items()) == [("oasis", 0.4), ("aroma", 0.54), ("cosine", 0.5)]
+    advice = recommend(results)
+    assert advice["learner"] == "cosine"
+    assert list(advice["validation_p1"].items()) == [("oasis", 0.4), ("aroma", 0.54), ("cosine", 0.5)]
     results["ovr"] = validated(0.51, p1=0.48)  # a standard error of 400 queries is 0.025
     assert recommend(results)["learner"] == "ovr"
     assert recommend({"ovr": validated(0.51, p1=0.47)})["learner"] == "cosine"
@@ -69,9 +69,9 @@ def test_a_learner_that_is_better_by_query_and_not_taken_has_the_figures_that_de
     """Its line read as if the better one were not recommended."""
     result = validated(0.7, "open", p1=p1, n=100)
     result["worlds"] |= {"gain": [0.3, 0.1], "p1_gain": [p1_gain, 0.01]}
-    found = recommend({"oasis": result})
+    advice = recommend({"oasis": result})
     oasis, cosine = f"mAP 0.700, P@1 {p1:.3f}", "mAP 0.400, P@1 0.500"
-    assert figures_of(found) == (f"{oasis} (cosine {cosine})" if said is None else f"{cosine} (oasis {oasis}{said})")
+    assert figures_of(advice) == (f"{oasis} (cosine {cosine})" if said is None else f"{cosine} (oasis {oasis}{said})")
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_a_learner_that_is_better_by_query_and_not_taken_has_the_figures_that_de
     ],
 )
 def test_only_learners_validated_for_the_same_images_are_compared(results, asked, chosen, world, others):
-    found = recommend(results | {"cosine": {}}, asked)
-    assert (found["learner"], found["for"], found["not_validated"]) == (chosen, world, others)
-    assert found["validation_map"]["cosine"] == (0.5 if world == "seen" else 0.4)
-    assert set(found["validation_map"]) == {*results, "cosine"} - set(others)
+    advice = recommend(results | {"cosine": {}}, asked)
+    assert (advice["learner"], advice["for"], advice["not_validated"]) == (chosen, world, others)
+    assert advice["validation_map"]["cosine"] == (0.5 if world == "seen" else 0.4)
+    assert set(advice["validation_map"]) == {*results, "cosine"} - set(others)
 
 
 # ------------------------------------------------------------------------------------------- where no learner is named

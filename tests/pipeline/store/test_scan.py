@@ -100,7 +100,7 @@ def test_previews_of_systems_are_no_class_and_patterns_exclude_files(collection,
 def test_only_the_classes_asked_for(collection, tmp_path, scan):
     names = "a/1.jpg", "b/1.jpg", "c/1.jpg", "c/notes.txt"
     assert scan(*names, settings=["collection.classes=[a, b]"])[0] == 2
-    found = collection.scan(tmp_path / "images", load_config(None, ["collection.classes=[a, b]"]))
-    assert (found.left_out, collection.skipped()) == (1, [])
+    changes = collection.scan(tmp_path / "images", load_config(None, ["collection.classes=[a, b]"]))
+    assert (changes.left_out, collection.skipped()) == (1, [])
     with pytest.raises(UserError, match="no images in a folder d"):
         scan(settings=["collection.classes=[a, d]"])

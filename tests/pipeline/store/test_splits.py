@@ -12,8 +12,8 @@ from visterm.pipeline.store.splits import Layout, split_key
 def test_folders_name_classes_and_splits(scan, extract):
     names = (f"{c}/{i}.jpg" for c in "ab" for i in range(10))
     scan(*names, settings=["split.train=6", "split.test=3"])
-    found = Counter((next(iter(image.labels)), image.split) for image in extract())
-    assert found == {(c, s): n for c in "ab" for s, n in (("train", 6), ("test", 3), (None, 1))}
+    counts = Counter((next(iter(image.labels)), image.split) for image in extract())
+    assert counts == {(c, s): n for c in "ab" for s, n in (("train", 6), ("test", 3), (None, 1))}
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat,
     assert json_of("train", cwd=flat)["up_to_date"]  # the run keeps the setting
     assert "1 row without an image of the run, such as gone.jpg" in visterm("train", cwd=flat).stderr
     assert json_of("info", cwd=flat)["learners"]["oasis"] == "4,000 steps"
-    found = visterm("search", "fruit/apple0.jpg", cwd=flat)
-    assert found.stderr == ""  # by oasis, which is not out of date
+    searched = visterm("search", "fruit/apple0.jpg", cwd=flat)
+    assert searched.stderr == ""  # by oasis, which is not out of date
     triplets(*ROWS[:-1])
     assert "out of date" in json_of("info", cwd=flat)["learners"]["oasis"]
     assert json_of("train", cwd=flat)["n_triplets"] == 39
