@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.retrieval import StoredVectors
+else:
+    from visterm import numpy as np
 
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is not merged
 
@@ -372,8 +374,6 @@ class Collection(EditableCatalogue):
 
         Dense vectors that are stored as float16 come as float32.
         """
-        import numpy as np
-
         if not images:
             raise UserError(f"{self.folder}: no images to read")
         numbers, rows = _places(images)
@@ -404,8 +404,6 @@ class Collection(EditableCatalogue):
 
     def in_place(self, images: Sequence[Image]) -> StoredVectors:
         """The dense vectors of images, left where they lie."""
-        import numpy as np
-
         from visterm.retrieval import StoredVectors
 
         numbers, rows = _places(images)
@@ -420,8 +418,6 @@ class Collection(EditableCatalogue):
 
 def _places(images: Sequence[Image]) -> tuple[np.ndarray, np.ndarray]:
     """Segments of images and their rows there, int64 (n_images,)."""
-    import numpy as np
-
     if isinstance(images, Images):
         return images.segments, images.rows
     pairs = [(image.segment, image.row) for image in images]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm import sparse
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.pipeline.config.models import Config
+else:
+    from visterm import numpy as np
 
 COLUMNS = ("query", "relevant", "irrelevant")
 
@@ -83,9 +86,6 @@ def check_training_data(run: Run, training: TrainingData) -> None:
 
 def with_uploads(X: Any, training: TrainingData) -> Any:
     """Add the vectors of queries outside of the run to those of the images."""
-    import numpy as np
-    from scipy import sparse
-
     if not training.uploads:
         return X
     if sparse.issparse(X):
@@ -132,8 +132,6 @@ def numbered(
     rows: Sequence[Sequence[Image | str]], uploads: dict[str, Any], warnings: Iterable[str], source: str
 ) -> TrainingData:
     """Number images and uploads of triplets."""
-    import numpy as np
-
     images = {image.id: image for row in rows for image in row if isinstance(image, Image)}
     ordered = sorted(images.values(), key=lambda image: image.path)
     place: dict[Any, int] = {key: i for i, key in enumerate([*(image.id for image in ordered), *uploads])}
