@@ -74,8 +74,7 @@ class SearchResponse(TypedDict):
     ]
     learner: str
     learned_weight: Annotated[
-        float,
-        Field(description="Weight of the learned similarity: 0 is how images look, 1 the learner alone"),
+        float, Field(description="Weight of the learned similarity: 0 is how images look, 1 the learner alone")
     ]
     version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
     seconds: float
