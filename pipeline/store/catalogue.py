@@ -356,18 +356,15 @@ class Collection(EditableCatalogue):
 
     def skipped(self) -> list[tuple[str, str]]:
         """Path and reason of every skipped file."""
-        return [
-            (os.fsdecode(path), reason)
-            for path, reason in self.execute("SELECT path, reason FROM images WHERE status = 'skipped' ORDER BY path")
-        ]
+        rows = self.execute("SELECT path, reason FROM images WHERE status = 'skipped' ORDER BY path")
+        return [(os.fsdecode(path), reason) for path, reason in rows]
 
     def counts_by(self, column: str) -> Counter:
         """Return the number of living rows by a column: ``status``, ``split`` or ``labels``."""
         assert column in ("status", "split", "labels")
         where = "status != 'removed'" if column == "status" else "status = 'ok'"
-        return Counter(
-            dict(self.execute(f"SELECT {column}, count(*) FROM images WHERE {where} GROUP BY {column}").fetchall())
-        )
+        rows = self.execute(f"SELECT {column}, count(*) FROM images WHERE {where} GROUP BY {column}")
+        return Counter(dict(rows.fetchall()))
 
     def counts(self, images: Sequence[Image]) -> Any:
         """Read the visterm counts (int32 CSR) or the vectors (float32, dense or CSR) of images, in the order given.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,11 +68,7 @@ def with_refused(run: Run, images: Sequence[Image], every: Callable[[], Iterable
         return images
     label = {f"not {name}": 1.0 for name in names}
     others = [image for image in every() if image.id in refused and not image.labels]
-    return sorted([*images, *(image._replace(labels=label, split="train") for image in others)], key=_path)
-
-
-def _path(image: Image) -> str:
-    return image.path
+    return sorted([*images, *(image._replace(labels=label, split="train") for image in others)], key=attrgetter("path"))
 
 
 def check_training_data(run: Run, training: TrainingData) -> None:

@@ -153,11 +153,8 @@ class SearchSubject(Subject):
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, SearchParameters)
-        names, given = (
-            "id, path, upload, query_label, text, or a file in a POST",
-            (request.query_label, request.text, form.file),
-        )
-        check_one_query(request, names, *given)
+        names = "id, path, upload, query_label, text, or a file in a POST"
+        check_one_query(request, names, request.query_label, request.text, form.file)
         if form.file is None:
             return [await self._search(request)]
         snapshot, name, data = self.service.snapshot, form.file.filename or "", await form.file.read()
