@@ -322,3 +322,35 @@ def few_suffice(monkeypatch):
 def alone(monkeypatch):
     """Results are ranked without neighbours: a score is the similarity of the two, which is explained exactly."""
     monkeypatch.setattr("visterm.pipeline.search.learners.RunLearners.neighbours", lambda *_: None)
+
+
+@pytest.fixture
+def stopped_at(monkeypatch):
+    """Function (n, act, *arguments) that calls `act` until its n-th write, which is not done."""
+    left = 0
+
+    class Stopped(BaseException):
+        pass
+
+    def stopping(write):
+        def wrapped(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if not left:
+                raise Stopped
+            return write(*arguments, **options)
+
+        return wrapped
+
+    writes = [(os, "replace"), (shutil, "copyfile")]
+    for place, name in (*writes, *((Path, name) for name in ("write_bytes", "write_text", "unlink"))):
+        monkeypatch.setattr(place, name, stopping(getattr(place, name)))
+
+    def call(n, act, *arguments):
+        nonlocal left
+        left = n
+        with contextlib.suppress(Stopped):
+            act(*arguments)
+        left = 0
+
+    return call

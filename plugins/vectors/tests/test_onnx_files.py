@@ -1,9 +1,7 @@
 """Models whose weights lie in files beside them, as PyTorch's exporter writes them."""
 
-import contextlib
 import json
 import os
-import pathlib
 import shutil
 
 import numpy as np
@@ -69,37 +67,7 @@ def test_vectors_are_those_of_the_model_in_one_file(tmp_path, write_model, whole
     assert onnx.load(tmp_path / "moved/model.onnx").graph.initializer  # whole for any other program
 
 
-class Stopped(BaseException):
-    pass
-
-
-@pytest.fixture
-def stop_at(monkeypatch):
-    """Let the n-th write from now on raise Stopped; 0: none."""
-    left = 0
-
-    def stopping(write):
-        def wrapped(*arguments, **options):
-            nonlocal left
-            left -= 1
-            if not left:
-                raise Stopped
-            return write(*arguments, **options)
-
-        return wrapped
-
-    for place, name in ((os, "replace"), (shutil, "copyfile"), (pathlib.Path, "write_bytes"), (pathlib.Path, "unlink")):
-        monkeypatch.setattr(place, name, stopping(getattr(place, name)))
-    monkeypatch.setattr(pathlib.Path, "write_text", stopping(pathlib.Path.write_text))
-
-    def set_left(n):
-        nonlocal left
-        left = n
-
-    return set_left
-
-
-def test_saving_that_is_interrupted_leaves_the_old_embedder_or_the_new_one(tmp_path, write_model, model, stop_at):
+def test_saving_that_is_interrupted_leaves_the_old_embedder_or_the_new_one(tmp_path, write_model, model, stopped_at):
     """The model was overwritten first, then its weights, then the record."""
     write_model(tmp_path / "other.onnx", 32, seed=1)
     embedders = OnnxEmbedder(model).fit(), OnnxEmbedder(split(tmp_path / "other.onnx", tmp_path / "two/m.onnx")).fit()
@@ -108,10 +76,7 @@ def test_saving_that_is_interrupted_leaves_the_old_embedder_or_the_new_one(tmp_p
         for steps in range(1, 16):
             folder = tmp_path / f"{second} {steps}"
             embedders[0].save(folder)
-            stop_at(steps)
-            with contextlib.suppress(Stopped):
-                embedders[second].save(folder)
-            stop_at(0)
+            stopped_at(steps, embedders[second].save, folder)
             loaded = OnnxEmbedder.load(folder)
             np.testing.assert_array_equal(loaded.transform(IMAGES), expected[loaded.sha256_ == embedders[1].sha256_])
             embedders[second].save(folder)
@@ -208,9 +173,7 @@ def test_names_that_weights_cannot_have(model, location):
 
 def test_links(tmp_path, whole, model):
     expected = OnnxEmbedder(whole).fit_transform(IMAGES)
-    hub = (
-        tmp_path / "hub"
-    )  # as the cache of a hub has it: links into one folder of files that are named by their content
+    hub = tmp_path / "hub"  # as a cache has it: links into one folder of files that are named by their content
     (hub / "blobs").mkdir(parents=True)
     (hub / "snapshot").mkdir()
     for name, blob in (("m.onnx", "1a2b"), ("weights.bin", "3c4d")):

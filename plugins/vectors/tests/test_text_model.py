@@ -1,9 +1,6 @@
 """A text model beside the vectors of images: kept by the run, searched with, and refused where it does not fit."""
 
-import contextlib
 import json
-import os
-import pathlib
 import shutil
 import sys
 
@@ -236,34 +233,16 @@ def test_a_text_is_where_it_differs_from_common_ones(tmp_path):
     np.testing.assert_array_equal(TextEmbedder.load(tmp_path / "saved").transform(words), ours)
 
 
-def test_saving_that_is_interrupted_leaves_the_old_model_or_the_new_one(tmp_path, monkeypatch):
+def test_saving_that_is_interrupted_leaves_the_old_model_or_the_new_one(tmp_path, stopped_at):
     """The model was overwritten first, then the tokenizer, then the record."""
-    left = 0
-
-    def stopping(write):
-        def wrapped(*arguments, **options):
-            nonlocal left
-            left -= 1
-            if not left:
-                raise KeyboardInterrupt
-            return write(*arguments, **options)
-
-        return wrapped
-
-    monkeypatch.setattr(os, "replace", stopping(os.replace))
-    for name in ("write_bytes", "write_text", "unlink"):
-        monkeypatch.setattr(pathlib.Path, name, stopping(getattr(pathlib.Path, name)))
     models = [(WORDS, np.eye(3)), (["azure", "crimson"], np.eye(2, 3))]
     embedders = [TextEmbedder(write_text_model(tmp_path / f"{i}", *model)).fit() for i, model in enumerate(models)]
     expected = [embedder.transform(["azure", "crimson"]) for embedder in embedders]
     assert not np.array_equal(*expected)
-    for steps in range(1, 14):
+    for steps in range(1, 16):
         folder = tmp_path / f"saved {steps}"
         embedders[0].save(folder)
-        left = steps
-        with contextlib.suppress(KeyboardInterrupt):
-            embedders[1].save(folder)
-        left = 0
+        stopped_at(steps, embedders[1].save, folder)
         loaded = TextEmbedder.load(folder)
         is_new = loaded.tokenizer_sha256_ == embedders[1].tokenizer_sha256_
         np.testing.assert_array_equal(loaded.transform(["azure", "crimson"]), expected[is_new])
