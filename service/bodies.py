@@ -26,9 +26,8 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> deque[byt
     too_large = HTTPException(413, f"too large: the limit of this request is {limit:,} bytes", {"Connection": "close"})
     claimed = claimed_length(headers) or 0
     refused = claimed > limit
-    if claimed > limit + _MAX_DISCARDED or (
-        refused and headers.get("expect")
-    ):  # the client waits for permission to send
+    waits = refused and headers.get("expect")  # for permission to send
+    if claimed > limit + _MAX_DISCARDED or waits:
         raise too_large
     parts: deque[bytes] = deque()
     size, more = 0, True

@@ -61,15 +61,7 @@ def serve(
     settings = ServiceSettings(
         upload_pixels, keep_metadata, overview=True, cors_origins=_origins(cors_origin or []), fetch=fetch, watch=watch
     )
-    start(
-        place,
-        make_console(),
-        settings,
-        host=host,
-        port=port,
-        token=token,
-        browse=browse,
-    )
+    start(place, make_console(), settings, host=host, port=port, token=token, browse=browse)
 
 
 def _origins(origins: list[str]) -> tuple[str, ...]:

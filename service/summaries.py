@@ -23,8 +23,7 @@ class ImageSummary(TypedDict):
     height: int | None
     color: Annotated[str | None, Field(description="Mean colour as #rrggbb; null until the image has been read")]
     group: Annotated[
-        int | None,
-        Field(description="Equal for copies of one image: re-encoded, resized, mirrored; null: no copy"),
+        int | None, Field(description="Equal for copies of one image: re-encoded, resized, mirrored; null: no copy")
     ]
     thumbnail: Annotated[str, Field(description="URL of a small WebP; add &size= for up to 2048 pixels")]
 

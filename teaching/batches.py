@@ -76,10 +76,7 @@ def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Co
         rows = sparse.vstack([query, X[[place[mark.sha256] for mark in chosen]]], format="csr")
         batches.append(FeedbackBatch(rows, len(relevant), [mark.number for mark in chosen]))
     return FeedbackData(
-        batches,
-        {mark.number: mark for of_query in standing.values() for mark in of_query},
-        n_left_out,
-        held_out,
+        batches, {mark.number: mark for of_query in standing.values() for mark in of_query}, n_left_out, held_out
     )
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.pipeline.search.searcher import Searcher
+else:
+    from visterm import numpy as np
 
 _INVERSE_REGULARIZATION = 10.0
 _TOLERANCE = 1e-3  # of the logistic regression: ranks need no more
@@ -48,7 +50,6 @@ class Concept(NamedTuple):
 
     def certainty(self, searcher: Searcher) -> np.ndarray | None:
         """Probability that each of the sure images shows it, as answers left out say; None: too few answers."""
-        import numpy as np
         from sklearn.linear_model import LogisticRegression
 
         yes, no = (np.random.default_rng(0).permutation(_rows(some))[:_MOST_IMAGES] for some in (self.yes, self.no))
@@ -175,7 +176,6 @@ def score_concept(
     """
     import warnings
 
-    import numpy as np
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -202,8 +202,6 @@ def score_concept(
 
 def image_to_ask(scores: np.ndarray, answered: Iterable[int]) -> int | None:
     """Return the row of the image that `score_concept` is least sure of; None if all of them are answered."""
-    import numpy as np
-
     distances = np.abs(scores)
     distances[_rows(answered)] = np.inf
     row = int(distances.argmin())
@@ -212,13 +210,9 @@ def image_to_ask(scores: np.ndarray, answered: Iterable[int]) -> int | None:
 
 def sure_images(scores: np.ndarray, answered: Iterable[int]) -> np.ndarray:
     """Return the rows of the images that surely show it by `score_concept`, the surest first, but those answered."""
-    import numpy as np
-
     order = np.argsort(-scores, kind="stable")
     return order[(scores[order] > 0) & ~np.isin(order, _rows(answered))]
 
 
 def _rows(given: Iterable[int]) -> np.ndarray:
-    import numpy as np
-
     return np.unique(np.fromiter(given, np.int64))

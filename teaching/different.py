@@ -6,9 +6,9 @@ import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from visterm.pipeline.store.append_only import AppendOnlyStore, append_row, insert_row
+from visterm.pipeline.store.append_only import AppendOnlyStore, append_step
 from visterm.pipeline.store.images import Image
 
 Parts = dict[int, int]  # by step, the part of it that an image belongs to
@@ -60,7 +60,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON different BEGIN SELECT RAISE(ABORT, 'r
             for id_, path, sha256 in images
         ]
         with self._writing() as db:
-            _append_step(db, rows)
+            append_step(db, "different", rows)
 
     def undo(self) -> list[SaidDifferent]:
         """Undo the last step that is not undone; return its rows, none if there is no such step."""
@@ -69,7 +69,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON different BEGIN SELECT RAISE(ABORT, 'r
         with self._writing() as db:
             last = _last(_standing(db))  # another process may have undone one meanwhile
             if last:
-                _append_step(db, [{"part": 0, "image": 0, "path": b"", "sha256": "", "undoes": last[0].step}])
+                undo = {"part": 0, "image": 0, "path": b"", "sha256": "", "undoes": last[0].step}
+                append_step(db, "different", [undo])
         return last
 
     def last(self) -> int:
@@ -102,14 +103,6 @@ CREATE TRIGGER no_delete BEFORE DELETE ON different BEGIN SELECT RAISE(ABORT, 'r
                 for id_ in [of_path[row.path]] if row.path in of_path else moved[:1]:
                     parts[id_][step] = row.part
         return dict(parts)
-
-
-def _append_step(db: sqlite3.Connection, rows: Sequence[dict[str, Any]]) -> None:
-    step = 1 + (db.execute("SELECT max(number) FROM different").fetchone()[0] or 0)
-    first = append_row(db, "different", {"step": step} | rows[0])
-    (time,) = db.execute("SELECT time FROM different WHERE number = ?", (first,)).fetchone()
-    for number, row in enumerate(rows[1:], start=first + 1):
-        insert_row(db, "different", {"number": number, "time": time, "step": step} | row)
 
 
 def _standing(db: sqlite3.Connection) -> dict[int, list[SaidDifferent]]:

@@ -18,14 +18,16 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import cv2
+import numpy as np
+
+from visterm.features import ImageError, read_picture
+from visterm.features.resizing import resize
 from visterm.pipeline.store.images import Image
 
 from .same_picture import CORRELATION, WORKING_SIDE, align, correlation, is_drawing, same_at_all_sizes, tone
-
-if TYPE_CHECKING:
-    import numpy as np
 
 GRID = 8  # cells per side
 TOLERANCE = 4.0  # levels: largest root mean square difference of the cells of two candidates
@@ -60,21 +62,15 @@ class SmallVersions(NamedTuple):
 
 def small_versions(pixels: np.ndarray) -> SmallVersions:
     """Scale a picture down to what tells whether another one is a copy; RGB uint8 (height, width, 3)."""
-    from visterm.features.resizing import resize
-
     return SmallVersions(resize(pixels, GRID, GRID).tobytes(), resize(_gray(pixels), FINE, FINE).tobytes())
 
 
 def _gray(pixels: np.ndarray) -> Any:
-    import cv2
-
     return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
 
 
 def is_blank(pixels: np.ndarray) -> bool:
     """Whether a picture, of at most 64 pixels per side, is of one colour; uint8 (height, width, 3)."""
-    import numpy as np
-
     return bool(np.abs(pixels - np.median(pixels, axis=(0, 1))).max() <= _FLAT)
 
 
@@ -105,11 +101,6 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
     A crop has at least nine tenths of each side. Images that cannot be read, or are larger than `max_pixels`, are in no
     pair. The first of equal files stands for all of them.
     """
-    import numpy as np
-
-    from visterm.features import ImageError, read_picture
-    from visterm.features.resizing import resize
-
     firsts = sorted({image.sha256: place for place, image in reversed(list(enumerate(images)))}.values())
 
     def read(place: int, side: int) -> Any:
@@ -195,10 +186,6 @@ def find_same_scenes(
 
     Images that cannot be read, or are larger than `max_pixels`, are of no scene.
     """
-    import cv2
-    import numpy as np
-
-    from visterm.features import ImageError, read_picture
 
     @lru_cache(_KEPT_KEYPOINTS)
     def keypoints(place: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -222,9 +209,6 @@ def find_same_scenes(
 
 def _n_agreeing(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> int:
     """Number of keypoints, each with its descriptor, that one shift, turn and scale puts where the other's are."""
-    import cv2
-    import numpy as np
-
     nearest = cv2.BFMatcher(cv2.NORM_L2).knnMatch(one[1], other[1], k=2)
     matched = [(best.queryIdx, best.trainIdx) for best, second in nearest if best.distance < _RATIO * second.distance]
     if len(matched) < SCENE_KEYPOINTS:
@@ -238,8 +222,6 @@ def _n_agreeing(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.
 
 def _inner_cells(pixels: np.ndarray) -> bytes:
     """Cells of a picture without a fortieth of each side, which those of a crop resemble more than its own."""
-    from visterm.features.resizing import resize
-
     y, x = (round(side / 40) for side in pixels.shape[:2])
     return resize(pixels[y : pixels.shape[0] - y, x : pixels.shape[1] - x], GRID, GRID).tobytes()
 
@@ -249,7 +231,6 @@ def _nearest_pairs(cells: np.ndarray, inner: np.ndarray, ratios: np.ndarray) -> 
 
     It, or what is within its margins (`inner`), is near them.
     """
-    import numpy as np
     from scipy.spatial import cKDTree
 
     if len(cells) < 2:
@@ -273,9 +254,6 @@ def _nearest_pairs(cells: np.ndarray, inner: np.ndarray, ratios: np.ndarray) -> 
 
 def _aligned(one: np.ndarray, other: np.ndarray) -> np.ndarray | None:
     """Align two grey versions (ECC): where places of one lie in the other, each from 0 to 1; None if it is no crop."""
-    import cv2
-    import numpy as np
-
     middle = np.full(2, (ALIGNED - 1) / 2)
     for scale in (1.0, 0.95, 1 / 0.95):  # of fine textures, an alignment is found from nearby alone
         start = np.column_stack([scale * np.eye(2), (1 - scale) * middle]).astype(np.float32)
@@ -297,22 +275,16 @@ def _aligned(one: np.ndarray, other: np.ndarray) -> np.ndarray | None:
 
 def _main_directions(points: np.ndarray) -> np.ndarray:
     """An orthonormal basis, (d, _DIMENSIONS): no distance is larger in it."""
-    import numpy as np
-
     centred = points - points.mean(axis=0)
     return np.linalg.eigh(centred.T @ centred)[1][:, -_DIMENSIONS:]
 
 
 def _as_rows(cells: Sequence[bytes]) -> np.ndarray:
-    import numpy as np
-
     return np.frombuffer(b"".join(cells), np.uint8).reshape(len(cells), GRID * GRID * 3)
 
 
 def _evened(cells: np.ndarray) -> np.ndarray:
     """Give all cells of a picture one mean and one standard deviation."""
-    import numpy as np
-
     values = cells.astype(np.float32)
     values -= values.mean(axis=1, keepdims=True)
     values *= _CONTRAST / values.std(axis=1, keepdims=True)
@@ -321,8 +293,6 @@ def _evened(cells: np.ndarray) -> np.ndarray:
 
 def _agreeing(pairs: Iterable[tuple[int, int, bool]], versions: dict[int, bytes]) -> dict[tuple[int, int, bool], float]:
     """Return the correlations of the pairs whose grey versions, which are there, show the same in every place."""
-    import numpy as np
-
     fine = {
         place: np.frombuffer(version, np.uint8).reshape(FINE, FINE).astype(np.float32)
         for place, version in versions.items()
@@ -339,9 +309,6 @@ def _agreeing(pairs: Iterable[tuple[int, int, bool]], versions: dict[int, bytes]
 
 def _agree_everywhere(one: np.ndarray, other: np.ndarray, tolerance: float = _FINE_DIFFERENCE) -> bool:
     """Whether two grey versions nowhere differ, once they have one brightness; a bit at edges, which may be moved."""
-    import cv2
-    import numpy as np
-
     low, high = sorted((one, other), key=np.std)
     around = np.ones((3, 3), np.uint8)
     limit = tolerance + _OF_EDGE * (cv2.dilate(high, around) - cv2.erode(high, around))
@@ -355,7 +322,6 @@ def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERAN
     root mean square of at most `tolerance`. The `ratios` of width by height agree to 3 %. Of each picture, the nearest
     ones in a projection are candidates, in which distances are never larger than those of the cells.
     """
-    import numpy as np
     from scipy.spatial import cKDTree
 
     n = len(cells)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from visterm import sparse
 from visterm.pipeline.console import numbers_apart
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.evaluation.calibration import measure_calibration
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.learners import SimilarityLearner
+else:
+    from visterm import numpy as np
 
 
 MAX_FALL = 0.005  # of held-out mAP below the base: a version that loses more is refused
@@ -363,9 +366,6 @@ class FeedbackTrainer:
         self, learner: str, state: InForce, data: FeedbackData, forgotten: Sequence[int], answer: FeedbackUpdate
     ) -> _Made:
         """Train a version, without what some images taught, and measure it; fill in the figures of the answer."""
-        import numpy as np
-        from scipy import sparse
-
         model = self._versions.load(learner, 0)
         if forgotten:
             model = without_taught(self.run, learner, model, set(forgotten))
@@ -402,9 +402,6 @@ class FeedbackTrainer:
         answer: FeedbackUpdate,
     ) -> None:
         """Save what was made as the version after the last one."""
-        import numpy as np
-        from scipy import sparse
-
         model: Any = made.model
         indices = [batch.X.indices for batch in data.batches]
         if forgotten:

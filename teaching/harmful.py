@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from visterm import sparse
 from visterm.pipeline.evaluation.held_out import HeldOutSet, draw_held_out
 from visterm.pipeline.store.catalogue import Collection
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from visterm.learners import Teachers
     from visterm.pipeline.search.searcher import Searcher
+else:
+    from visterm import numpy as np
 
 LISTED = 20
 LEAST_GAIN = 1e-4  # of mAP; what is less is no harm, and would be shown as 0.0000
@@ -57,9 +60,6 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
     -----
     Each image is measured on its own. Several at once, and a training without them, may gain more or less.
     """
-    import numpy as np
-    from scipy import sparse
-
     from visterm.learners.validation import average_precisions
 
     teachers, rows = open_teachers(searcher, learner)
@@ -104,8 +104,6 @@ def share_by_chance(changes: np.ndarray, relevant: np.ndarray) -> float:
 
     Queries with the same relevant images, (n_queries, n), are of one class, and no independent evidence.
     """
-    import numpy as np
-
     _, classes = np.unique(relevant, axis=0, return_inverse=True)
     signs = np.random.default_rng(0).choice([-1, 1], (_SIGNS, classes.max() + 1))[:, classes.ravel()]
     return round(float((signs @ changes.T / changes.shape[1] >= LEAST_GAIN).mean()), 3)
@@ -113,9 +111,6 @@ def share_by_chance(changes: np.ndarray, relevant: np.ndarray) -> float:
 
 def margin_terms(teachers: Teachers, held_out: HeldOutSet, X: Any) -> Any:
     """Contribution of each teacher to margins of held-out queries, CSR (n_images, n_images); X are their vectors."""
-    import numpy as np
-    from scipy import sparse
-
     own = np.zeros_like(held_out.relevant)
     own[np.arange(len(own)), held_out.own] = True
     relevant, others = held_out.relevant & ~own, ~held_out.relevant & ~own
@@ -131,8 +126,6 @@ def margin_terms(teachers: Teachers, held_out: HeldOutSet, X: Any) -> Any:
 
 def _did(searcher: Searcher, teachers: Teachers, terms: Any, rows: list[dict[str, Any]], row: int) -> dict[str, Any]:
     """The entry of an image's row and column that lowered the margins most."""
-    import numpy as np
-
     as_query, as_image = terms[[row]].toarray()[0], terms[:, [row]].toarray()[:, 0]
     other = int(np.minimum(as_query, as_image).argmin())
     place = (row, other) if as_query[other] <= as_image[other] else (other, row)

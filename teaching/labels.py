@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import functools
 import json
@@ -87,7 +86,7 @@ class LabelEditor:
 
         With ``confirm``, edits that change nothing are kept, too: whoever looked at the image said so.
         """
-        with collection_of(self.run) as collection:
+        with opened(self.run, Collection) as collection:
             return collection.edit_labels(edits, self._config, source, confirm=confirm)
 
     def rename(self, labels: Iterable[str], into: str, *, source: str = "python") -> list[LabelEdit]:
@@ -106,7 +105,7 @@ class LabelEditor:
 
         labels = [labels] if isinstance(labels, str) else labels
         names = {plain_label(label) for label in labels}  # a folder may have any name
-        with collection_of(self.run) as collection:
+        with opened(self.run, Collection) as collection:
             into = check_label(into, collection.labelled)
             names.discard(into)
             rows = collection.execute("SELECT id, labels, status FROM images WHERE status != 'removed'").fetchall()
@@ -134,7 +133,7 @@ class LabelEditor:
 
         UserError if it is not `step`, where one is given: somebody else has changed labels since.
         """
-        with collection_of(self.run) as collection:
+        with opened(self.run, Collection) as collection:
             last = LabelEdits(self.run.label_edits).last_step() if step is not None else []
             if last and last[0].step != step:
                 names = ", ".join(sorted({one_line(edit.label) for edit in last}))
@@ -148,7 +147,7 @@ class LabelEditor:
 
     def of(self, images: Given) -> dict[str, dict[str, float]]:
         """Labels in effect and their weights, by path of these images."""
-        with collection_of(self.run) as collection:
+        with opened(self.run, Collection) as collection:
             ids = set(image_ids(self.run, collection, images, "give id:N or a path of the run"))
             return {image.path: image.labels for image in collection.images() if image.id in ids}
 
@@ -166,7 +165,7 @@ class LabelEditor:
         Of a run of clicks a table that ``collection.clicks`` reads. A label that a spreadsheet would take for a formula
         has an apostrophe before it, which reading removes. Columns of the run's own table of images are kept.
         """
-        with collection_of(self.run) as collection:
+        with opened(self.run, Collection) as collection:
             labels = collection.labels()
             kept = {id_: row.given for id_, row in read_fields(collection).items() if row.given}
             fields = {image.path: kept[image.id] for image in collection.images() if image.id in kept} if kept else {}
@@ -197,7 +196,7 @@ class LabelEditor:
         """
         if self._config.collection.clicks is not None:
             raise UserError(f"run {self.run.name} has queries that were clicked for, not labels; no sidecar is written")
-        with collection_of(self.run) as collection:
+        with opened(self.run, Collection) as collection:
             labels, paths, root = collection.labels(), [image.path for image in collection.images()], collection.root
         standing = LabelEdits(self.run.label_edits).standing()
         refused = {path: {edit.label for edit in own.values() if edit.change < 0} for path, own in standing.items()}
@@ -205,17 +204,12 @@ class LabelEditor:
         return write_sidecars(root or Path(), paths, labels, refused, self.run.collection, tags)
 
     def _edit_all(self, label: str, images: Given, change: int, source: str) -> LabelEditCounts:
-        with collection_of(self.run) as collection:
+        with opened(self.run, Collection) as collection:
             ids = image_ids(self.run, collection, images, "no label was changed")
             edits = [(id_, label, change) for id_ in ids]
             made = collection.edit_labels(edits, self._config, source)
         step = made[0].step if made else None
         return {"step": step, "changed": len(made), "unchanged": len(ids) - len(made)}
-
-
-def collection_of(run: Run) -> contextlib.AbstractContextManager[Collection]:
-    """Open the collection of a run; UserError if it has no images."""
-    return opened(run, Collection)
 
 
 def image_ids(run: Run, collection: Collection, images: Given, nothing: str) -> list[int]:

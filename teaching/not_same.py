@@ -9,11 +9,13 @@ from pathlib import Path
 from typing_extensions import TypedDict
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.paths import decoded
 from visterm.pipeline.store.run import Run
 
 from .different import DifferentPictures
-from .labels import collection_of, image_ids
+from .label_counts import opened
+from .labels import image_ids
 
 _NOTHING = "nothing was kept"
 
@@ -32,7 +34,7 @@ def say_different(run: Run, parts: Sequence[Iterable[int | str | Path]]) -> Diff
     parts, an image in two of them, no such image, or one that was removed: nothing is kept.
     """
     run.check_exists()
-    with collection_of(run) as collection:
+    with opened(run, Collection) as collection:
         ids = [image_ids(run, collection, part, _NOTHING) for part in parts]
         own = [number for part in ids for number in part]
         if len(ids) < 2:

@@ -18,11 +18,15 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
+
+from visterm import sparse
 from visterm.extras import how_to_install
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
@@ -44,8 +48,6 @@ from .same_picture import DIFFERENCE
 from .wrong_labels import labels_to_check, rules_of_checks
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from visterm.pipeline.config.models import Config
     from visterm.pipeline.search.searcher import Searcher
 
@@ -108,8 +110,6 @@ def overview_folder(run: Run) -> Path:
 
 def read_overview(run: Run) -> Overview | None:
     """Read the overview that a run keeps, up to date or not; None if there is none that can be read."""
-    import numpy as np
-
     folder = overview_folder(run)
 
     def part(name: str) -> Any:
@@ -152,7 +152,6 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
         The package umap-learn is missing, the run cannot be written, or the directory of the images is gone: then the
         groups that look alike are those of before.
     """
-    import numpy as np
     import scipy.linalg  # noqa: F401  # brings a BLAS of its own, which only limits what is loaded
 
     from visterm.learners.sums import one_thread
@@ -188,8 +187,6 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
 
 def _keep(searcher: Searcher, overview: Overview, *, finished: bool) -> Overview:
     """Keep the parts of an overview that are there; one that is not finished is not up to date."""
-    import numpy as np
-
     record = overview_record(searcher)
     if not finished:
         record["inputs"]["finished"] = False
@@ -264,9 +261,6 @@ def pixels_of(searcher: Searcher) -> list[int]:
 
 def _look(searcher: Searcher) -> np.ndarray:
     """Vectors by their main directions, at most N_DIRECTIONS."""
-    import numpy as np
-    from scipy import sparse
-
     X: Any = searcher.X
     rows = _fitted_rows(X)
     size = min(N_DIRECTIONS, X.shape[1] - 1, len(rows) - 1)
@@ -278,16 +272,11 @@ def _look(searcher: Searcher) -> np.ndarray:
 
 def _fitted_rows(X: Any) -> np.ndarray:
     """Rows that the main directions are computed from."""
-    import numpy as np
-
     return np.linspace(0, X.shape[0] - 1, min(X.shape[0], _FITTED_ON)).astype(np.intp)
 
 
 def _projected(searcher: Searcher, look: Callable[[], np.ndarray]) -> np.ndarray:
     """Vectors of few dimensions as the learner compares them, float32 with unit rows; `look` makes those of `_look`."""
-    import numpy as np
-    from scipy import sparse
-
     from visterm.retrieval.stored import gallery_sides
 
     X: Any = searcher.X
@@ -325,23 +314,18 @@ def _projected(searcher: Searcher, look: Callable[[], np.ndarray]) -> np.ndarray
 
 def _directions(vectors: Any, size: int, seed: int) -> np.ndarray:
     """The main directions of some vectors, float32 (size, n_features)."""
-    import numpy as np
     from sklearn.utils.extmath import randomized_svd
 
     return np.asarray(randomized_svd(vectors, size, n_oversamples=10, n_iter=3, random_state=seed)[2], np.float32)
 
 
 def _unit_rows(vectors: np.ndarray) -> np.ndarray:
-    import numpy as np
-
     vectors = np.asarray(vectors, np.float32)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def _nearest(vectors: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest rows of each row, itself excluded, and their cosine distances; exact, so the same every time."""
-    import numpy as np
-
     among = vectors if among is None else among
     own = among is vectors
     k = min(k, len(among) - own)
@@ -362,8 +346,6 @@ def _nearest(vectors: np.ndarray, k: int, among: np.ndarray | None = None) -> tu
 
 def _laid_out(vectors: np.ndarray, neighbors: np.ndarray, distances: np.ndarray, seed: int) -> np.ndarray:
     """Places of the images on the map, from 0 to 1."""
-    import numpy as np
-
     n = len(vectors)
     flat = _main_plane(vectors)
     if n < MIN_LAID_OUT:
@@ -383,10 +365,6 @@ def _laid_out(vectors: np.ndarray, neighbors: np.ndarray, distances: np.ndarray,
 def _umap(
     vectors: np.ndarray, neighbors: np.ndarray, distances: np.ndarray, start: np.ndarray, seed: int
 ) -> np.ndarray:
-    import warnings
-
-    import numpy as np
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of TensorFlow, which nobody needs
@@ -413,8 +391,6 @@ def _umap(
 
 def _main_plane(vectors: np.ndarray) -> np.ndarray:
     """Places by the two main directions, (n_images, 2)."""
-    import numpy as np
-
     centred = vectors - vectors.mean(axis=0)
     if centred.shape[1] < 2 or len(centred) < 2:
         return np.hstack([centred, np.zeros((len(centred), 2))])[:, :2].astype(np.float32)
@@ -426,8 +402,6 @@ def _main_plane(vectors: np.ndarray) -> np.ndarray:
 
 def _scaled(points: np.ndarray) -> np.ndarray:
     """Fit places into the unit square, without stretching; a few far outliers are drawn in."""
-    import numpy as np
-
     low, high = np.percentile(points, [0.2, 99.8], axis=0)
     side = max(float((high - low).max()), 1e-6)
     places = 0.5 + (np.clip(points, low - 0.03 * side, high + 0.03 * side) - (low + high) / 2) / (1.08 * side)
@@ -436,8 +410,6 @@ def _scaled(points: np.ndarray) -> np.ndarray:
 
 def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     """Find the pairs that groups of duplicates are made of, by ids."""
-    import numpy as np
-
     images, X = searcher.images, searcher.X
     pictures = SamePictures({}, [], set())
     max_pixels = searcher.config.collection.max_pixels
@@ -482,9 +454,6 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
 
 def _cosines(X: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Cosines of pairs of rows, which have unit length."""
-    import numpy as np
-    from scipy import sparse
-
     if sparse.issparse(X):
         return np.asarray(X[left].multiply(X[right]).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", X[left], X[right])

@@ -64,8 +64,7 @@ class TeachersAnswer(TypedDict):
     common: Annotated[float, Field(description="Learned, for every result of the query alike")]
     learned: Annotated[float, Field(description="Learned about this pair: the sum of all teachers")]
     pairs: Annotated[
-        list[Teacher],
-        Field(description="Those that raise the score, then those that lower it, the strongest first"),
+        list[Teacher], Field(description="Those that raise the score, then those that lower it, the strongest first")
     ]
     rest: Annotated[float, Field(description="Sum of the contributions that are not listed")]
     n_rest: int
@@ -115,13 +114,7 @@ def explain_teachers(
     pair = teachers.with_share(model).of_pair(vectors[0], vectors[1], n=n_teachers)
     listed: list[Any] = []
     for a, b, weight, like_query, like_result, contribution in zip(
-        pair.queries,
-        pair.images,
-        pair.weights,
-        pair.like_query,
-        pair.like_result,
-        pair.contributions,
-        strict=True,
+        pair.queries, pair.images, pair.weights, pair.like_query, pair.like_result, pair.contributions, strict=True
     ):
         sides = [shown(searcher, rows[row]) for row in (a, b)]
         shared = sorted(set(sides[0]["labels"]).intersection(sides[1]["labels"]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm import sparse
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.label_edits import LabelEdits
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.pipeline.search.searcher import Searcher
+else:
+    from visterm import numpy as np
 
 LISTED = 20
 N_FOLDS = 5
@@ -69,9 +72,6 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     JudgedLabels
         Without labels of one image: nothing is known of these. Empty where fewer than two labels are left.
     """
-    import numpy as np
-    from scipy import sparse
-
     if sparse.issparse(y):
         has = sparse.csr_array(y > 0)
         names = np.arange(has.shape[1]).astype(str) if names is None else np.asarray(names)
@@ -136,8 +136,6 @@ def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any
     UserError
         The run has no labels that can be judged.
     """
-    import numpy as np
-
     judged = judge_run(searcher)
     confirmed = LabelEdits(searcher.run.label_edits).decided().confirmed
     entries: list[dict[str, Any]] = []
@@ -172,8 +170,6 @@ def labels_to_check(searcher: Searcher, neighbors: np.ndarray, n_listed: int) ->
 
     `neighbors` are the nearest images of each, (n_images, k): evidence, and of very many images what judges.
     """
-    import numpy as np
-
     if _work(searcher) > MAX_WORK:
         return _unlike_neighbors(searcher, neighbors)[:n_listed]
     try:
@@ -228,8 +224,6 @@ def _unlike_neighbors(searcher: Searcher, neighbors: np.ndarray) -> list[dict[st
 
 def _work(searcher: Searcher) -> float:
     """Multiplications in a step of the regression: labels of images, times numbers of a vector, times labels."""
-    from scipy import sparse
-
     X: Any = searcher.X
     labels = [label for image in searcher.images for label in image.labels]
     return len(labels) * (X.nnz / X.shape[0] if sparse.issparse(X) else X.shape[1]) * len(set(labels))
@@ -241,8 +235,6 @@ def cross_validated(X: Any, own: np.ndarray) -> np.ndarray:
     `own` says which labels an image has, bool. An image with several labels counts once for each; the probabilities of
     an image sum to 1.
     """
-    import numpy as np
-    from scipy import sparse
     from scipy.special import softmax
 
     from visterm.learners.sums import one_thread
@@ -263,7 +255,6 @@ def cross_validated(X: Any, own: np.ndarray) -> np.ndarray:
 
 def _main_directions(X: np.ndarray) -> np.ndarray:
     """Vectors from their mean, turned such that features are uncorrelated; without the directions of least variance."""
-    import numpy as np
     from sklearn.utils.extmath import randomized_svd
 
     X = X - X.mean(axis=0)
@@ -278,8 +269,6 @@ def _regression(X: Any, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     L-BFGS learns each weight in a scale of its own, from what its feature and its label contribute to the curvature: a
     tenth of the steps, as labels are rare by different degrees.
     """
-    import numpy as np
-    from scipy import sparse
     from scipy.optimize import minimize
 
     n_targets = targets.sum()
@@ -322,9 +311,6 @@ def _shares_of_nearest(X: Any, own: np.ndarray) -> np.ndarray:
 
     Weights fall from the nearest image to 0 at the farthest of `N_NEIGHBORS`.
     """
-    import numpy as np
-    from scipy import sparse
-
     from visterm.learners import Cosine
     from visterm.retrieval import ExactIndex
 
@@ -339,8 +325,6 @@ def _shares_of_nearest(X: Any, own: np.ndarray) -> np.ndarray:
 
 def _folds(own: np.ndarray) -> np.ndarray:
     """The fold of each image, such that the images of a label, from the rarest label on, lie in different folds."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
     folds = np.full(len(own), -1)
     for label in np.argsort(own.sum(axis=0), kind="stable"):

@@ -108,9 +108,8 @@ def test_imports_go_one_way(edges):
     assert circle(edges) is None
     files = {kind.__module__ for kind in LEARNERS.values()}
     among = [edge for edge in edges if files.issuperset(edge)]
-    assert among == [
-        ("visterm.plugins.annotators.hier", "visterm.plugins.annotators.one_vs_rest")
-    ]  # HIER compares what these say
+    # HIER compares what these say.
+    assert among == [("visterm.plugins.annotators.hier", "visterm.plugins.annotators.one_vs_rest")]
 
 
 @pytest.fixture

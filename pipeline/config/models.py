@@ -212,9 +212,8 @@ class TrainConfig(Section):
     """
 
     world: Literal["open", "seen", "unseen"] = "open"
-    learned_weight: float | None = Field(
-        default=None, ge=0, le=1
-    )  # null: chosen on held-out images; 1: as in the papers
+    # null: chosen on held-out images; 1: as in the papers
+    learned_weight: float | None = Field(default=None, ge=0, le=1)
 
 
 class EvaluateConfig(Section):
@@ -286,9 +285,8 @@ class ComputeConfig(Section):
 
     backend: Literal["loky", "threading"] = "loky"
     segment_size: int = Field(default=256, gt=0)  # images per unit of work and of resuming
-    checkpoint_seconds: float = Field(
-        default=20.0, ge=0
-    )  # between checkpoints; a killed training loses at most this much
+    # between checkpoints; a killed training loses at most this much
+    checkpoint_seconds: float = Field(default=20.0, ge=0)
 
 
 class ClusterConfig(Section):

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.retrieval import Ranking
+else:
+    from visterm import numpy as np
 
 BEST = 10  # scores of a query that give its scale
 FALL, FALL_FIRST = 1.25, 2.0
@@ -62,8 +64,6 @@ class Calibration(NamedTuple):
 
         `best` are the query's best scores among all images, best first: up to `BEST` count.
         """
-        import numpy as np
-
         scores, best = np.asarray(scores, np.float64), np.asarray(best, np.float64)[:BEST]
         if not scores.size:
             return scores
@@ -77,8 +77,6 @@ class Calibration(NamedTuple):
 
     def _odds(self, scores: np.ndarray, best: np.ndarray) -> np.ndarray:
         """Log odds of some results of a query."""
-        import numpy as np
-
         odds = _features(scores[None], best[None])[0] @ np.array(self.weights) + self.intercept
         if not self.first:
             return odds
@@ -89,15 +87,11 @@ class Calibration(NamedTuple):
 
 def _depth(place: np.ndarray) -> np.ndarray:
     """Log10 of the rank of results, at most 1, from places that begin at 0."""
-    import numpy as np
-
     return np.log10(np.minimum(place + 1, BEST))
 
 
 def _features_of_first(scores: np.ndarray, best: np.ndarray, place: np.ndarray, lead: float) -> np.ndarray:
     """What the weights of `Calibration.first` are of, (n_queries, n_results, 6)."""
-    import numpy as np
-
     features, depth = _features(scores, best), np.broadcast_to(_depth(place), scores.shape)
     leads = np.minimum(best[:, :1] - best[:, min(_THIRD, best.shape[1] - 1), None], lead)
     return np.dstack([features, depth, features[..., 2] * (1 - depth), np.broadcast_to(leads, scores.shape)])
@@ -105,8 +99,6 @@ def _features_of_first(scores: np.ndarray, best: np.ndarray, place: np.ndarray, 
 
 def _features(scores: np.ndarray, best: np.ndarray) -> np.ndarray:
     """What the weights are of, (n_queries, n_results, 3), from the scores of results and the best scores."""
-    import numpy as np
-
     third = best[:, min(_THIRD, best.shape[1] - 1), None]
     last = np.minimum(scores, best[:, -1:])
     beyond = np.minimum(scores, third) - last
@@ -123,8 +115,6 @@ def calibrate(
     common with a query. Images that are not `labelled` are ranked, and not counted. `neighbours` is the format of the
     neighbours that count in the ranking; 0 if none do.
     """
-    import numpy as np
-
     from visterm.learners.sums import one_thread
 
     known = (ranking.indices >= 0) & labelled[ranking.indices]
@@ -154,8 +144,6 @@ def calibrate(
 
 def _fit(features: np.ndarray, answers: np.ndarray, weights: np.ndarray, penalty: float) -> list[float]:
     """Weights of a logistic function, then its intercept; those of the first two features are not negative."""
-    import numpy as np
-
     mean = np.average(features, axis=0, weights=weights)
     spread = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights)) + 1e-9
     fitted = _fit_logistic((features - mean) / spread, answers, weights, penalty)
@@ -172,8 +160,6 @@ def _fit_logistic(features: np.ndarray, answers: np.ndarray, weights: np.ndarray
 
     Importing that takes longer than all the rest of a calibration.
     """
-    import numpy as np
-
     X = np.column_stack([features, np.ones(len(features))])
     ridge, signs = np.append(np.full(features.shape[1], penalty), 0.0), np.where(answers, 1.0, -1.0)
 
@@ -196,8 +182,6 @@ def _fit_logistic(features: np.ndarray, answers: np.ndarray, weights: np.ndarray
 
 def _weights_of_ranks(n: int, fall: float) -> tuple[np.ndarray, np.ndarray]:
     """Ranks of a list of `n` that stand for all, from 0, with the weights of those up to the next one."""
-    import numpy as np
-
     places = np.unique(np.geomspace(1, n, _RANKS).round().astype(int)) - 1
     return np.add.reduceat(np.arange(1.0, n + 1) ** -fall, places), places
 
@@ -206,8 +190,6 @@ def measure_calibration(
     run: Run, learner: str, model: Any, collection: Collection, images: Sequence[Image]
 ) -> dict[str, Any]:
     """Return the calibration of a trained learner for its record: what `Calibration` lists, or the ``reason``."""
-    import numpy as np
-
     from visterm.learners.blend import effective
     from visterm.learners.triplets import related_images
     from visterm.retrieval import ExactIndex

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from visterm.pipeline.config.models import Config
+else:
+    from visterm import numpy as np
+    from visterm import sparse
 
 
 MAX_HELD_OUT = 2000  # images that are ranked
@@ -43,14 +46,10 @@ class HeldOutSet(NamedTuple):
 
     def queries(self, among: np.ndarray) -> np.ndarray:
         """Queries that are among some of the images, bool (n,), and have another relevant one among these."""
-        import numpy as np
-
         return np.flatnonzero(among[self.own] & (self.relevant[:, among].sum(axis=1) > 1))
 
     def precisions(self, scores: np.ndarray, among: np.ndarray) -> np.ndarray:
         """Average precision per query among some of the images, given float32 (n_queries, n) scores."""
-        import numpy as np
-
         from visterm.learners.validation import mean_average_precision
 
         columns = np.flatnonzero(among)
@@ -108,8 +107,6 @@ def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tupl
     Measured among all images and among those without marks. The figures are of the latter if there are enough queries,
     since marks flatter the others. `scores` has `HeldOutSet.scores` of "base", "before" and "after".
     """
-    import numpy as np
-
     falls: list[Fall] = []
     figures: FallFigures = {}
     for among, which in ((np.ones_like(held_out.unmarked), ""), (held_out.unmarked, " that no mark names")):
@@ -132,8 +129,6 @@ def largest_fall(held_out: HeldOutSet, scores: Mapping[str, np.ndarray]) -> tupl
 
 def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
     """Return vectors as `store.vectors.vectors` does, and dense ones as sparse, too."""
-    from scipy import sparse
-
     return sparse.csr_matrix(vectors(run, collection, images))
 
 
@@ -157,8 +152,6 @@ def draw_held_out(
 
     NoHeldOutSet if no two labelled images are relevant to each other.
     """
-    import numpy as np
-
     from visterm.learners.triplets import related_images
 
     config = run.configure(None, [])

@@ -23,6 +23,8 @@ from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     import numpy as np
+else:
+    from visterm import numpy as np
 
 _CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", re.DOTALL)
 _LISTS = ("people",)  # fields with several values
@@ -82,8 +84,6 @@ class Filter(NamedTuple):
 
     def rows(self, images: Sequence[Image], albums: AlbumRows, fields: Fields | None = None) -> np.ndarray:
         """Rows of the images that pass, in order; `images` are sorted by path, `fields` are those of `where`."""
-        import numpy as np
-
         passes = np.full(len(images), not self.label)
         for label in self.label:
             passes[albums.rows_of_label(label)] = True
@@ -157,8 +157,6 @@ class _Column:
     """The values of a field: number of each image's value among the distinct ones, in order; "" is no value."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        import numpy as np
-
         self.values = sorted({*texts, ""})
         numbers = {value: number for number, value in enumerate(self.values)}
         self.numbers = np.array([numbers[text] for text in texts], np.int32)
@@ -166,8 +164,6 @@ class _Column:
 
     def passes(self, condition: Condition) -> np.ndarray:
         """Whether a condition holds of each image: of numbers as numbers, of other texts in alphabetical order."""
-        import numpy as np
-
         _, operator, value = condition
         level = _number(value)
         if operator in ("=", "!="):
@@ -190,8 +186,6 @@ class _Column:
 
     def passes_date(self, condition: Condition) -> np.ndarray:
         """Whether a condition on dates holds of each image; a date may be a whole year, month or day."""
-        import numpy as np
-
         start, end = (bisect.bisect_left(self.values, moment.isoformat()) for moment in condition.period("where"))
         places = np.arange(len(self.values))
         chosen = {
@@ -210,8 +204,6 @@ class _Several:
     """The values of a field that has several of an image, with ``;`` between them."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        import numpy as np
-
         parts = [(row, part) for row, text in enumerate(texts) for part in text.split("; ") if text]
         self._rows = np.array([row for row, _ in parts], np.intp)
         self._has_value = np.array(texts) != ""
@@ -219,8 +211,6 @@ class _Several:
 
     def passes(self, condition: Condition) -> np.ndarray:
         """Whether a condition holds of a value of each image; != of none of them."""
-        import numpy as np
-
         unequal = condition.operator == "!="
         chosen = self._column.passes(condition._replace(operator="=") if unequal else condition)
         result = np.zeros(len(self._has_value), bool)
@@ -282,8 +272,6 @@ class AlbumRows:
 
     def rows_of_label(self, label: str) -> np.ndarray:
         """Rows of the images with a label, or one below it, in order."""
-        import numpy as np
-
         if label not in self.within:
             return np.array([], np.intp)
         if label not in self._label_rows:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from visterm import sparse
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
@@ -45,7 +46,6 @@ def make_index(
     `trained_from` identifies the training of the learner; `is_current` says whether the run still holds the gallery.
     With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus cannot be updated now.
     """
-    from visterm import sparse
     from visterm.retrieval import ExactIndex
 
     settings = config.index
@@ -169,8 +169,6 @@ def forget_index(run: Run, config: Config, name: str) -> None:
 
 def _milliseconds(gallery: Any) -> float:
     """Estimated time of an exact query on one core, measured with a million sparse and 100,000 dense images."""
-    from visterm import sparse
-
     if not sparse.issparse(gallery):
         return 0.3e-6 * gallery.size
     return 1e-6 * (0.6 * gallery.nnz + 7 * gallery.shape[0])

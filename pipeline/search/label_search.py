@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from visterm import sparse
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.calibration import Calibration
@@ -33,6 +34,8 @@ from .words import MAX_MODEL_TEXT, MAX_TEXT, TextLabels, labels_of_text, logisti
 
 if TYPE_CHECKING:
     import numpy as np
+else:
+    from visterm import numpy as np
 
 LABELS = 5  # per query, by default
 _FOR_MEAN = 10_000  # images whose mean stands for that of all
@@ -60,8 +63,6 @@ class LabelSearcher(RunLearners):
         With `evenly` the scores of several labels become probabilities first, which are multiplied: of the scores
         themselves, those of the label that differ most would decide alone.
         """
-        import numpy as np
-
         _check_no_image(request)
         labels = in_nfc(labels)
         if not labels:
@@ -102,8 +103,6 @@ class LabelSearcher(RunLearners):
 
     def _chances(self, learner: str, label: str, number: int, scores: np.ndarray) -> np.ndarray:
         """Return the logarithm of the probability that images with these scores have a label, (n_images,)."""
-        import numpy as np
-
         from visterm.retrieval.stored import part
 
         def fit() -> tuple[float, float]:
@@ -140,9 +139,6 @@ class LabelSearcher(RunLearners):
 
     def _mean_of(self, label: str) -> Any:
         """Mean vector of the images with a label, CSR or dense (1, n_features)."""
-        import numpy as np
-        from scipy import sparse
-
         from visterm.retrieval.stored import part
 
         X = part(self.X, self.gallery.rows_of(Filter(label=(label,))))
@@ -280,8 +276,6 @@ class LabelSearcher(RunLearners):
 
     def _mean_vector(self) -> np.ndarray:
         """Mean of the images' vectors, (1, n_features); of many some in even steps."""
-        import numpy as np
-
         from visterm.retrieval.stored import part
 
         rows = np.unique(np.linspace(0, len(self.images) - 1, min(len(self.images), _FOR_MEAN)).astype(int))
@@ -425,8 +419,6 @@ class LabelSearcher(RunLearners):
 
 def _label_scores(annotator: Any, X: Any, numbers: Sequence[int]) -> np.ndarray:
     """Return the scores of images for some labels, (n_images, n_labels)."""
-    import numpy as np
-
     starts = range(0, X.shape[0], _ROWS_PER_BLOCK)
     return np.concatenate([annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers] for i in starts])
 

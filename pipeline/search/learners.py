@@ -238,11 +238,8 @@ class RunLearners(SearchableRun):
 
     def labels_for(self, name: str) -> np.ndarray | None:
         """Labels of the gallery for a learner whose metrics depend on them (MuSL), if each image has just one."""
-
-        def make() -> np.ndarray | None:
-            return self.gallery.labels_for(self.learner(name), name, self._console.warn)
-
-        return self._once(("labels", name), make)
+        warn = self._console.warn
+        return self._once(("labels", name), lambda: self.gallery.labels_for(self.learner(name), name, warn))
 
     def calibration(
         self, name: str, learned_weight: float | None = None, *, is_plain: bool = True

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.retrieval import ExactIndex, Neighbours
+else:
+    from visterm import numpy as np
 
 
 CHANGED_SHARE = 0.2  # of the photos; with more, a graph is made again
@@ -63,8 +65,6 @@ def _read(folder: Path) -> tuple[Neighbours, np.ndarray]:
     """Read a graph and the ids of its photos; not memory-mapped, as a file may be cut short while it is served."""
     import zipfile
 
-    import numpy as np
-
     from visterm.retrieval import Neighbours
 
     try:
@@ -82,16 +82,12 @@ def _read(folder: Path) -> tuple[Neighbours, np.ndarray]:
 
 
 def _write(file: Path, graph: Neighbours, ids: np.ndarray) -> None:
-    import numpy as np
-
     arrays: dict[str, Any] = graph.arrays() | {"ids": np.asarray(ids, np.int64)}
     np.savez(file, **arrays)
 
 
 def _rows_of(held: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
     """Return the row that each photo of a graph has now, -1 if it is gone; None where too many have changed."""
-    import numpy as np
-
     order = np.argsort(ids, kind="stable")
     places = order[np.minimum(np.searchsorted(ids, held, sorter=order), len(ids) - 1)]
     rows = np.where(ids[places] == held, places, -1)

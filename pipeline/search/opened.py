@@ -127,7 +127,7 @@ class SearchableRun:
         return gone
 
     def _first_there(self, rows: np.ndarray, n: int) -> list[int]:
-        """RowOfId of the first n of these rows whose files are not deleted."""
+        """Places of the first n of these rows whose files are not deleted."""
         there: list[int] = []
         for start in range(0, len(rows), n):
             part = rows[start : start + n].tolist()

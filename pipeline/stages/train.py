@@ -45,10 +45,8 @@ from .training_report import report_training
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config, Settings
 
-_PAPERS = {
-    "world": "seen",
-    "learned_weight": 1.0,
-}  # protocol of the papers: no class is held out, all that is learned counts
+# Protocol of the papers: no class is held out, all that is learned counts.
+_PAPERS = {"world": "seen", "learned_weight": 1.0}
 
 Accept = Callable[[Any, Record], None]
 

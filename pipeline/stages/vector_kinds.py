@@ -79,7 +79,11 @@ def reweight(run: OpenedRun) -> None:
         return
     extractor: Any = copy.copy(extractor_of(run))
     extractor.set_params(**weights)
-    record = make_record("extractor", settings, old["inputs"])
+    _replace_extractor(run, extractor, make_record("extractor", settings, old["inputs"]), old)
+
+
+def _replace_extractor(run: OpenedRun, extractor: Any, record: dict[str, Any], old: dict[str, Any]) -> None:
+    """Publish an extractor in place of one with the same codebook and counts."""
     with publish(run.extractor, record) as folder:
         extractor.save(folder / "files")
         keep_counts_as_new(run, folder)
@@ -307,13 +311,7 @@ class _VistermVectors(_ImageVectors):
         extractor: Any = copy.copy(extractor_of(self.run))
         blocks = (images[start : start + _AT_ONCE] for start in range(0, len(images), _AT_ONCE))
         extractor.weighting_ = VistermWeighting(tf=extractor.tf).fit_blocks(self.catalogue.counts(b) for b in blocks)
-        record = make_record("extractor", old["config"], old["inputs"])
-        with publish(self.run.extractor, record) as folder:
-            extractor.save(folder / "files")
-            keep_counts_as_new(self.run, folder)
-            record |= {key: old[key] for key in _OF_CODEBOOK if key in old}
-            record["content"] = _content(record, folder)
-        self.catalogue["extractor"] = record["content"]
+        _replace_extractor(self.run, extractor, make_record("extractor", old["config"], old["inputs"]), old)
 
     def _training_images(self, root: Path) -> tuple[list[str], list[str] | None, list[str], tuple[set[str], set[str]]]:
         """Return the images that the codebook is made from, with their labels for a forest, and those to hold out.

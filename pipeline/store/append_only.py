@@ -338,6 +338,15 @@ def append_row(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
     return number
 
 
+def append_step(db: sqlite3.Connection, table: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Add rows that are undone as a whole: with one time, and the number of the first as their step."""
+    step = 1 + (db.execute(f"SELECT max(number) FROM {table}").fetchone()[0] or 0)
+    first = append_row(db, table, {"step": step} | rows[0])
+    (time,) = db.execute(f"SELECT time FROM {table} WHERE number = ?", (first,)).fetchone()
+    for number, row in enumerate(rows[1:], start=first + 1):
+        insert_row(db, table, {"number": number, "time": time, "step": step} | row)
+
+
 def insert_row(db: sqlite3.Connection, table: str, row: dict[str, Any], *, unless_known: bool = False) -> None:
     """Add a row with its checksum."""
     row = row | dict.fromkeys(set(_columns(db, table)) - row.keys())

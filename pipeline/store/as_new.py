@@ -22,6 +22,9 @@ from .vectors import weights_of
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
+else:
+    from visterm import numpy as np
+    from visterm import sparse
 
 _FOLDER = "as_new"  # beside the files of the extractor
 _ARRAYS = ("ids", "indptr", "indices", "counts")
@@ -34,11 +37,8 @@ def save_counts_as_new(
 
     `ids` are the numbers of all images in the catalogue, `groups` places in them.
     """
-    import numpy as np
-    from scipy.sparse import vstack
-
     _, first = np.unique(np.concatenate(groups), return_index=True)
-    kept = vstack(counts, format="csr")[first]
+    kept = sparse.vstack(counts, format="csr")[first]
     arrays = np.array(ids)[np.concatenate(groups)[first]], kept.indptr, kept.indices, kept.data
     (folder / _FOLDER).mkdir()
     for name, array in zip(_ARRAYS, arrays, strict=True):
@@ -53,9 +53,6 @@ def keep_counts_as_new(run: Run, folder: Path) -> None:
 
 def counts_as_new(run: Run, images: Sequence[Image], n_visterms: int) -> tuple[np.ndarray, sparse.csr_matrix]:
     """Read the places of such images among others, and their counts; both may be empty."""
-    import numpy as np
-    from scipy import sparse
-
     folder = run.extractor / _FOLDER
     if not folder.is_dir():
         return np.empty(0, np.int64), sparse.csr_matrix((0, n_visterms), dtype=np.int32)

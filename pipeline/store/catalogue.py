@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.retrieval import StoredVectors
+else:
+    from visterm import numpy as np
 
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is not merged
 
@@ -354,26 +356,21 @@ class Collection(EditableCatalogue):
 
     def skipped(self) -> list[tuple[str, str]]:
         """Path and reason of every skipped file."""
-        return [
-            (os.fsdecode(path), reason)
-            for path, reason in self.execute("SELECT path, reason FROM images WHERE status = 'skipped' ORDER BY path")
-        ]
+        rows = self.execute("SELECT path, reason FROM images WHERE status = 'skipped' ORDER BY path")
+        return [(os.fsdecode(path), reason) for path, reason in rows]
 
     def counts_by(self, column: str) -> Counter:
         """Return the number of living rows by a column: ``status``, ``split`` or ``labels``."""
         assert column in ("status", "split", "labels")
         where = "status != 'removed'" if column == "status" else "status = 'ok'"
-        return Counter(
-            dict(self.execute(f"SELECT {column}, count(*) FROM images WHERE {where} GROUP BY {column}").fetchall())
-        )
+        rows = self.execute(f"SELECT {column}, count(*) FROM images WHERE {where} GROUP BY {column}")
+        return Counter(dict(rows.fetchall()))
 
     def counts(self, images: Sequence[Image]) -> Any:
         """Read the visterm counts (int32 CSR) or the vectors (float32, dense or CSR) of images, in the order given.
 
         Dense vectors that are stored as float16 come as float32.
         """
-        import numpy as np
-
         if not images:
             raise UserError(f"{self.folder}: no images to read")
         numbers, rows = _places(images)
@@ -404,8 +401,6 @@ class Collection(EditableCatalogue):
 
     def in_place(self, images: Sequence[Image]) -> StoredVectors:
         """The dense vectors of images, left where they lie."""
-        import numpy as np
-
         from visterm.retrieval import StoredVectors
 
         numbers, rows = _places(images)
@@ -420,8 +415,6 @@ class Collection(EditableCatalogue):
 
 def _places(images: Sequence[Image]) -> tuple[np.ndarray, np.ndarray]:
     """Segments of images and their rows there, int64 (n_images,)."""
-    import numpy as np
-
     if isinstance(images, Images):
         return images.segments, images.rows
     pairs = [(image.segment, image.row) for image in images]

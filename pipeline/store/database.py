@@ -178,9 +178,7 @@ class Database:
                 if verdict != "ok":
                     return " ".join(verdict.split())
             self._check_rows()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            return str(error)
-        except DamagedFile as error:
+        except (sqlite3.Error, UnicodeDecodeError, DamagedFile) as error:
             return str(error)
         return None
 

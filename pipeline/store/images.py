@@ -22,6 +22,8 @@ from .paths import decoded
 
 if TYPE_CHECKING:
     import numpy as np
+else:
+    from visterm import numpy as np
 
 _IDS_AT_ONCE = 100_000  # SQLite joins no more than a gigabyte
 _CHANGED_SHARE = 0.1  # of the images; where more have changed, all are read again
@@ -47,8 +49,6 @@ class _Texts(Sequence[bytes]):
     """Texts of bytes, none of them with a NUL, in one."""
 
     def __init__(self, joined: bytes) -> None:
-        import numpy as np
-
         self.joined = joined
         ends = np.flatnonzero(np.frombuffer(joined, np.uint8) == 0)
         self._starts = np.concatenate([[0], ends + 1])
@@ -76,16 +76,12 @@ class _Coded(NamedTuple):
     @classmethod
     def of(cls, texts: Sequence[bytes], known: Sequence[bytes] = ()) -> _Coded:
         """Number texts; the `known` ones come first."""
-        import numpy as np
-
         names = list(dict.fromkeys(itertools.chain(known, texts)))
         numbers = {name: number for number, name in enumerate(names)}
         return cls(names, np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts)))
 
     def in_order(self) -> _Coded:
         """Number the texts by their first rows, without those of no row."""
-        import numpy as np
-
         n = len(self.numbers)
         first = np.full(len(self.texts), n)
         first[self.numbers[::-1]] = np.arange(n)[::-1]  # the last assignment stands
@@ -132,8 +128,6 @@ class Images(Sequence[Image]):
         seen: tuple[int, int],
         parsed: Mapping[bytes, dict[str, float]],
     ) -> None:
-        import numpy as np
-
         self._numbers, self._paths, self._contents = numbers, paths, contents
         self.ids, self.segments, self.rows = numbers[:3]
         self.sizes = numbers[3:].T.astype(np.int32)
@@ -147,8 +141,6 @@ class Images(Sequence[Image]):
     @classmethod
     def of(cls, numbers: np.ndarray, texts: Sequence[list[bytes]], seen: tuple[int, int]) -> Images:
         """Sort the images of these columns (`_NUMBERS`, `_TEXTS`) by path; `seen` is the last change in them."""
-        import numpy as np
-
         paths = texts[0]
         order = sorted(range(len(paths)), key=paths.__getitem__)
         if order != list(range(len(order))):
@@ -160,8 +152,6 @@ class Images(Sequence[Image]):
 
     def changed(self, ids: Sequence[int], rows: Sequence[tuple[Any, ...]], seen: tuple[int, int]) -> Images:
         """Return these images with others in place of those with some ids: `rows` of `_NUMBERS` and `_TEXTS`."""
-        import numpy as np
-
         gone = [self.place[number] for number in ids if number in self.place]
         kept = np.delete(np.arange(len(self)), gone)
         rows = sorted(rows, key=operator.itemgetter(len(_NUMBERS)))
@@ -222,8 +212,6 @@ class Images(Sequence[Image]):
 
     def labelled(self, *splits: str) -> list[Image]:
         """Return the images of these splits that have labels."""
-        import numpy as np
-
         has_labels = np.array([bool(labels) for labels in self._labels])
         in_splits = np.array([split in splits for split in self._splits])
         chosen = has_labels[self._labels_of] & in_splits[self._split_of]
@@ -271,8 +259,6 @@ class Images(Sequence[Image]):
 
     def count_labels(self) -> Counter[str]:
         """Count the images with each label."""
-        import numpy as np
-
         counts: Counter[str] = Counter()
         for labels, n in zip(self._labels, np.bincount(self._labels_of).tolist(), strict=True):
             counts.update(dict.fromkeys(labels, n))
@@ -294,8 +280,6 @@ class _Chosen(Sequence[bytes]):
 
 def _merged(old: _Texts, new: list[bytes], order: np.ndarray) -> _Texts:
     """Return texts in an order: places among the old ones and then the new ones."""
-    import numpy as np
-
     breaks = np.flatnonzero((np.diff(order) != 1) | (order[1:] == len(old))) + 1
     parts = []
     for run in np.split(order, breaks):
@@ -329,8 +313,6 @@ def read_images(db: Database, like: Images | None = None) -> Images:
 
 
 def _read_all(db: Database, seen: tuple[int, int]) -> Images:
-    import numpy as np
-
     columns = [f"group_concat({number})" for number in _NUMBERS]
     columns += [f"CAST(group_concat({text}, char(0)) AS BLOB)" for text in _TEXTS]
     query = (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 
-from .append_only import AppendOnlyStore, append_row, insert_row
+from .append_only import AppendOnlyStore, append_step
 from .database import CATALOGUE, Database
 from .paths import decoded
 
@@ -94,11 +94,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
     def append(self, edits: Sequence[dict[str, Any]]) -> None:
         """Save one step on disk: rows of image, path, sha256, label, change, weight, source and, of an undo, undoes."""
         with self._writing() as db:
-            step = 1 + (db.execute("SELECT max(number) FROM edits").fetchone()[0] or 0)
-            first = append_row(db, "edits", {"step": step} | _encoded(edits[0]))
-            (time,) = db.execute("SELECT time FROM edits WHERE number = ?", (first,)).fetchone()
-            for number, edit in enumerate(edits[1:], start=first + 1):
-                insert_row(db, "edits", {"number": number, "time": time, "step": step} | _encoded(edit))
+            append_step(db, "edits", [_encoded(edit) for edit in edits])
 
     def last_step(self) -> list[LabelEdit]:
         """Rows of the last step that is not undone, in order; none if there is no such step."""
@@ -106,9 +102,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
             query = f"SELECT step FROM edits WHERE {_IN_FORCE} ORDER BY number DESC LIMIT 1"
             if db is None or (row := db.execute(query).fetchone()) is None:
                 return []
-            return list(
-                _rows(db, "WHERE number >= ? AND step = ? ORDER BY number", *row, *row)
-            )  # its first row's number
+            # A step is the number of its first row.
+            return list(_rows(db, "WHERE number >= ? AND step = ? ORDER BY number", *row, *row))
 
     def before(self, edits: Iterable[LabelEdit]) -> list[int]:
         """State of the image and the label of each edit before it: 1, -1, or 0."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from visterm.learners import Similarity, SimilarityLearner
     from visterm.pipeline.console import Console
+else:
+    from visterm import numpy as np
 
 
 TRAINED = {name: row.class_name for name, row in TABLE.items()}
@@ -127,8 +129,6 @@ def check_uncut(run: Run, name: str, mapped: Sequence[Any]) -> None:
 
 def mapped_by(array: Any) -> np.memmap | None:
     """Return the array that maps the file which an array lies in; None for one in memory."""
-    import numpy as np
-
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap):
             return array
@@ -157,8 +157,6 @@ def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> N
 
 def _cosine(run: Run) -> SimilarityLearner:
     """Cosine similarity for vectors of this run."""
-    import numpy as np
-
     from visterm.learners import Cosine
 
     return Cosine().fit(np.zeros((1, n_features(run)), dtype=np.float32))

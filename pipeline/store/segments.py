@@ -10,8 +10,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from visterm import sparse
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, naming
 
@@ -19,19 +20,21 @@ from .checksums import OWN, Record, check_files, check_seal, files_crc32, sealed
 from .files import sync
 from .records import FORMAT, repair_hint
 
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from visterm import numpy as np
+
 RECORD, IMAGES = "record.json", "images.jsonl"
 _valid: set[tuple[str, int]] = set()  # segments whose numbers were checked, with the checksum of their record
 
 
 def stacked(blocks: Sequence[Any]) -> Any:
     """Stack CSR matrices, or dense arrays, vertically."""
-    import numpy as np
-
     if len(blocks) == 1:
         return blocks[0]
     if isinstance(blocks[0], np.ndarray):
         return np.concatenate(blocks)
-    from scipy import sparse
 
     return sparse.vstack(blocks, format="csr")
 
@@ -43,8 +46,6 @@ def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origi
     row, as `row_of` returns it, and ``origin`` where they come from: the catalogue can be rebuilt from these.
     """
     import uuid  # imported late: it asks for the platform
-
-    import numpy as np
 
     # Two workers of a cluster may write the same segment, if one was taken for dead: each has its own folder.
     temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.tmp")
@@ -85,8 +86,6 @@ def in_precision(vectors: Any, precision: str, names: Sequence[str]) -> Any:
 
     UserError for one that float16 cannot hold; `names` are those of the images.
     """
-    import numpy as np
-
     if not isinstance(vectors, np.ndarray) or vectors.dtype == precision:
         return vectors
     largest = np.abs(vectors).max(axis=1, initial=0)
@@ -105,8 +104,6 @@ def as_stored(vectors: Any, precision: str) -> Any:
 
     Rows that float16 cannot hold stay as they are; so do sparse vectors.
     """
-    import numpy as np
-
     if not isinstance(vectors, np.ndarray) or precision == "float32":
         return vectors
     with np.errstate(over="ignore"):
@@ -167,8 +164,6 @@ def read_segment(folder: Path) -> Any:
 
     The files are compared with their checksums, and their numbers are checked, once per process.
     """
-    import numpy as np
-
     record = read_segment_record(folder)
     shape = tuple(record["shape"])
     key = os.path.abspath(folder), record[OWN]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm import sparse
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.plugins import load
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from visterm.pipeline.config.models import Config
+else:
+    from visterm import numpy as np
 
 COLUMNS = ("query", "relevant", "irrelevant")
 
@@ -64,11 +68,7 @@ def with_refused(run: Run, images: Sequence[Image], every: Callable[[], Iterable
         return images
     label = {f"not {name}": 1.0 for name in names}
     others = [image for image in every() if image.id in refused and not image.labels]
-    return sorted([*images, *(image._replace(labels=label, split="train") for image in others)], key=_path)
-
-
-def _path(image: Image) -> str:
-    return image.path
+    return sorted([*images, *(image._replace(labels=label, split="train") for image in others)], key=attrgetter("path"))
 
 
 def check_training_data(run: Run, training: TrainingData) -> None:
@@ -83,9 +83,6 @@ def check_training_data(run: Run, training: TrainingData) -> None:
 
 def with_uploads(X: Any, training: TrainingData) -> Any:
     """Add the vectors of queries outside of the run to those of the images."""
-    import numpy as np
-    from scipy import sparse
-
     if not training.uploads:
         return X
     if sparse.issparse(X):
@@ -132,8 +129,6 @@ def numbered(
     rows: Sequence[Sequence[Image | str]], uploads: dict[str, Any], warnings: Iterable[str], source: str
 ) -> TrainingData:
     """Number images and uploads of triplets."""
-    import numpy as np
-
     images = {image.id: image for row in rows for image in row if isinstance(image, Image)}
     ordered = sorted(images.values(), key=lambda image: image.path)
     place: dict[Any, int] = {key: i for i, key in enumerate([*(image.id for image in ordered), *uploads])}

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from visterm.features import OnnxEmbedder, TextEmbedder, VistermExtractor
     from visterm.features.weights import VistermWeights
+else:
+    from visterm import numpy as np
+    from visterm import sparse
 
 ALIKE = 0.9  # cosine of an imported vector and of that of its model: exporters and decoders differ
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
@@ -169,8 +172,6 @@ def checksums(run: Run, collection: Collection) -> dict[str, str]:
     The same images and settings give the same on every machine. Imported vectors and those of a network have no
     codebook.
     """
-    from visterm import sparse
-
     arrays = [[path.name, file_sha256(path)] for path in sorted((run.extractor / "files").glob("*.npy"))]
     digests = [hashlib.sha256() for _ in range(3)]  # of lengths, columns and values, so that blocks leave no trace
     images = collection.images()
@@ -187,10 +188,6 @@ def checksums(run: Run, collection: Collection) -> dict[str, str]:
 
 def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
     """Read `vectors`; more than `_AT_ONCE` are memory-mapped from nameless files, which vanish with the process."""
-    import numpy as np
-
-    from visterm import sparse
-
     if len(images) <= _AT_ONCE:
         return vectors(run, collection, images)
     lengths, width = [], 0
@@ -232,10 +229,6 @@ def supervision_of(
     labels: Sequence[Mapping[str, float]], *, clicks: bool
 ) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
     """Return `supervision` from the labels of each image, with their weights."""
-    import numpy as np
-
-    from visterm import sparse
-
     names = sorted({name for of_image in labels for name in of_image})
     if not clicks and all(len(of_image) == 1 for of_image in labels):
         return np.array([next(iter(of_image)) for of_image in labels]), names

@@ -29,6 +29,8 @@ from .checksums import Record
 
 if TYPE_CHECKING:
     import numpy as np
+else:
+    from visterm import numpy as np
 
 KEPT = 5  # versions that undo can go back to
 _ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d, d), or (d, d, 2)
@@ -168,8 +170,6 @@ class LearnerVersions:
         taught: TaughtImages | None = None,
     ) -> None:
         """Save a new version: the submatrix of W for some visterms, int (n,), and what taught it, with a table."""
-        import numpy as np
-
         if not (self.run.feedback(learner) / "in_force.json").exists():  # versions without it are damage
             self.put_in_force(learner, InForce(base=self.base_fingerprint(learner)))
         with publish(self.run.feedback(learner) / str(version), record) as folder:
@@ -184,8 +184,6 @@ class LearnerVersions:
 
         `load` is as of `load_files`.
         """
-        import numpy as np
-
         from visterm.learners.storage import load_array
 
         check_trained(self.run, learner)
@@ -215,7 +213,6 @@ class LearnerVersions:
 
         `table` is that of the base.
         """
-        import numpy as np
         from scipy import sparse
 
         from visterm.learners.teachers import without_images

@@ -60,10 +60,7 @@ class Metrics(TypedDict):
     protocol: str
     n_queries: int
     n_gallery: NotRequired[int | None]
-    systems: Annotated[
-        dict[str, SystemMetrics],
-        Field(description="The evaluated learners, then cosine and chance"),
-    ]
+    systems: Annotated[dict[str, SystemMetrics], Field(description="The evaluated learners, then cosine and chance")]
 
 
 class PrecisionCurves(TypedDict):

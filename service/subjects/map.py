@@ -94,8 +94,7 @@ class AlikeGroup(TypedDict):
     ]
     n_images: int
     images: Annotated[
-        list[ImageSummary],
-        Field(description="The first is the one to keep; each of the others was compared with it"),
+        list[ImageSummary], Field(description="The first is the one to keep; each of the others was compared with it")
     ]
 
 
@@ -271,9 +270,7 @@ class MapSubject(Subject):
 
     @get("/api/alike", "collection")
     def alike(
-        self,
-        offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-        limit: Annotated[int, Query(ge=1, le=50)] = 20,
+        self, offset: Annotated[int, Query(ge=0, lt=2**31)] = 0, limit: Annotated[int, Query(ge=1, le=50)] = 20
     ) -> AlikeGroups:
         """List groups of images that look alike, the largest first."""
         return self.groups(self.service.snapshot, offset, limit)

@@ -62,8 +62,7 @@ class QueryMarks(TypedDict):
     query: str
     marks: list[MarkAnswer]
     learned: Annotated[
-        dict[str, list[int]],
-        Field(description="Per learner, the images whose marks it has learned or set aside"),
+        dict[str, list[int]], Field(description="Per learner, the images whose marks it has learned or set aside")
     ]
 
 

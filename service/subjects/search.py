@@ -74,8 +74,7 @@ class SearchResponse(TypedDict):
     ]
     learner: str
     learned_weight: Annotated[
-        float,
-        Field(description="Weight of the learned similarity: 0 is how images look, 1 the learner alone"),
+        float, Field(description="Weight of the learned similarity: 0 is how images look, 1 the learner alone")
     ]
     version: Annotated[str, Field(description="Version of the run that was searched, as in GET /health")]
     seconds: float
@@ -154,11 +153,8 @@ class SearchSubject(Subject):
         All but the file may be in form fields or in the URL.
         """
         request = _with_query_string(form, http, SearchParameters)
-        names, given = (
-            "id, path, upload, query_label, text, or a file in a POST",
-            (request.query_label, request.text, form.file),
-        )
-        check_one_query(request, names, *given)
+        names = "id, path, upload, query_label, text, or a file in a POST"
+        check_one_query(request, names, request.query_label, request.text, form.file)
         if form.file is None:
             return [await self._search(request)]
         snapshot, name, data = self.service.snapshot, form.file.filename or "", await form.file.read()

@@ -47,14 +47,8 @@ def test_too_many_cells_for_the_visterms_are_refused_and_one_grid_gives_one_vist
     np.testing.assert_array_equal(np.bincount(visterms, minlength=90), extractor.count(train[:1]).toarray()[0])
 
 
-SETTINGS = {
-    "n_visterms": 103,
-    "stride": 16,
-    "cells": (1, 3),
-    "tf": "sqrt",
-    "enlarge_to": None,
-    "random_state": 0,
-}  # 10 for each of 10 cells
+# 10 visterms for each of 10 cells
+SETTINGS = {"n_visterms": 103, "stride": 16, "cells": (1, 3), "tf": "sqrt", "enlarge_to": None, "random_state": 0}
 
 
 @pytest.fixture(scope="module", params=["kmeans", "forest"])

@@ -71,9 +71,8 @@ def test_rows_are_zero_or_of_unit_length(train, other):
 
 
 def test_counts_are_left_alone_and_errors_are_said():
-    counts = sp.csr_matrix(
-        (np.array([1, 2, 1]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2)
-    )  # unsorted, doubled
+    unsorted_doubled = (np.array([1, 2, 1]), np.array([1, 0, 1]), np.array([0, 3]))
+    counts = sp.csr_matrix(unsorted_doubled, shape=(1, 2))
     before = counts.data.copy(), counts.indices.copy()
     VistermWeighting().fit_transform(counts)
     np.testing.assert_array_equal(counts.data, before[0])

@@ -128,9 +128,7 @@ class TestHandWorkedUpdate:
         np.testing.assert_allclose(W, self.G, rtol=1e-6)
         np.testing.assert_allclose(Omega, [[1 - 0.64 / 1.2, 0.32 / 1.2], [0.32 / 1.2, 1 - 0.16 / 1.2]], rtol=1e-6)
         np.testing.assert_allclose(
-            Lambda,
-            [[1 - 0.8 / 1.2 * 0.36, -0.8 / 1.2 * 0.48], [-0.8 / 1.2 * 0.48, 1 - 0.8 / 1.2 * 0.64]],
-            rtol=1e-6,
+            Lambda, [[1 - 0.8 / 1.2 * 0.36, -0.8 / 1.2 * 0.48], [-0.8 / 1.2 * 0.48, 1 - 0.8 / 1.2 * 0.64]], rtol=1e-6
         )
 
     @pytest.mark.parametrize("n_pending", [1, 2], ids=["after a fold", "while the first waits"])

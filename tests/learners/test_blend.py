@@ -5,18 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from visterm.learners import (
-    AROMA,
-    HIER,
-    LEGO,
-    OASIS,
-    RCA,
-    WSABIE,
-    Blend,
-    KNNAnnotator,
-    MuSL,
-    OneVsRestPA,
-)
+from visterm.learners import AROMA, HIER, LEGO, OASIS, RCA, WSABIE, Blend, KNNAnnotator, MuSL, OneVsRestPA
 from visterm.learners.blend import scale_of
 from visterm.retrieval import ExactIndex
 

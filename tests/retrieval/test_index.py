@@ -168,11 +168,7 @@ def test_memory_mapped_read_only_and_long_indices(tmp_path):
     rng = np.random.default_rng(3)
     X, Q = tied_vectors(rng, 40, 8), tied_vectors(rng, 9, 8)
     csr = sp.csr_matrix(X)
-    arrays = {
-        "data": csr.data,
-        "indices": csr.indices.astype(np.int64),
-        "indptr": csr.indptr.astype(np.int64),
-    }
+    arrays = {"data": csr.data, "indices": csr.indices.astype(np.int64), "indptr": csr.indptr.astype(np.int64)}
     mapped = {}
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)

@@ -85,11 +85,8 @@ def test_codes_are_those_of_the_formula():
 
 @pytest.mark.parametrize(
     ("n", "n_classes", "spread", "strength", "weight"),
-    [
-        (300, 8, 0.8, 1, 0.05),
-        (300, 300, 2, 0, 0.3),
-        (72, 3, 1.5, 1, 0.05),
-    ],  # of three classes, a third are no strangers
+    # Of three classes, a third are no strangers.
+    [(300, 8, 0.8, 1, 0.05), (300, 300, 2, 0, 0.3), (72, 3, 1.5, 1, 0.05)],
 )
 def test_queries_are_averaged_where_groups_are_large(n, n_classes, spread, strength, weight):
     graph = ranked_by(photos(n, n_classes=n_classes, spread=spread)[0]).graph

@@ -47,9 +47,8 @@ def test_a_run_of_imported_vectors_with_a_text_model(browser, serving, tmp_path,
             # The size of these photos is not known, but their shape is kept.
             photo = page.get_by_role("dialog").get_by_role("img", name="Query", exact=True).locator("image")
             expect(photo).to_have_attribute("preserveAspectRatio", "xMidYMid meet")
-            assert (
-                page.locator(".pictures").evaluate("(node) => node.style.getPropertyValue('--heat')") == "0"
-            )  # colours
+            colours = page.locator(".pictures").evaluate("(node) => node.style.getPropertyValue('--heat')")
+            assert colours == "0"
             page.goto("?id=1&open=16&explain=1")  # a photo that is missing
             result = page.get_by_role("dialog").get_by_role("img", name="Result", exact=True)
             expect(result.get_by_text("image not available")).to_be_visible()

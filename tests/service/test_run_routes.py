@@ -145,12 +145,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
             {"json": {"edits": [{"id": 1, "lable": "a", "label": "a", "change": "add"}]}},
             ["edits.0: unknown parameter lable; did you mean label?"],
         ),
-        (
-            "POST",
-            "/api/labels",
-            {"content": b'{"edits": []}', "headers": FORM},
-            ["Content-Type: application/json"],
-        ),
+        ("POST", "/api/labels", {"content": b'{"edits": []}', "headers": FORM}, ["Content-Type: application/json"]),
         ("POST", "/api/labels", {"content": b'{"edits": []}'}, ["Content-Type: application/json"]),
     ],
 )

@@ -64,12 +64,7 @@ def test_each_part_is_kept_as_soon_as_it_is_made(finished, tmp_path, monkeypatch
     monkeypatch.setattr(module, "_laid_out", lambda *rest: np.zeros((len(searcher.images), 2), np.float32))
     make_overview(searcher, tell=look)
     assert labels_there == [True]  # made once, for the pairs that look alike
-    assert [parts for parts, _ in seen] == [
-        *[None] * 3,
-        ["check"],
-        ["check", "alike"],
-        ["check", "alike", "points"],
-    ]
+    assert [parts for parts, _ in seen] == [*[None] * 3, ["check"], ["check", "alike"], ["check", "alike", "points"]]
     assert len({created for _, created in seen[3:]}) == 3  # a reader tells them apart
     seen.clear()
     monkeypatch.setattr(module, "is_up_to_date", lambda folder, record: False)

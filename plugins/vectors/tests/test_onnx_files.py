@@ -176,9 +176,7 @@ def test_names_that_weights_cannot_have(model, location):
 
 def test_links(tmp_path, whole, model):
     expected = OnnxEmbedder(whole).fit_transform(IMAGES)
-    hub = (
-        tmp_path / "hub"
-    )  # as the cache of a hub has it: links into one folder of files that are named by their content
+    hub = tmp_path / "hub"  # as a cache has it: links into one folder of files that are named by their content
     (hub / "blobs").mkdir(parents=True)
     (hub / "snapshot").mkdir()
     for name, blob in (("m.onnx", "1a2b"), ("weights.bin", "3c4d")):

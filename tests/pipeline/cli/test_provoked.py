@@ -73,11 +73,7 @@ MISTAKES = {
         ("features {}/folder", "folder: no image could be read", "JPEG, PNG, WebP"),
         ("features ''", "the name of the image directory is empty", "give a directory"),
         ("features fruit --set features.n_visterm=5", "unknown key features.n_visterm", "did you mean n_visterms?"),
-        (
-            "features fruit --set features.n_visterms=many",
-            "features.n_visterms",
-            "a valid integer, not 'many'",
-        ),
+        ("features fruit --set features.n_visterms=many", "features.n_visterms", "a valid integer, not 'many'"),
         ("features fruit --set n_visterms", "--set n_visterms", "for example --set features.n_visterms=1000"),
         ("features fruit --config none.yaml", "none.yaml: no such configuration file", "configs/ holds examples"),
         ("features fruit --config {}/bad.yaml", "bad.yaml: not valid YAML", "at line 2"),

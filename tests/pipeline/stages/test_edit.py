@@ -163,14 +163,8 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_added(mine):
         (["missing.jpg"], "missing.jpg: no such file or folder"),
         (["more/pear/new0.jpg", "missing.jpg"], "missing.jpg: no such file or folder"),
         ([""], "(empty name): no such file or folder"),
-        (
-            ["notes.txt"],
-            f"notes.txt: not the name of an image; {READ}",
-        ),
-        (
-            ["empty"],
-            f"empty: no images in this folder; {READ}",
-        ),
+        (["notes.txt"], f"notes.txt: not the name of an image; {READ}"),
+        (["empty"], f"empty: no images in this folder; {READ}"),
         (["fruit/.hidden.jpg"], ".hidden.jpg: cannot be added: hidden files are skipped"),
         (["more/pear", "--label", ""], "--label: the label is empty"),
         (["pipe.jpg"], "pipe.jpg: no such file or folder"),

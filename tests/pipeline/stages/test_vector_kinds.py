@@ -300,10 +300,7 @@ def test_models_and_settings_that_are_refused_leave_nothing_behind(tmp_path, wri
         ({"onnx.model": "bad.onnx"}, "bad.onnx: not an ONNX model, or damaged"),
         ({"onnx.model": "none.onnx"}, "none.onnx: the model cannot be read (No such file or directory)"),
         ({"onnx.model": "model.onnx"}, "takes images of any size: set size"),
-        (
-            {"onnx.model": "model.onnx", "onnx.size": 32, "onnx.layer": "poled"},
-            "did you mean pooled?",
-        ),
+        ({"onnx.model": "model.onnx", "onnx.size": 32, "onnx.layer": "poled"}, "did you mean pooled?"),
         ({"onnx.model": "model.onnx", "onnx.resize": "tile"}, "features.onnx.resize"),
         ({"onnx.sise": 3}, "unknown key features.onnx.sise; did you mean size?"),
         ({"kind": None, "onnx.model": "model.onnx"}, "used with kind: onnx only"),

@@ -40,8 +40,7 @@ def test_map_decides_unless_first_results_are_worse_or_other_classes_lead():
 
 
 @pytest.mark.parametrize(
-    ("p1", "gain", "chosen"),
-    [(0.44, [0.3, 0.1], "oasis"), (0.44, [0.19, 0.1], "cosine"), (0.38, [0.3, 0.1], "cosine")],
+    ("p1", "gain", "chosen"), [(0.44, [0.3, 0.1], "oasis"), (0.44, [0.19, 0.1], "cosine"), (0.38, [0.3, 0.1], "cosine")]
 )
 def test_the_first_results_of_a_few_queries_do_not_outweigh_a_clear_gain(p1, gain, chosen):
     """Which is at least twice its own standard error; that of the first results of 100 queries is 0.05."""

@@ -71,10 +71,7 @@ def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat,
     ("row", "message"),
     [
         (("apple0.jpg", "./apple0.jpg", "pear0.jpg"), "line 2: apple0.jpg stands twice in a triplet"),
-        (
-            ("a.jpg", "b.jpg", "c.jpg"),
-            "no triplet of training images; 1 row without an image of the run",
-        ),
+        (("a.jpg", "b.jpg", "c.jpg"), "no triplet of training images; 1 row without an image of the run"),
         (("apple0.jpg", "", "pear0.jpg"), "line 2: an empty relevant"),
     ],
 )

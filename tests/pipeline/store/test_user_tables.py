@@ -299,8 +299,7 @@ def test_annotations_of_no_image_are_counted_and_names_of_categories_whole(read)
 
 
 @pytest.mark.parametrize(
-    ("column", "words"),
-    [("supercategory", "supercategory of the categories"), ("colour", "colour of the images")],
+    ("column", "words"), [("supercategory", "supercategory of the categories"), ("colour", "colour of the images")]
 )
 def test_a_column_of_coco_that_is_asked_for_has_the_labels(read, collection, column, words):
     assert read("t.json", supercategories(), f"collection.label_column={column}")[0] == RED_AND_BLUE
@@ -344,11 +343,7 @@ def test_base_names_that_several_images_have_are_counted(read):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "t.csv",
-            "path,breed\n" + ROWS,
-            "no column label among path, breed; name the one of the labels by --set",
-        ),
+        ("t.csv", "path,breed\n" + ROWS, "no column label among path, breed; name the one of the labels by --set"),
         ("t.csv", "path,class,category\na/1.jpg,red,blue\n", "which of the columns class, category holds the labels"),
         ("t.csv", "path,label\na/1.jpg,\na/2.jpg,nan\n", "gives no label to any image of the collection"),
         ("t.json", coco(BATCHES, []), "gives no label to any image of the collection"),
@@ -360,11 +355,7 @@ def test_base_names_that_several_images_have_are_counted(read):
         ("t.jsonl", '{"path": "a/1.jpg", "label": "\\ud800"}\n', "t.jsonl, line 1: .*lone surrogate"),
         ("t.jsonl", '{"path": "a/1.jpg", "label": "x", "\\ud800": 1}\n', "t.jsonl, line 1: .*lone surrogate"),
         ("t.jsonl", '{"path": "a/1.jpg", "label": "x", "y": "\\udcff"}\n', "t.jsonl, line 1: .*lone surrogate"),
-        (
-            "t.csv",
-            "id,url,label\n17,x,red\n",
-            "not even 17; .*by the column id; --set collection.name_column",
-        ),
+        ("t.csv", "id,url,label\n17,x,red\n", "not even 17; .*by the column id; --set collection.name_column"),
         ("t.csv", ROWS, "t.csv: .*the first line must hold the names of the columns"),
         ("t.txt", "path|label\na/1.jpg|red\n", "its first line has no comma, semicolon or tab"),
         ("t.xlsx", b"PK\x03\x04", "t.xlsx: spreadsheets are not read; save it as CSV"),
