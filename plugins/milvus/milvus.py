@@ -23,7 +23,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -42,7 +42,7 @@ CANDIDATES, DENSE_CANDIDATES = 1_000, 128  # by default: of embeddings, and of v
 KINDS = ("autoindex", "hnsw", "ivf", "flat")
 LONGEST = 16_384  # results that Milvus gives for a query
 ROWS_AT_ONCE = 2_000  # sent to Milvus: 4 MB
-ROWS_HASHED = 16_384  # at once
+ROWS_HASHED = 16_384  # at once, and rows that are scored at once
 HITS_AT_ONCE = 8_000  # asked for by one request: a second or two of milvus-lite
 ANSWER_SECONDS = 30.0
 WORK_SECONDS = 300.0  # for what may wait for a collection to be loaded or tidied up
@@ -142,6 +142,7 @@ class MilvusIndex(ExactIndex):
         fingerprints ^= _scalar_fingerprints(self._scalars)
         self._kind = kind
         self._filter = ""
+        self._passing: Callable[[], np.ndarray] = lambda: np.arange(self.n_gallery)
         self.entries = Entries(ids[self._rows], fingerprints.view(np.int64)[self._rows])
         self.uri, self.collection = uri, collection
         self._stamp = self.entries.stamp
@@ -303,7 +304,8 @@ class MilvusIndex(ExactIndex):
 
         These have one of the labels of `label`, none of `not_label`, and lie in the folder or below it; "": in no
         folder. Milvus holds texts of at most 65,535 bytes and 4,096 labels of an image: of longer ones it may return
-        images that do not pass, or miss some.
+        images that do not pass, or miss some. A query for which Milvus finds fewer images than it was asked for, though
+        more pass, is searched exactly.
         """
         conditions = [
             f"{negated}array_contains_any(labels, {_quoted([_sendable(name) for name in names])})"
@@ -316,6 +318,7 @@ class MilvusIndex(ExactIndex):
             conditions.append(f"(folder == {_quoted(text)}{f' or folder like {_quoted(below)}' if text else ''})")
         index = copy.copy(self)
         index._filter = " and ".join(conditions)
+        index._passing = functools.cache(lambda: _rows_of(self._scalars, set(label), set(not_label), folder))
         return index
 
     # --- search ---------------------------------------------------------------------------------------------------
@@ -343,6 +346,10 @@ class MilvusIndex(ExactIndex):
             )
         chosen = []
         for hits in results:
+            # An index of Milvus may end its search before it meets images that pass: all of these are scored then.
+            if self._filter and len(hits) < min(n, len(self._passing())):
+                chosen.append(self._passing())
+                continue
             ids = np.array([hit["id"] for hit in hits], np.int64)
             places = np.minimum(np.searchsorted(self.entries.ids, ids), self.n_gallery - 1)
             fingerprints = np.array([hit["entity"]["fingerprint"] for hit in hits], np.int64)
@@ -373,12 +380,17 @@ class MilvusIndex(ExactIndex):
                 if len(rows) <= k:
                     where = f"{self.collection} in Milvus at {without_password(self.uri)}"
                     raise StaleIndexError(f"{where} has lost images since it was opened; search again")
-                candidates.gallery_ = self.gallery_[rows]
-                own = np.flatnonzero(rows == exclude[q])
-                size = min(k, len(rows))
-                scores, places = top_scores[q : q + 1, :size], top_indices[q : q + 1, :size]
-                ExactIndex._search_block(candidates, queries[q : q + 1], own if len(own) else _NONE, scores, places)
-                places[places >= 0] = rows[places[places >= 0]]
+                best = []
+                for part in np.split(rows, range(ROWS_HASHED, len(rows), ROWS_HASHED)):
+                    candidates.gallery_ = self.gallery_[part]
+                    own = np.flatnonzero(part == exclude[q])
+                    size = min(k, len(part))
+                    scores, places = np.full((1, size), -np.inf, np.float32), np.full((1, size), -1, np.int32)
+                    ExactIndex._search_block(candidates, queries[q : q + 1], own if len(own) else _NONE, scores, places)
+                    best.append((scores[0], np.where(places[0] >= 0, part[places[0]], -1)))
+                scores, places = (np.concatenate(both) for both in zip(*best, strict=True))
+                order = np.lexsort((places, -scores))[:k]
+                top_scores[q, : len(order)], top_indices[q, : len(order)] = scores[order], places[order]
 
 
 _NONE = np.array([-1])
@@ -403,6 +415,21 @@ def _is_there(client: Any, uri: str, collection: str) -> bool:
             f"{collection} in Milvus at {without_password(uri)} is no index of visterm; remove or rename it"
         )
     return True
+
+
+def _rows_of(scalars: Scalars, label: set[str], not_label: set[str], folder: str | None) -> np.ndarray:
+    """Rows, ascending, of the images that pass a filter of `MilvusIndex.where`."""
+    below = f"{folder}/" if folder else None
+    return np.array(
+        [
+            row
+            for row, (place, names) in enumerate(zip(*scalars, strict=True))
+            if (not label or not label.isdisjoint(names))
+            and not_label.isdisjoint(names)
+            and (folder is None or place == folder or (below is not None and place.startswith(below)))
+        ],
+        np.int64,
+    )
 
 
 def _among(some: Entries, others: Entries) -> np.ndarray:

@@ -150,7 +150,7 @@ LABELS = [(), ("x",), ("x", 'a "b"'), ("süß",), ("y", "x\udcff"), ("back\\slas
     [{"label": ["x"]}, {"label": ['a "b"', "süß"]}, {"label": ["y"], "not_label": ["x"]}, {"not_label": ["x", "y"]},
      {"label": ["back\\slash"]}, *({"folder": folder} for folder in FOLDERS[:-1]), {"folder": "sea", "label": ["x"]}],
 )  # fmt: skip
-def test_milvus_filters_by_label_and_folder(make, dense, ids, wanted):
+def test_milvus_filters_by_label_and_folder(make, dense, ids, wanted, monkeypatch):
     scalars = Scalars([FOLDERS[i % len(FOLDERS)] for i in range(N)], [LABELS[i % 7 % len(LABELS)] for i in range(N)])
     index = make(Bilinear(), dense, ids, scalars=scalars, kind="flat", n_candidates=1)
     index.synchronize()
@@ -165,11 +165,35 @@ def test_milvus_filters_by_label_and_folder(make, dense, ids, wanted):
 
     rows = np.flatnonzero([passes(*both) for both in zip(*scalars, strict=True)])
     assert 5 < len(rows) < N / 1.1
+    np.testing.assert_array_equal(index.where(**wanted)._passing(), rows)
+    monkeypatch.setattr(milvus, "_rows_of", lambda *_: np.arange(0))  # by Milvus alone
+    for chosen in index.where(**wanted)._choose(dense[:3], N):
+        np.testing.assert_array_equal(chosen, rows)
+    monkeypatch.undo()
     hits = index.where(**wanted).search(dense[:20], 5)
     expected = ExactIndex(Bilinear(), dense[rows]).search(dense[:20], 5)
     np.testing.assert_array_equal(hits.indices, rows[expected.indices])
     np.testing.assert_array_equal(hits.scores, expected.scores)
     assert index.search(dense[:1], 1).indices[0, 0] == 0  # the index itself has no filter
+
+
+@pytest.mark.parametrize("wanted", [{"label": ["far"]}, {"not_label": ["near"]}, {"folder": "far"}])
+def test_a_filter_that_the_nearest_do_not_pass_finds_those_that_do(make, ids, wanted, monkeypatch):
+    """A graph of Milvus looks at the nearest images alone, and none of these pass: it gives nothing, or a few."""
+    monkeypatch.setattr(milvus, "ROWS_HASHED", 150)  # in three parts
+    rng, names = np.random.default_rng(6), ["near", "far"] * (N // 2)
+    X = normalize(rng.standard_normal((2, 60))[[0, 1] * (N // 2)] + 0.3 * rng.standard_normal((N, 60)))
+    X = X.astype(np.float32)
+    index = make(Bilinear(), X, ids, scalars=Scalars(names, [(name,) for name in names]), n_candidates=None)
+    index.synchronize()
+    index._client.release_collection(index.collection)  # milvus-lite makes the graph when it loads the collection
+    index._client.load_collection(index.collection)
+    found = index.where(**wanted).search(X[:20:2], 5)
+    expected = ExactIndex(Bilinear(), X[1::2]).search(X[:20:2], 5)
+    np.testing.assert_array_equal(found.indices, 2 * expected.indices + 1)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    own = index.where(**wanted).search(X[1:20:2], 5, exclude=np.arange(1, 20, 2))
+    assert (own.indices[:, 0] != np.arange(1, 20, 2)).all()
 
 
 def test_other_labels_are_written_and_nothing_else(make, dense, ids):
