@@ -188,10 +188,10 @@ def test_a_filter_that_the_nearest_do_not_pass_finds_those_that_do(make, ids, wa
     index.synchronize()
     index._client.release_collection(index.collection)  # milvus-lite makes the graph when it loads the collection
     index._client.load_collection(index.collection)
-    found = index.where(**wanted).search(X[:20:2], 5)
+    hits = index.where(**wanted).search(X[:20:2], 5)
     expected = ExactIndex(Bilinear(), X[1::2]).search(X[:20:2], 5)
-    np.testing.assert_array_equal(found.indices, 2 * expected.indices + 1)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(hits.indices, 2 * expected.indices + 1)
+    np.testing.assert_array_equal(hits.scores, expected.scores)
     own = index.where(**wanted).search(X[1:20:2], 5, exclude=np.arange(1, 20, 2))
     assert (own.indices[:, 0] != np.arange(1, 20, 2)).all()
 
