@@ -274,7 +274,7 @@ def export(
             console.warn(warning)
         console.say(f"{count(done.written, 'sidecar')} written; {count(done.unchanged, 'image')} had these labels")
         return
-    if file is None:
+    if file is None or str(file) == "-":
         # Paths keep bytes that are no UTF-8, as in a file. For mypy stdout is any TextIO, which cannot do this.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
         editor.export(sys.stdout)

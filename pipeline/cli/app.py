@@ -197,7 +197,7 @@ def _called() -> Any:
         if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, without one
             print(error.ctx.get_help())
             return 0
-        message = " ".join(error.format_message().split()).rstrip(".")
+        message = " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")  # pydantic's
         shown = message if len(message) <= _MOST_SHOWN else f"{message[:_MOST_SHOWN]}..."  # a pattern names many files
         print(f"visterm: {shown}; {_advice(error.ctx, message)}", file=sys.stderr)
         return 2

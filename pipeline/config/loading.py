@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from visterm.pipeline.console import without_password
 from visterm.pipeline.errors import UserError
@@ -35,7 +37,14 @@ _PATHS = (
 
 # libyaml's loader is several times as fast; PyYAML may be built without it. Mypy knows no base chosen so.
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML 1.1 as PyYAML reads it, where ``1e-3`` is a number, as YAML 1.2 has it."""
+    """YAML 1.1 as PyYAML reads it, but as YAML 1.2 has it ``1e-3`` is a number, and no key is there twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [str(key.value) for key, _ in node.value]
+        for i, (key, _) in enumerate(node.value):
+            if keys[i] in keys[:i]:
+                raise yaml.MarkedYAMLError(problem=f"{keys[i]} is there twice", problem_mark=key.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 _Loader.add_implicit_resolver(
@@ -164,7 +173,9 @@ def _read_yaml(file: Path) -> Settings:
     try:
         if (size := file.stat().st_size) > _MOST_BYTES:
             raise UserError(f"{file}: too large for a configuration ({size / 1e6:,.1f} MB)")
-        values = _load_yaml(file.read_text(encoding="utf-8"))
+        data = file.read_bytes()
+        utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell writes text
+        values = _load_yaml(data.decode("utf-16" if utf_16 else "utf-8"))
     except FileNotFoundError:
         raise UserError(f"{file}: no such configuration file; configs/ holds examples") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -186,10 +197,11 @@ def _set(values: Settings, setting: str) -> None:
         raise UserError(f"--set {setting}: expected section.key=value, for example --set features.n_visterms=1000")
     *sections, last = key.split(".")
     for section in sections:
-        inner = values.setdefault(section, {})
-        if not isinstance(inner, dict):
+        if values.get(section) is None:
+            values[section] = {}
+        values = values[section]
+        if not isinstance(values, dict):
             raise UserError(f"--set {setting}: {section} has no keys of its own")
-        values = inner
     try:
         values[last] = None if text == "None" else _load_yaml(text)  # as Python writes YAML's null
     except yaml.YAMLError:
@@ -205,31 +217,36 @@ def _resolved(value: Any, folder: Path, source: str) -> Any:
     if not _names_file(value):
         return value
     try:
-        return str((folder / value).resolve())
+        return str((folder / os.path.expanduser(value)).resolve())
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
         raise UserError(f"{source}: {_shortened(value)!r} cannot be a path ({error})") from None
 
 
 def _explain(error: ValidationError) -> str:
     """Turn the first of pydantic's complaints into one line that names the key and the remedy."""
-    complaint = error.errors()[0]
-    # pydantic names the branch of a union as if it were a key
-    unions = ("int", "float", "list[str]", "list[int]", "list[float]")
-    where = [str(part) for i, part in enumerate(complaint["loc"]) if i == 0 or part not in unions]
+    complaint, *others = error.errors()
+    where: list[str] = []
+    model: Any = Config
+    unknown_in: Any = Config
+    for part in complaint["loc"]:  # pydantic names the branch of a union as if it were a key
+        fields = getattr(model, "model_fields", {})
+        if part in fields or isinstance(part, int) or complaint["type"] == "extra_forbidden":
+            where.append(str(part))
+            unknown_in, model = model, fields[part].annotation if part in fields else None
     key = ".".join(where)
     if complaint["type"] == "extra_forbidden":
-        model = Config
-        for part in where[:-1]:
-            annotation = model.model_fields[part].annotation
-            assert isinstance(annotation, type)
-            assert issubclass(annotation, BaseModel)
-            model = annotation  # type: ignore[assignment]  # a section, not Config itself
-        near = [n for n in difflib.get_close_matches(where[-1], model.model_fields, n=1) if n != where[-1]]
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(model.model_fields)}"
+        names = unknown_in.model_fields
+        near = [n for n in difflib.get_close_matches(where[-1], names, n=1) if n != where[-1]]
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
         return f"unknown key {_shortened(key)}; {hint}"
     if complaint["type"] == "value_error":
         return f"{key}: {complaint['ctx']['error']}" if key else str(complaint["ctx"]["error"])
+    if complaint["type"] == "model_type":
+        complaint["msg"] = "Input should be settings by their names"
     message = complaint["msg"][0].lower() + complaint["msg"][1:]
+    for other in others:  # branches of one union
+        if other["type"] == "literal_error" and other["loc"][:-1] == complaint["loc"][:-1]:
+            message += f" or {other['ctx']['expected']}"
     return f"{_shortened(key)}: {message}, not {_shortened(_repr(complaint['input']))}"
 
 

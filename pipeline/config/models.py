@@ -23,9 +23,14 @@ Settings = dict[str, Any]  # values by the names of settings; a section has its 
 
 
 class Section(BaseModel):
-    """A section takes the settings that it names, and no others."""
+    """A section takes the settings that it names, and no others; empty, as in ``oasis:``, it has the defaults."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, values: Any) -> Any:
+        return {} if values is None else values
 
 
 class VectorsConfig(Section):

@@ -8,6 +8,7 @@ imported here, as ``visterm --help`` reads the table.
 from __future__ import annotations
 
 import contextlib
+import numbers
 import os
 import re
 import unicodedata
@@ -125,8 +126,10 @@ class Option(NamedTuple):
     read: Callable[[Any], Any] | None = None  # makes the value of what a caller gives
 
     def check(self, name: str, value: float) -> None:
-        """Refuse a number out of bounds."""
+        """Refuse a number out of bounds, and what is none."""
         low, high = self.least, self.most
+        if not isinstance(value, numbers.Integral if self.kind is int else numbers.Real):
+            raise InvalidQuery(f"{name} {value!r}: give a {'whole ' * (self.kind is int)}number")
         if (low is None or value >= low) and (high is None or value <= high):
             return
         bounds = f"of at least {low:g}" if high is None else f"from {low:g} to {high:g}"
@@ -134,9 +137,9 @@ class Option(NamedTuple):
 
 
 def _as_text(value: Any) -> str | None:
-    """A folder given as a path, or a date as one of Python."""
-    if value is None or isinstance(value, str):
-        return value
+    """A folder given as a path, or a date as one of Python, or a year as a number."""
+    if value is None or isinstance(value, str | int):
+        return value if value is None else str(value)
     return value.isoformat() if hasattr(value, "isoformat") else os.fspath(value)
 
 
@@ -287,7 +290,7 @@ class SearchRequest:
     def __post_init__(self) -> None:
         for name, option in _BOUNDED:
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or getattr(type(self), name) is not None:
                 option.check(name, value)
         for _, weight in self.example:
             OPTIONS["weight"].check("weight", weight)

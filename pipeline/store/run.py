@@ -28,7 +28,7 @@ _READABLE = "search and info still work"
 
 def runs_folder() -> Path:
     """Return the folder of all runs: runs/ in the working directory, or the environment variable VISTERM_RUNS."""
-    return Path(os.environ.get("VISTERM_RUNS") or "runs")
+    return Path(os.path.expanduser(os.environ.get("VISTERM_RUNS") or "runs"))
 
 
 def run_names() -> list[str]:

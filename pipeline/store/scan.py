@@ -71,6 +71,9 @@ class Changes:
         ]
 
 
+_AWAY = "folder cannot be read"  # how the reason begins that `list_images` gives
+
+
 class ScannedCatalogue(Database):
     """The catalogue of a collection, with what compares it with the root, or with a table of vectors."""
 
@@ -105,6 +108,7 @@ class ScannedCatalogue(Database):
             names = {path: reason for path, reason in names.items() if path not in matched}
         others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
         layout = Layout.of(paths, config.collection.label_level)
+        away = tuple(os.path.join(path, "") for path, reason in names.items() if reason.startswith(_AWAY))
         tables: list[str | Path] = [*table_files(config.collection), *filter(None, [config.collection.triplets])]
         real = [os.path.realpath(table) for table in tables]
         rest = [path for path in others if os.path.realpath(root / path) not in real]
@@ -138,7 +142,14 @@ class ScannedCatalogue(Database):
             _rename_enclosed(self, root)
             known = self.known()
             outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
-            read = read_labels(config.collection, layout, root, [*paths, *outside], everything, self.folder)
+            kept = [path for path, old in known.items() if path.startswith(away) and old.status != "excluded"]
+            if config.collection.classes is not None:
+                kept = [path for path in kept if layout.label(path) in classes]
+            changes.unchanged += len(kept)
+            if kept:
+                first = f"{count(len(kept), 'image')} in a folder that cannot be read"
+                changes.warnings += (f"{first} stay as they are, such as {one_line(kept[0])}",)
+            read = read_labels(config.collection, layout, root, [*paths, *outside, *kept], everything, self.folder)
             rest = [path for path in rest if path not in read.sidecars]
             changes.n_others, changes.other = len(rest), rest[0] if rest else ""
             labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
@@ -154,7 +165,7 @@ class ScannedCatalogue(Database):
             compare_files(self, root, outside, known, changes, read_pixels=read_pixels)
             _enter_skipped(self, names, known)
             if changes.unchanged < len(known):  # else all of them exist
-                existing = {*paths, *outside, *names}
+                existing = {*paths, *outside, *kept, *names}
                 gone = [old for path, old in known.items() if path not in existing and old.status != "excluded"]
                 changes.removed = sum(old.status != "skipped" for old in gone)
                 self.bury([old.id for old in gone])
@@ -340,7 +351,10 @@ def compare_files(
             try:
                 stat = os.stat(os.path.join(root, path) if folder is None else path, dir_fd=folder)
                 size, mtime = stat.st_size, stat.st_mtime_ns
-            except OSError:
+            except OSError as error:
+                if old is not None and not isinstance(error, FileNotFoundError):
+                    unchanged += 1  # out of reach for now
+                    continue
                 size, mtime = 0, 0  # vanished, or a dangling link: reading it will tell
             if old is None:
                 changes.added += 1

@@ -177,6 +177,13 @@ def test_what_export_writes_is_read_as_the_same(editor):
         assert {path: labels for path in paths if (labels := read(path))} == collection.labels()
 
 
+def test_export_to_a_hyphen_is_standard_output(editor):
+    folder = editor.run.folder.parents[1]
+    outputs = [visterm("label", "export", *file, "--run", "fruit", cwd=folder).stdout for file in ([], ["-"])]
+    assert outputs[0] == outputs[1] != ""
+    assert not (folder / "-").exists()
+
+
 def test_a_label_has_one_form_whoever_types_it(editor):
     """An accent of its own, as a Mac writes file names, or a single character."""
     editor.add("cafe\u0301", ["apple/0.jpg"])

@@ -21,7 +21,7 @@ MISTAKES = {
         ("search id:1 --colour", "No such option: --colour", "'visterm search --help' lists the options"),
         ("search id:1 -k 0", "Invalid value for '-k'", "greater than or equal to 1"),
         ("search id:1 -k x", "Invalid value for '-k'", "valid integer"),
-        ("search id:1 --format xml", "'xml'", "'table', 'json', 'csv'"),
+        ("search id:1 --format xml", "Invalid value for '--format': 'xml'", "'table', 'json', 'csv'"),
         ("search id:1 --json --format csv", "--json and --format csv", "give only one of them"),
         ("search id:1 --learned-weight 2", "Invalid value for '--learned-weight'", "less than or equal to 1"),
         ("explain id:1", "Missing argument 'RESULT'", "'visterm explain --help' lists the options"),
@@ -172,7 +172,7 @@ def test_a_mistake_is_one_line_with_advice(finished, files, monkeypatch, capsys,
     assert (ended.value.code, out, len(lines)) == (2, "", 1)
     assert what in lines[0]
     assert advice in lines[0].replace(what, "", 1) or advice in what
-    if what.startswith(("No such", "Invalid value", "Missing argument", "'xml'")):
+    if what.startswith(("No such", "Invalid value", "Missing argument")):
         assert err == f"{lines[0]}\n"
         assert "--help' lists the options" in lines[0]
     assert sorted(path.name for path in (finished / "runs").iterdir()) == before

@@ -10,6 +10,7 @@ from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.run import runs_folder
 
 
 def test_settings_lie_on_top_of_the_file_and_defaults_survive(tmp_path):
@@ -82,7 +83,11 @@ def test_a_wrong_setting_is_one_clear_line(setting, message):
         ("collection: {labels: a.csv, clicks: b.csv}", "labels or clicks, not both"),
         ("features: [1]", "features: input should be"),
         ("features: text", "features: input should be"),
-        ("features:\n  deep: 3\n", "features.deep: input should be"),
+        ("features:\n  deep: 3\n", "features.deep: input should be settings by their names, not 3"),
+        ("oasis:\n  whiten: 'yes'\n", "oasis.whiten: input should be a valid boolean or 'auto', not 'yes'"),
+        ("collection:\n  labels:\n", "collection.labels: input should be a valid string, not None"),
+        ("features:\n  kind: deep\nfeatures:\n  n_colors: 9\n", "not valid YAML at line 3 (features is there twice)"),
+        ("oasis: {C: 1, n_steps: 9, 'C': 2}\n", "not valid YAML at line 1 (C is there twice)"),
         (None, "no such configuration file"),
     ],
 )
@@ -96,6 +101,34 @@ def test_a_wrong_file_is_one_clear_line(tmp_path, text, message, of_run):
     assert message in str(error.value)
     assert str(file) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_section_whose_settings_are_all_comments_has_the_defaults(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("oasis:\n  # C: 3\nfeatures:\n  deep:\n")
+    assert load_config(file) == Config()
+    assert load_config(file, ["oasis.C=3", "features.deep.resize=pad"]).oasis.C == 3
+
+
+def test_a_file_may_be_utf_16_as_powershell_writes_it(tmp_path):
+    file = tmp_path / "a.yaml"
+    for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"):
+        text = "seed: 3 # é\n" if encoding in ("utf-8-sig", "utf-16") else "\ufeffseed: 3 # é\n"
+        file.write_bytes(text.encode(encoding))
+        assert load_config(file).seed == 3
+
+
+def test_paths_may_begin_with_the_home(tmp_path, monkeypatch):
+    """A shell leaves ``~`` as it is in ``--set collection.labels=~/a.csv``, and in a file there is no shell."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    file = tmp_path / "a.yaml"
+    file.write_text("collection: {labels: [~/a.csv, ~/b/*.csv]}\n")
+    assert load_config(file).collection.labels == [f"{tmp_path}/home/a.csv", f"{tmp_path}/home/b/*.csv"]
+    assert load_config(None, ["collection.clicks=~/a.csv"]).collection.clicks == f"{tmp_path}/home/a.csv"
+    file.write_text("collection: {labels: ~$a.csv}\n")  # a name that Office writes, of no user's home
+    assert load_config(file).collection.labels == f"{tmp_path}/~$a.csv"
+    monkeypatch.setenv("VISTERM_RUNS", "~/runs")
+    assert runs_folder() == tmp_path / "home/runs"
 
 
 def test_every_shipped_configuration_is_valid_and_the_page_holds_the_defaults(repository):

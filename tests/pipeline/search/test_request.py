@@ -50,6 +50,8 @@ def arguments(options):
             {"after": date(2001, 1, 1), "before": datetime(2100, 1, 1, 12)},
             {"after": "2001-01-01", "before": "2100-01-01T12:00:00"},
         ),
+        ({"after": 2001, "folder": None}, {"after": "2001"}),
+        ({"offset": np.int64(1), "learned_weight": np.float32(0.5)}, {"offset": 1, "learned_weight": 0.5}),
         ({"example": 9}, {"example": "id:9"}),
         ({"example": np.array([9, 25])}, {"example": ["id:9", "id:25"]}),
         ({"example": Path("apple/0.jpg")}, {"example": "apple/0.jpg"}),
@@ -57,6 +59,22 @@ def arguments(options):
 )
 def test_values_of_python_are_as_good_as_texts(searcher, python, text):
     assert searcher.search(1, k=4, **python) == searcher.search(1, k=4, **text)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"k": 3.0}, "k 3.0: give a whole number"),
+        ({"k": "3"}, "k '3': give a whole number"),
+        ({"k": None}, "k None: give a whole number"),
+        ({"offset": None}, "offset None: give a whole number"),
+        ({"weight": "2", "example": 9}, "weight '2': give a number"),
+        ({"learned_weight": "0.5"}, "learned_weight '0.5': give a number"),
+    ],
+)
+def test_what_is_no_number_is_said_of_the_option(searcher, option, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        searcher.search(1, **option)
 
 
 # An option per line, with others where it means nothing alone.

@@ -43,6 +43,44 @@ def test_an_error_names_the_file(tmp_path, monkeypatch):
     assert caught.value.filename == str(tmp_path / "a.html")
 
 
+def test_an_error_does_not_name_the_file_beside_it(tmp_path, monkeypatch):
+    """A folder that cannot be written was said of `a.html.123-456.tmp`."""
+
+    def denied(path, *_):
+        raise PermissionError(13, os.strerror(13), os.fspath(path))
+
+    monkeypatch.setattr("builtins.open", denied)
+    with pytest.raises(PermissionError) as caught:
+        write_bytes(tmp_path / "a.html", b"")
+    assert caught.value.filename == str(tmp_path / "a.html")
+
+
+def test_links_and_devices_stay_what_they_are(tmp_path):
+    """A device or a link that a command was given as its file was replaced by a file."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there/a.txt")
+    for text in ("new", "newer"):  # the link leads nowhere at first
+        write_text(tmp_path / "link", text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "there/a.txt").read_text() == text
+    (tmp_path / "loop").symlink_to("loop")
+    write_text(tmp_path / "loop", "a file")
+    assert (tmp_path / "loop").read_text() == "a file"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_text(tmp_path / "pipe", "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    code = "from pathlib import Path; from visterm.pipeline.store.files import write_text\n"
+    code += "write_text(Path('/dev/stdout'), 'text')"
+    with open(tmp_path / "out", "a") as stream:
+        stream.write("before, ")
+        stream.flush()
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=stream)
+    assert (tmp_path / "out").read_text() == "before, text"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "loop", "out", "pipe", "there"]
+
+
 def test_only_the_folder_above_is_made(tmp_path):
     """The one above that may be a run, which was renamed meanwhile."""
     for folder in ("learners/oasis", "learners/aroma", "overview"):

@@ -35,6 +35,37 @@ def test_images_from_outside_can_be_added_while_the_root_is_away(collection, tmp
     assert collection.add([str(tmp_path / "new.jpg")], [], load_config()).added == 1
 
 
+def test_images_that_are_out_of_reach_for_a_while_stay(collection, tmp_path, scan, extract, monkeypatch):
+    """A folder that could not be read took its images out of the run, with their ids."""
+    names = ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/c/1.jpg", "d/1.jpg"]
+    scan(*names)
+    before = [image.id for image in extract()]
+    scandir, stat, away = os.scandir, os.stat, PermissionError(13, os.strerror(13))
+
+    def list_folder(path):
+        if os.fspath(path).endswith("/b"):
+            raise away
+        return scandir(path)
+
+    def status(path, *args, **options):
+        if os.fspath(path).endswith(("a/1.jpg", "d/2.jpg")):
+            raise away
+        return stat(path, *args, **options)
+
+    (tmp_path / "labels.csv").write_text("path,label\n" + "".join(f"{name},x\n" for name in names))
+    (tmp_path / "images/d/1.jpg").unlink()
+    (tmp_path / "images/d/2.jpg").write_bytes(b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", list_folder)
+        patch.setattr(os, "stat", status)
+        assert scan() == (1, 0, 1, 4)
+        assert scan(settings=[f"collection.labels={tmp_path}/labels.csv"]) == (0, 0, 0, 5)
+        changes = collection.scan(tmp_path / "images", load_config())
+        assert "2 images in a folder that cannot be read stay as they are, such as b/1.jpg" in changes.warnings
+    assert scan() == (0, 1, 0, 4)  # the size of d/2.jpg is known now
+    assert [image.id for image in collection.images()] == before[:-1]
+
+
 def test_files_that_are_no_images_are_ignored_and_only_classes_asked_for_taken(collection, tmp_path, scan):
     (tmp_path / "images/a").mkdir(parents=True)
     (tmp_path / "images/a/3.jpg").symlink_to("nowhere.jpg")
