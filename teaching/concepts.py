@@ -114,7 +114,7 @@ def follow(searcher: Searcher, labels: Iterable[str], *, again: bool, last: int 
     """Let labels stay concepts; `again`: the images up to the id `last`, now the last one, were looked through."""
     newest = int(searcher.images.ids.max(initial=0))
     last = newest if last is None else min(last, newest)
-    now = {check_label(label, searcher.gallery.albums.labels.__contains__): last for label in labels}
+    now = {check_label(label, lambda label: label in searcher.gallery.albums.labels): last for label in labels}
     with _one_change:
         kept = followed(searcher.run)
         after = kept | now if again else now | kept
