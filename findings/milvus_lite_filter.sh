@@ -3,8 +3,8 @@
 #
 # Guess: "limit 10" gives ten photos as long as ten pass the filter; an approximate index may give ten that are not the nearest. A filter that leaves
 #   five sixths of a gallery costs little, and none is needed in an exact search.
-# What happens, without a word: of 12,000 photos in six groups, a photo of one group finds 0 to 4 of the 10,000 outside it ('folder != "f0"'), and 0
-#   to 3 of the 2,000 of another one; about every other query finds none. HNSW and AUTOINDEX, which is a graph here, look at the 64 nearest photos, or as
+# What happens, without a word: of 12,000 photos in six groups, a photo of one group finds 0 to 3 of the 10,000 outside it ('folder != "f0"'), and 0
+#   or 1 of the 2,000 of another one; a third to two thirds of the queries find none. HNSW and AUTOINDEX, which is a graph here, look at the 64 nearest photos, or as
 #   many as are asked for, and drop what does not pass; IVF_FLAT drops all that is in the lists it looks into. limit=100 finds no more. ef=12000 finds
 #   ten each, and so does FLAT. Just after writing, before the collection is loaded again, every kind compares all rows and is right, so that a test of
 #   one process passes, and the same file gives nothing the next day.
