@@ -13,8 +13,8 @@ import pytest
 reason = "benchmarks lie in the repository, not in the package"
 command = pytest.importorskip("benchmarks.__main__", reason=reason)
 from benchmarks import metric_learn_peer, page, photos, processes, records  # noqa: E402  # only where the line above found them
-from benchmarks.peers import PeerError  # noqa: E402
-from experiments.studies import __main__ as studies  # noqa: E402
+from benchmarks.peers import PeerError  # noqa: E402  # as above
+from experiments.studies import __main__ as studies  # noqa: E402  # as above
 
 
 class FakeClock:
